@@ -1,0 +1,207 @@
+//! What can go wrong, told so that a program can decide and a person can act.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::base::loss::Loss;
+use crate::base::name::Name;
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+type Source = Box<dyn StdError + Send + Sync>;
+
+/// Why a call did not do what was asked.
+///
+/// Ask the predicates; each error answers `true` to one of them, but for a lost lock, which is
+/// also not held. That somebody else holds a lock is no error: `try_lock` and its kin answer
+/// `Ok(None)` then.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// match lock.try_lock() {
+///     Ok(Some(_guard)) => { /* ours */ }
+///     Ok(None) => { /* somebody else has it */ }
+///     Err(error) if error.is_unreachable() => { /* Redis is down: say so, try later */ }
+///     Err(error) if error.is_unknown_outcome() => { /* it may be held until its lease ends */ }
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    lock: Option<String>,
+    text: String,
+    source: Option<Source>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Timeout,
+    Lost,
+    NotHeld,
+    Unreachable,
+    UnknownOutcome,
+    Config,
+    Denied,
+    WrongType,
+    Cancelled,
+    Exhausted,
+    Refused,
+}
+
+impl Error {
+    fn new(kind: Kind, text: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, lock: None, text: text.into(), source: None }))
+    }
+
+    pub(crate) fn config(
+        field: &str,
+        value: impl fmt::Display,
+        allowed: impl fmt::Display,
+    ) -> Error {
+        Error::new(Kind::Config, format!("{field} = {value} is not allowed: {allowed}"))
+    }
+
+    pub(crate) fn timeout(text: impl Into<String>) -> Error {
+        Error::new(Kind::Timeout, text)
+    }
+
+    pub(crate) fn lost(loss: &Loss) -> Error {
+        Error::new(Kind::Lost, format!("{loss}; whatever it protected may have another holder now"))
+    }
+
+    pub(crate) fn not_held(text: impl Into<String>) -> Error {
+        Error::new(Kind::NotHeld, text)
+    }
+
+    pub(crate) fn unreachable(text: impl Into<String>) -> Error {
+        Error::new(Kind::Unreachable, text)
+    }
+
+    pub(crate) fn unknown_outcome(text: impl Into<String>) -> Error {
+        Error::new(Kind::UnknownOutcome, text)
+    }
+
+    pub(crate) fn denied(text: impl Into<String>) -> Error {
+        Error::new(Kind::Denied, text)
+    }
+
+    pub(crate) fn wrong_type(text: impl Into<String>) -> Error {
+        Error::new(Kind::WrongType, text)
+    }
+
+    pub(crate) fn cancelled(text: impl Into<String>) -> Error {
+        Error::new(Kind::Cancelled, text)
+    }
+
+    pub(crate) fn exhausted(text: impl Into<String>) -> Error {
+        Error::new(Kind::Exhausted, text)
+    }
+
+    pub(crate) fn refused(text: impl Into<String>) -> Error {
+        Error::new(Kind::Refused, text)
+    }
+
+    /// Names the lock, unless it is named already.
+    pub(crate) fn of(mut self, name: &Name) -> Error {
+        self.0.lock.get_or_insert_with(|| name.to_string());
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, source: impl Into<Source>) -> Error {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The caller's time ran out before the lock could be had.
+    ///
+    /// Only calls that have no other way to say so answer this; `try_lock_for` says `Ok(None)`.
+    pub fn is_timeout(&self) -> bool {
+        self.0.kind == Kind::Timeout
+    }
+
+    /// The lock was held and is lost; [`Guard::loss`](crate::Guard::loss) tells the cause.
+    pub fn is_lost(&self) -> bool {
+        self.0.kind == Kind::Lost
+    }
+
+    /// This thread does not hold the lock: it never did, or it has lost it.
+    pub fn is_not_held(&self) -> bool {
+        matches!(self.0.kind, Kind::NotHeld | Kind::Lost)
+    }
+
+    /// Redis could not be reached or could not serve (starting, read-only, stuck in a script);
+    /// nothing was done.
+    pub fn is_unreachable(&self) -> bool {
+        self.0.kind == Kind::Unreachable
+    }
+
+    /// The command was sent and its answer never came: it may have been done or not.
+    ///
+    /// What it may have left behind is cleaned up in the background, and in any case ends with
+    /// its lease.
+    pub fn is_unknown_outcome(&self) -> bool {
+        self.0.kind == Kind::UnknownOutcome
+    }
+
+    /// A setting or an argument is not allowed; the text names it, its value and what is.
+    pub fn is_config(&self) -> bool {
+        self.0.kind == Kind::Config
+    }
+
+    /// Redis refused the user, the password, or the user's permissions.
+    pub fn is_denied(&self) -> bool {
+        self.0.kind == Kind::Denied
+    }
+
+    /// The key holds something that is not a lock of this kind.
+    pub fn is_wrong_type(&self) -> bool {
+        self.0.kind == Kind::WrongType
+    }
+
+    /// The wait was called off, by another thread or because the client was shut down.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.kind == Kind::Cancelled
+    }
+
+    /// Every connection of the pool was in use for as long as `max_wait` allows.
+    pub fn is_pool_exhausted(&self) -> bool {
+        self.0.kind == Kind::Exhausted
+    }
+
+    /// Redis answered with an error that none of the other predicates covers, such as being out
+    /// of memory; nothing was done.
+    pub fn is_refused(&self) -> bool {
+        self.0.kind == Kind::Refused
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(lock) = &self.0.lock {
+            write!(f, "lock \"{lock}\": ")?;
+        }
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.0.kind).field("text", &self.to_string());
+        if let Some(source) = &self.0.source {
+            debug.field("source", &source.to_string());
+        }
+        debug.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

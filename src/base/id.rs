@@ -1,0 +1,153 @@
+//! Who holds: the client, and each of its attempts.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// The longest host name or label that is carried in a lock's value.
+const SHOWN_BYTES: usize = 128;
+
+/// One client: a random identity, and what tells a person where it runs.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    uuid: Uuid,
+    host: String,
+    pid: u32,
+    label: String,
+    attempts: AtomicU64,
+}
+
+impl Identity {
+    pub(crate) fn new(label: &str) -> Identity {
+        Identity {
+            uuid: Uuid::new_v4(),
+            host: tidy(&host_name()).replace(':', "_"),
+            pid: std::process::id(),
+            label: tidy(label),
+            attempts: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn uuid(&self) -> &Uuid {
+        &self.uuid
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// A number that no attempt of this client had before.
+    pub(crate) fn next_attempt(&self) -> u64 {
+        self.attempts.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Who holds a lock, as written beside it for people.
+///
+/// Only a [`Mutex`](crate::Mutex) taken by this library tells host, process and label; the others
+/// tell their owner's value and nothing else.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// if let Some(holder) = lock.holder()? {
+///     println!("waiting for {holder}"); // "billing, process 4711 on web-3"
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) host: Option<String>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) label: Option<String>,
+}
+
+impl Holder {
+    /// The owner's value in Redis, new for every attempt.
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    /// The name of the holder's host.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// The holder's process.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The label given when the holder's client was built.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.label, self.pid, &self.host) {
+            (label, Some(pid), Some(host)) => {
+                if let Some(label) = label {
+                    write!(f, "{label}, ")?;
+                }
+                write!(f, "process {pid} on {host}")
+            }
+            _ => write!(f, "{}", self.owner.escape_ascii()),
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Holder(\"{self}\")")
+    }
+}
+
+fn host_name() -> String {
+    #[cfg(unix)]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    return std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned());
+}
+
+/// Leaves out what would upset a log or a terminal, and shortens.
+fn tidy(text: &str) -> String {
+    let mut tidy = String::new();
+    for letter in text.chars().filter(|letter| !letter.is_control()) {
+        if tidy.len() + letter.len_utf8() > SHOWN_BYTES {
+            break;
+        }
+        tidy.push(letter);
+    }
+    tidy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_tidied_and_shortened() {
+        assert_eq!(Identity::new("a\r\nb\0").label(), "ab");
+        assert_eq!(Identity::new(&"é".repeat(100)).label().len(), 128);
+    }
+
+    #[test]
+    fn no_two_attempts_are_alike() {
+        let identity = Identity::new("");
+        assert_ne!(identity.next_attempt(), identity.next_attempt());
+        assert_ne!(identity.uuid(), Identity::new("").uuid());
+    }
+}

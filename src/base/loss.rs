@@ -1,0 +1,82 @@
+//! Why a lock is no longer held although its holder did not release it.
+
+use std::fmt;
+
+/// A lock that was lost before it was released: which one, which hold, and why.
+///
+/// ```
+/// # fn demo(guard: &leasehold::Guard) {
+/// if let Some(loss) = guard.loss() {
+///     eprintln!("{loss}: {:?}", loss.cause());
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    name: Vec<u8>,
+    shown: String,
+    token: crate::FencingToken,
+    cause: LossCause,
+}
+
+impl Loss {
+    pub(crate) fn new(
+        name: &crate::base::name::Name,
+        token: crate::FencingToken,
+        cause: LossCause,
+    ) -> Loss {
+        Loss { name: name.as_bytes().to_vec(), shown: name.to_string(), token, cause }
+    }
+
+    /// The lock's name in Redis, prefix included.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The token of the hold that was lost.
+    pub fn fencing_token(&self) -> crate::FencingToken {
+        self.token
+    }
+
+    /// What ended the hold.
+    pub fn cause(&self) -> LossCause {
+        self.cause
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock \"{}\" lost: {}", self.shown, self.cause)
+    }
+}
+
+/// What ended a hold before its release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The lease ran out: it was fixed, its renewals were used up, or this process was paused.
+    Expired,
+    /// Redis says that another holder has it.
+    Taken,
+    /// Redis says that the key is gone.
+    Deleted,
+    /// No renewal could be confirmed until the lease had run out.
+    Unreachable,
+    /// The hold lasted as long as `max_hold` allows.
+    MaxHold,
+    /// The client was shut down.
+    ShutDown,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LossCause::Expired => "its lease ran out",
+            LossCause::Taken => "another holder has it",
+            LossCause::Deleted => "its key was deleted",
+            LossCause::Unreachable => "its lease ran out while Redis could not be reached",
+            LossCause::MaxHold => "it was held as long as max_hold allows",
+            LossCause::ShutDown => "its client was shut down",
+        })
+    }
+}

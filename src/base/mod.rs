@@ -1,0 +1,10 @@
+//! What every layer uses: errors, names, options, time, tokens, synchronisation.
+
+pub(crate) mod error;
+pub(crate) mod id;
+pub(crate) mod loss;
+pub(crate) mod name;
+pub(crate) mod option;
+pub(crate) mod sync;
+pub(crate) mod time;
+pub(crate) mod token;

@@ -1,0 +1,268 @@
+//! How a lock is leased, waited for and released.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const LIMITS: &str = "from 1 ms to 30 days";
+
+/// How long Redis keeps a lock for a holder that says nothing, and whether it is renewed.
+///
+/// ```
+/// use leasehold::Lease;
+/// use std::time::Duration;
+///
+/// let renewed = Lease::default();
+/// assert!(renewed.is_renewed());
+/// assert_eq!(renewed.ttl(), Duration::from_secs(30));
+///
+/// let fixed = Lease::fixed(Duration::from_secs(5));
+/// assert!(!fixed.is_renewed());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    ttl: Duration,
+    renewed: bool,
+}
+
+impl Lease {
+    /// A lease that is renewed every third of `ttl` for as long as the lock is held.
+    ///
+    /// After the holder's machine has died, others wait for what remains of `ttl`.
+    pub const fn renewed(ttl: Duration) -> Lease {
+        Lease { ttl, renewed: true }
+    }
+
+    /// A lease that ends `ttl` after it was taken, unless [`Guard::extend`] makes it longer.
+    ///
+    /// [`Guard::extend`]: crate::Guard::extend
+    pub const fn fixed(ttl: Duration) -> Lease {
+        Lease { ttl, renewed: false }
+    }
+
+    /// The time to live.
+    pub const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether it is renewed.
+    pub const fn is_renewed(&self) -> bool {
+        self.renewed
+    }
+
+    /// Checks the time to live before any I/O.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_span("lease", self.ttl)
+    }
+}
+
+impl Default for Lease {
+    /// Renewed, 30 s.
+    fn default() -> Lease {
+        Lease::renewed(Duration::from_secs(30))
+    }
+}
+
+/// How a thread waits while another process has the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait(WaitKind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WaitKind {
+    Spin,
+}
+
+impl Wait {
+    /// Tries again after a pause that grows from 1 ms to 128 ms, each drawn at random up to that.
+    ///
+    /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
+    /// just reported. It needs no publish/subscribe, and gives no order among processes.
+    pub const fn spin() -> Wait {
+        Wait(WaitKind::Spin)
+    }
+
+    pub(crate) const fn kind(self) -> WaitKind {
+        self.0
+    }
+}
+
+impl Default for Wait {
+    fn default() -> Wait {
+        Wait::spin()
+    }
+}
+
+/// How a lock is given back to Redis. Both ways touch it only if it is still the holder's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Release(ReleaseKind);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum ReleaseKind {
+    #[default]
+    Lua,
+    Watch,
+}
+
+impl Release {
+    /// By one script, in one round trip. The default.
+    pub const fn lua() -> Release {
+        Release(ReleaseKind::Lua)
+    }
+
+    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, for a server on which the
+    /// release may not be a script. Only for [`Mutex`](crate::Mutex) and [`Wait::spin`].
+    pub const fn watch() -> Release {
+        Release(ReleaseKind::Watch)
+    }
+
+    pub(crate) const fn kind(self) -> ReleaseKind {
+        self.0
+    }
+}
+
+/// The options of one lock handle.
+///
+/// Handles of one name may differ in their options; each hold follows those of the handle that
+/// took it.
+///
+/// ```
+/// use leasehold::{Lease, LockOptions};
+/// use std::time::Duration;
+///
+/// let options = LockOptions::new()
+///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .max_hold(Duration::from_secs(300));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockOptions {
+    lease: Lease,
+    max_hold: Option<Duration>,
+    max_renewals: Option<u32>,
+    wait: Wait,
+    release: Release,
+}
+
+impl LockOptions {
+    /// The defaults: a renewed lease of 30 s without a cap.
+    pub fn new() -> LockOptions {
+        LockOptions::default()
+    }
+
+    /// The lease; default [`Lease::renewed`] of 30 s, allowed from 1 ms to 30 days.
+    ///
+    /// A lease shorter than ten command time-outs is allowed, and warned of in the log: one slow
+    /// answer may cost the lock.
+    pub fn lease(mut self, lease: Lease) -> LockOptions {
+        self.lease = lease;
+        self
+    }
+
+    /// How long one hold may last at most; default without limit, allowed from 1 ms to 30 days.
+    ///
+    /// When it is reached the hold is lost with [`LossCause::MaxHold`], and renewal stops: a
+    /// thread that hangs, or a guard that was forgotten, cannot keep the lock for ever.
+    ///
+    /// [`LossCause::MaxHold`]: crate::LossCause::MaxHold
+    pub fn max_hold(mut self, limit: Duration) -> LockOptions {
+        self.max_hold = Some(limit);
+        self
+    }
+
+    /// How many times the lease of one hold is renewed at most; default without limit.
+    ///
+    /// After the last renewal the lease runs out like a fixed one. Zero means never. It has no
+    /// effect on [`Lease::fixed`].
+    pub fn max_renewals(mut self, limit: u32) -> LockOptions {
+        self.max_renewals = Some(limit);
+        self
+    }
+
+    /// How to wait; default [`Wait::spin`].
+    pub fn wait(mut self, wait: Wait) -> LockOptions {
+        self.wait = wait;
+        self
+    }
+
+    /// How to release; default [`Release::lua`].
+    pub fn release(mut self, release: Release) -> LockOptions {
+        self.release = release;
+        self
+    }
+
+    pub(crate) fn lease_option(&self) -> Lease {
+        self.lease
+    }
+
+    pub(crate) fn max_hold_option(&self) -> Option<Duration> {
+        self.max_hold
+    }
+
+    pub(crate) fn max_renewals_option(&self) -> Option<u32> {
+        self.max_renewals
+    }
+
+    pub(crate) fn wait_option(&self) -> Wait {
+        self.wait
+    }
+
+    pub(crate) fn release_option(&self) -> Release {
+        self.release
+    }
+
+    /// Checks every field before any I/O.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lease.check()?;
+        self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))
+    }
+}
+
+/// A span that becomes a time to live must be one that Redis and the clocks can take.
+pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {
+    if (SHORTEST..=LONGEST).contains(&span) {
+        Ok(())
+    } else {
+        Err(Error::config(field, Shown(span), LIMITS))
+    }
+}
+
+/// A duration as a setting shows it.
+pub(crate) struct Shown(pub(crate) Duration);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Duration::MAX {
+            f.write_str("Duration::MAX")
+        } else {
+            write!(f, "{:?}", self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_out_of_bounds_names_the_field_the_value_and_the_bounds() {
+        for (ttl, shown) in [
+            (Duration::ZERO, "0ns"),
+            (Duration::from_micros(999), "999µs"),
+            (LONGEST + SHORTEST, "2592000.001s"),
+            (Duration::MAX, "Duration::MAX"),
+        ] {
+            let error = LockOptions::new().lease(Lease::fixed(ttl)).check().unwrap_err();
+            assert!(error.is_config());
+            let text = error.to_string();
+            assert!(
+                text.contains("lease") && text.contains(shown) && text.contains(LIMITS),
+                "{text}"
+            );
+            let error = LockOptions::new().max_hold(ttl).check().unwrap_err().to_string();
+            assert!(error.contains("max_hold") && error.contains(shown), "{error}");
+        }
+        LockOptions::new().lease(Lease::fixed(SHORTEST)).max_hold(LONGEST).check().unwrap();
+    }
+}

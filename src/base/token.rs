@@ -1,0 +1,52 @@
+//! Fencing tokens.
+
+use std::fmt;
+
+/// A number that grows with every hold of a lock, for the resource to check.
+///
+/// A resource that remembers the highest token it has seen, and refuses lower ones, is safe even
+/// from a holder that was paused past its lease. See [`Guard::fencing_token`] and the crate's
+/// documentation for recipes.
+///
+/// A token is at least the server's time in microseconds at which it was made, so that it goes on
+/// growing after the lock's keys expired or were flushed. It fits into 53 bits, and thus exactly
+/// into a JavaScript or Lua number and into a signed 64-bit column.
+///
+/// ```
+/// # fn demo(guard: &leasehold::Guard) {
+/// let token: u64 = guard.fencing_token().get();
+/// # }
+/// ```
+///
+/// [`Guard::fencing_token`]: crate::Guard::fencing_token
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    pub(crate) const fn new(token: u64) -> FencingToken {
+        FencingToken(token)
+    }
+
+    /// The token as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> u64 {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FencingToken({})", self.0)
+    }
+}

@@ -1,0 +1,209 @@
+//! How a client is built.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+
+use crate::base::error::Result;
+use crate::base::id::Identity;
+use crate::base::loss::Loss;
+use crate::base::sync::Arc;
+use crate::base::time::{BootClock, Clock};
+use crate::client::LockClient;
+use crate::engine::{Bounds, Engine, LossCallback};
+use crate::protocol::single::Single;
+use crate::wire::endpoint;
+use crate::wire::pool::{PoolSettings, check_timeout};
+use crate::wire::transport::Transport;
+
+/// Settings of a [`LockClient`].
+///
+/// ```
+/// use leasehold::LockClient;
+/// use std::time::Duration;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = LockClient::builder("redis://:secret@localhost:6379/2")
+///     .max_size(16)
+///     .command_timeout(Duration::from_millis(500))
+///     .name_prefix("shop:")
+///     .label("billing")
+///     .on_loss(|loss| eprintln!("{loss}"))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct LockClientBuilder {
+    url: String,
+    pool: PoolSettings,
+    connect_timeout: Duration,
+    command_timeout: Duration,
+    give_up_after: Duration,
+    connect_now: bool,
+    name_prefix: Vec<u8>,
+    label: String,
+    on_loss: Option<LossCallback>,
+}
+
+impl LockClientBuilder {
+    pub(crate) fn new(url: &str) -> LockClientBuilder {
+        LockClientBuilder {
+            url: url.to_owned(),
+            pool: PoolSettings::default(),
+            connect_timeout: Duration::from_secs(1),
+            command_timeout: Duration::from_secs(1),
+            give_up_after: Duration::from_secs(10),
+            connect_now: false,
+            name_prefix: Vec::new(),
+            label: String::new(),
+            on_loss: None,
+        }
+    }
+
+    /// How many connections the pool has at most (Jedis: max total); default 10, at least 1.
+    ///
+    /// One more, for renewals, is not counted. A thread that waits for a lock has no connection.
+    pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
+        self.pool.max_size = connections;
+        self
+    }
+
+    /// How many idle connections the pool keeps ready; default 0, at most `max_size`.
+    pub fn min_idle(mut self, connections: u32) -> LockClientBuilder {
+        self.pool.min_idle = connections;
+        self
+    }
+
+    /// How many idle connections the pool keeps at most; default all, from `min_idle` to
+    /// `max_size`.
+    pub fn max_idle(mut self, connections: u32) -> LockClientBuilder {
+        self.pool.max_idle = Some(connections);
+        self
+    }
+
+    /// How long a call waits for a connection of the pool; default 1 s, at least 1 ms.
+    pub fn max_wait(mut self, wait: Duration) -> LockClientBuilder {
+        self.pool.max_wait = wait;
+        self
+    }
+
+    /// After how long an idle connection is closed; default 10 minutes, `None` for never, at least
+    /// 1 ms. It is looked for every 30 s.
+    pub fn idle_timeout(mut self, timeout: Option<Duration>) -> LockClientBuilder {
+        self.pool.idle_timeout = timeout;
+        self
+    }
+
+    /// After how long a connection is replaced; default 30 minutes, `None` for never, at least 1 ms.
+    /// It is looked for every 30 s.
+    pub fn max_lifetime(mut self, lifetime: Option<Duration>) -> LockClientBuilder {
+        self.pool.max_lifetime = lifetime;
+        self
+    }
+
+    /// Whether a connection is tested with a `PING` each time before it is used; default no.
+    ///
+    /// It doubles the round trips, and is not needed: a connection that failed is never used again,
+    /// and a command that met a dead one is safely repeated.
+    pub fn test_on_borrow(mut self, test: bool) -> LockClientBuilder {
+        self.pool.test_on_borrow = test;
+        self
+    }
+
+    /// How long connecting may take, for each address that the host's name has; default 1 s, at
+    /// least 1 ms. Name look-ups have no time-out of their own, and happen on another thread.
+    pub fn connect_timeout(mut self, timeout: Duration) -> LockClientBuilder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a command may take from the search for a connection to its answer; default 1 s,
+    /// at least 1 ms.
+    pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// How long a wait for a lock rides out an outage of Redis; default 10 s, at least 1 ms.
+    pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
+        self.give_up_after = outage;
+        self
+    }
+
+    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot; default no.
+    pub fn connect_now(mut self, connect: bool) -> LockClientBuilder {
+        self.connect_now = connect;
+        self
+    }
+
+    /// What is put before every lock's name; default nothing.
+    pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> LockClientBuilder {
+        self.name_prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// What [`holder`](crate::Mutex::holder) tells others about this client besides its host and
+    /// process; default nothing. Control characters are left out, and what is over 128 bytes.
+    pub fn label(mut self, label: impl AsRef<str>) -> LockClientBuilder {
+        self.label = label.as_ref().to_owned();
+        self
+    }
+
+    /// What is called when a lock of this client is lost before it was released.
+    ///
+    /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a
+    /// panic in it is logged. It must not own the client, which would then never end.
+    pub fn on_loss(
+        mut self,
+        callback: impl Fn(&Loss) + Send + Sync + 'static,
+    ) -> LockClientBuilder {
+        self.on_loss = Some(Arc::new(callback));
+        self
+    }
+
+    /// Makes the client. It connects when a connection is first needed, unless
+    /// [`connect_now`](LockClientBuilder::connect_now) was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O. With
+    /// `connect_now`, [`is_unreachable`](crate::Error::is_unreachable) or
+    /// [`is_denied`](crate::Error::is_denied) within the time-outs.
+    pub fn build(self) -> Result<LockClient> {
+        let info = self.check()?;
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let transport = Arc::new(Transport::new(
+            info,
+            Arc::clone(&clock),
+            &self.pool,
+            self.connect_timeout,
+            self.command_timeout,
+        )?);
+        if self.connect_now {
+            transport.connect(clock.now().after(self.connect_timeout + self.command_timeout))?;
+        }
+        let identity = Arc::new(Identity::new(&self.label));
+        let address = transport.address().to_owned();
+        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
+        let protocol = Arc::new(Single::new(transport, identity));
+        let engine = Engine::new(protocol, clock, bounds, self.on_loss);
+        Ok(LockClient::new(engine, self.name_prefix, address))
+    }
+
+    fn check(&self) -> Result<ConnectionInfo> {
+        self.pool.check()?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        check_timeout("command_timeout", self.command_timeout)?;
+        check_timeout("give_up_after", self.give_up_after)?;
+        endpoint::parse(&self.url)
+    }
+}
+
+impl fmt::Debug for LockClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may contain a password.
+        f.debug_struct("LockClientBuilder").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}

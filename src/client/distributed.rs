@@ -1,0 +1,154 @@
+//! The interface of the articles: lock and unlock by key.
+
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+use crate::base::option::{Lease, LockOptions};
+use crate::client::LockClient;
+use crate::lock::Mutex;
+
+/// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
+///
+/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that answered
+/// `true` needs its own `unlock`. What a thread still holds when it ends is given back.
+///
+/// On a [`LockClient`] the keys are those of [`Mutex`].
+///
+/// ```
+/// use leasehold::{DistributedLock, Lease, Result};
+/// use std::time::Duration;
+///
+/// fn pay(locks: &dyn DistributedLock) -> Result<()> {
+///     if locks.try_lock("orders:42", Duration::from_secs(2), Lease::default())? {
+///         // … the work …
+///         locks.unlock("orders:42")?;
+///     }
+///     locks.with_lock("orders:43", Duration::from_secs(2), Lease::default(), || {
+///         // … or so: given back also when the work panics …
+///     })
+/// }
+/// ```
+pub trait DistributedLock {
+    /// Waits at most `wait` for the lock of this key; `false` if somebody else has it all the time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Mutex::try_lock_for`].
+    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool>;
+
+    /// Gives back this thread's hold of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold it or has lost it; the
+    /// key in Redis is not touched then. Else as for [`Guard::release`](crate::Guard::release).
+    fn unlock(&self, key: &str) -> Result<()>;
+
+    /// Whether this thread holds the key and its lease is still valid. No I/O.
+    fn is_held(&self, key: &str) -> bool;
+
+    /// Does the work under the lock of this key, waiting for it at most `wait`.
+    ///
+    /// The lock is given back also when the work panics.
+    ///
+    /// # Errors
+    ///
+    /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
+    /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
+    /// [`try_lock`](DistributedLock::try_lock).
+    fn with_lock<T>(
+        &self,
+        key: &str,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce() -> T,
+    ) -> Result<T>
+    where
+        Self: Sized,
+    {
+        with_lock(self, key, wait, lease, work)
+    }
+}
+
+impl dyn DistributedLock + '_ {
+    /// Does the work under the lock of this key, as [`DistributedLock::with_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn with_lock<T>(
+        &self,
+        key: &str,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce() -> T,
+    ) -> Result<T> {
+        with_lock(self, key, wait, lease, work)
+    }
+}
+
+fn with_lock<T>(
+    locks: &(impl DistributedLock + ?Sized),
+    key: &str,
+    wait: Duration,
+    lease: Lease,
+    work: impl FnOnce() -> T,
+) -> Result<T> {
+    /// Gives the lock back, also when the work panics.
+    struct Held<'a, L: DistributedLock + ?Sized>(&'a L, &'a str);
+
+    impl<L: DistributedLock + ?Sized> Held<'_, L> {
+        fn unlock(&self) -> Result<()> {
+            match self.0.unlock(self.1) {
+                Err(error) if !error.is_not_held() => {
+                    log::warn!("{error}; it ends with its lease at the latest");
+                    Ok(())
+                }
+                outcome => outcome,
+            }
+        }
+    }
+
+    impl<L: DistributedLock + ?Sized> Drop for Held<'_, L> {
+        fn drop(&mut self) {
+            if let Err(error) = self.unlock() {
+                log::warn!("{error}");
+            }
+        }
+    }
+
+    if !locks.try_lock(key, wait, lease)? {
+        return Err(Error::timeout(format!("lock \"{key}\": not to be had within {wait:?}")));
+    }
+    let held = Held(locks, key);
+    let value = work();
+    let outcome = held.unlock();
+    std::mem::forget(held);
+    outcome.map(|()| value)
+}
+
+impl LockClient {
+    fn keyed(&self, key: &str, lease: Lease) -> Result<Mutex> {
+        self.mutex_with(key, LockOptions::new().lease(lease))
+    }
+}
+
+impl DistributedLock for LockClient {
+    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
+        match self.keyed(key, lease)?.try_lock_for(wait)? {
+            Some(guard) => {
+                guard.keep();
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn unlock(&self, key: &str) -> Result<()> {
+        self.keyed(key, Lease::default())?.handle().unlock()
+    }
+
+    fn is_held(&self, key: &str) -> bool {
+        self.keyed(key, Lease::default()).is_ok_and(|lock| lock.is_held_by_current_thread())
+    }
+}

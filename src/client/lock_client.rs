@@ -1,0 +1,129 @@
+//! The client.
+
+use std::fmt;
+
+use crate::base::error::{Error, Result};
+use crate::base::name::Name;
+use crate::base::option::{LockOptions, ReleaseKind};
+use crate::base::sync::Arc;
+use crate::client::LockClientBuilder;
+use crate::engine::Engine;
+use crate::lock::{Handle, Mutex, ReentrantLock};
+use crate::protocol::kind::Kind;
+use crate::protocol::mutex::MutexKind;
+use crate::protocol::reentrant::ReentrantKind;
+
+/// Makes locks on one Redis server.
+///
+/// It has a pool of connections and one thread of its own, which starts with the first lock. Clones
+/// are the same client. It ends when the last clone, lock and guard are dropped.
+///
+/// ```no_run
+/// use leasehold::LockClient;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = LockClient::open("redis://127.0.0.1:6379")?;
+/// client.mutex("orders:42")?.with(|guard| {
+///     println!("token {}", guard.fencing_token());
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockClient {
+    engine: Arc<Engine>,
+    name_prefix: Arc<[u8]>,
+    address: Arc<str>,
+}
+
+impl LockClient {
+    pub(crate) fn new(engine: Arc<Engine>, name_prefix: Vec<u8>, address: String) -> LockClient {
+        LockClient { engine, name_prefix: name_prefix.into(), address: address.into() }
+    }
+
+    /// Connects to a server, with default settings, and says clearly why it could not.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockClientBuilder::build`] with `connect_now`.
+    pub fn open(url: impl AsRef<str>) -> Result<LockClient> {
+        LockClient::builder(url).connect_now(true).build()
+    }
+
+    /// Begins to build a client, which does not connect before it is needed: Redis may still be
+    /// down.
+    ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, or
+    /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
+    /// `%` and two digits.
+    pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
+        LockClientBuilder::new(url.as_ref())
+    }
+
+    /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for an empty or too long name.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
+        self.mutex_with(name, LockOptions::new())
+    }
+
+    /// The mutex of this name, with options.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed.
+    pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
+        self.handle(&MutexKind, name.as_ref(), options).map(Mutex::new)
+    }
+
+    /// The reentrant lock of this name, with default options.
+    ///
+    /// # Errors
+    ///
+    /// As for [`mutex`](LockClient::mutex).
+    pub fn reentrant(&self, name: impl AsRef<[u8]>) -> Result<ReentrantLock> {
+        self.reentrant_with(name, LockOptions::new())
+    }
+
+    /// The reentrant lock of this name, with options.
+    ///
+    /// # Errors
+    ///
+    /// As for [`mutex_with`](LockClient::mutex_with); [`Release::watch`](crate::Release::watch) is
+    /// only for a mutex.
+    pub fn reentrant_with(
+        &self,
+        name: impl AsRef<[u8]>,
+        options: LockOptions,
+    ) -> Result<ReentrantLock> {
+        if options.release_option().kind() == ReleaseKind::Watch {
+            return Err(Error::config(
+                "release",
+                "Release::watch()",
+                "Release::lua() for a ReentrantLock; WATCH is for a Mutex",
+            ));
+        }
+        self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
+    }
+
+    fn handle(&self, kind: &'static dyn Kind, name: &[u8], options: LockOptions) -> Result<Handle> {
+        options.check()?;
+        let name = Name::new(&self.name_prefix, name)?;
+        let (ttl, exchange) = (options.lease_option().ttl(), self.engine.bounds().exchange);
+        if ttl < exchange * 10 {
+            log::warn!(
+                "lock \"{name}\": a lease of {ttl:?} is shorter than ten command time-outs of \
+                 {exchange:?}; one slow answer may cost the lock"
+            );
+        }
+        Ok(Handle::new(self.engine.slot(kind, name), options))
+    }
+}
+
+impl fmt::Debug for LockClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClient").field("address", &self.address).finish_non_exhaustive()
+    }
+}

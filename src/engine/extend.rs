@@ -1,0 +1,64 @@
+//! What a holder asks Redis about its lease while it has it.
+
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+use crate::base::option::check_span;
+use crate::base::sync::Arc;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::{cause, check_expiry, gone, lost};
+use crate::protocol::{Told, Verdict};
+
+/// Makes a lease last at least `ttl` from now.
+pub(crate) fn extend(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
+    extend_inner(lease, ttl).map_err(|error| error.of(lease.slot().target().name()))
+}
+
+fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
+    check_span("ttl", ttl)?;
+    check_valid(lease)?;
+    let (engine, target) = (lease.slot().engine(), lease.slot().target());
+    let deadline = engine.exchange_deadline();
+    let told =
+        engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline)?;
+    let Told { verdict, sent } = told;
+    conclude(lease, verdict)?;
+    lease.lengthen(sent, ttl);
+    // The answer may have come when the old lease was over and found lost.
+    check_valid(lease)
+}
+
+/// Asks Redis whether a lease is still its owner's.
+pub(crate) fn check(lease: &Arc<LiveLease>) -> Result<()> {
+    check_inner(lease).map_err(|error| error.of(lease.slot().target().name()))
+}
+
+fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
+    check_valid(lease)?;
+    let (engine, target) = (lease.slot().engine(), lease.slot().target());
+    let holder = engine.protocol().holder(target, engine.exchange_deadline())?;
+    conclude(
+        lease,
+        match holder {
+            None => Verdict::Gone,
+            Some(holder) if holder.owner == lease.owner() => Verdict::Done,
+            Some(_) => Verdict::Taken,
+        },
+    )?;
+    check_valid(lease)
+}
+
+fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {
+    if verdict == Verdict::Done {
+        return Ok(());
+    }
+    if let Some(loss) = lease.lose(cause(verdict), lease.slot().engine().now()) {
+        lost(lease, loss);
+    }
+    Err(gone(lease))
+}
+
+fn check_valid(lease: &Arc<LiveLease>) -> Result<(), Error> {
+    check_expiry(lease);
+    if lease.is_live() { Ok(()) } else { Err(gone(lease)) }
+}

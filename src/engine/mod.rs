@@ -1,0 +1,116 @@
+//! Slots, waiting, leases and renewal, for every kind of lock alike.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `slot` | one name in one process: whose turn it is among the threads |
+//! | `table` | the slots of a client, one per name and kind |
+//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `backoff` | how long it pauses between two attempts |
+//! | `lease` | the lease of one hold: valid until when, lost why |
+//! | `release` | how a lease is given back |
+//! | `extend` | what a holder asks Redis about its lease |
+//! | `hold` | the holds of a thread, and their counts |
+//! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
+//!
+//! One `lock()`, walked through. *The thread* looks for its own hold (`hold`): found, it counts one
+//! more and is done. Else it enters the slot and waits for its turn; at its turn it is the *delegate*,
+//! the only thread of the process that talks to Redis for this name. It attempts until granted.
+//! *The lease* is born valid until shortly before Redis would give it away, and is watched by the
+//! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
+//! slot, whereupon the next thread has its turn.
+
+pub(crate) mod acquire;
+mod backoff;
+pub(crate) mod extend;
+pub(crate) mod hold;
+pub(crate) mod lease;
+pub(crate) mod release;
+pub(crate) mod slot;
+mod table;
+mod worker;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::loss::Loss;
+use crate::base::name::Name;
+use crate::base::sync::Arc;
+use crate::base::time::{Clock, Moment};
+use crate::protocol::kind::Kind;
+use crate::protocol::{Protocol, Target};
+
+use slot::Slot;
+use table::Table;
+pub(crate) use worker::Worker;
+
+/// What is called when a lock is lost.
+pub(crate) type LossCallback = Arc<dyn Fn(&Loss) + Send + Sync>;
+
+/// The bounds that hold for all locks of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How long one exchange may take.
+    pub(crate) exchange: Duration,
+    /// How long a wait rides out an outage.
+    pub(crate) give_up_after: Duration,
+}
+
+/// The locks of one client.
+pub(crate) struct Engine {
+    protocol: Arc<dyn Protocol>,
+    clock: Arc<dyn Clock>,
+    bounds: Bounds,
+    table: Table,
+    worker: Worker,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        protocol: Arc<dyn Protocol>,
+        clock: Arc<dyn Clock>,
+        bounds: Bounds,
+        on_loss: Option<LossCallback>,
+    ) -> Arc<Engine> {
+        let worker =
+            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.exchange, on_loss);
+        Arc::new(Engine { protocol, clock, bounds, table: Table::default(), worker })
+    }
+
+    /// The slot of a name, the same for all who ask while anybody has it.
+    pub(crate) fn slot(self: &Arc<Engine>, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
+        self.table
+            .get(kind.name(), name, |name| Slot::new(Arc::clone(self), Target::new(kind, name)))
+    }
+
+    /// Forgets the slot of a name that nobody has any longer.
+    fn forget(&self, target: &Target) {
+        self.table.forget(target.kind().name(), target.name());
+    }
+
+    pub(crate) fn protocol(&self) -> &dyn Protocol {
+        &*self.protocol
+    }
+
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// The deadline of an exchange that begins now.
+    pub(crate) fn exchange_deadline(&self) -> Moment {
+        self.now().after(self.bounds.exchange)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! How a lease is given back, and what is owed when one is lost.
+
+use crate::base::error::{Error, Result};
+use crate::base::loss::{Loss, LossCause};
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::worker::GiveBack;
+use crate::protocol::Verdict;
+use crate::wire::failure::Failure;
+
+/// Gives a lease back in one bounded attempt. What could not be done is left to the worker.
+pub(crate) fn release(lease: &Arc<LiveLease>) -> Result<()> {
+    release_inner(lease).map_err(|error| error.of(lease.slot().target().name()))
+}
+
+fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
+    check_expiry(lease);
+    // Validity is over before the request is sent (rule 15).
+    let Some(valid_until) = lease.begin_release() else {
+        return Err(gone(lease));
+    };
+    lease.slot().releasing();
+    let outcome = ask(lease, valid_until);
+    lease.slot().vacate();
+    outcome
+}
+
+fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
+    let engine = lease.slot().engine();
+    let (mut answer, mut deadline) = exchange(lease);
+    let mut repeated = false;
+    if let Err(failure) = &answer
+        && failure.is_disconnect()
+    {
+        repeated = true;
+        (answer, deadline) = exchange(lease);
+    }
+    match answer {
+        Ok(Verdict::Done) => {
+            lease.end();
+            // A request for this attempt may still be on its way, and must find no lock (rule 6).
+            if lease.settled() > engine.now() {
+                give_back(lease, lease.settled());
+            }
+            Ok(())
+        }
+        Ok(verdict) if !repeated => {
+            let loss = lease.lose_in_release(cause(verdict));
+            let error = Error::lost(&loss);
+            engine.worker().announce(loss);
+            Err(error)
+        }
+        // The first request may have been the one that did it (rule 15).
+        Ok(_) if engine.now() < valid_until => {
+            lease.end();
+            Ok(())
+        }
+        Ok(_) => {
+            lease.end();
+            Err(Error::unknown_outcome(
+                "the release brought no answer at first; by now another may have the lock",
+            ))
+        }
+        Err(failure) => {
+            lease.end();
+            let until = if failure.is_unknown() { deadline } else { engine.now() };
+            give_back(lease, until.max(lease.settled()));
+            Err(failure.into())
+        }
+    }
+}
+
+fn exchange(lease: &LiveLease) -> (Result<Verdict, Failure>, Moment) {
+    let engine = lease.slot().engine();
+    let deadline = engine.exchange_deadline();
+    let how = lease.options().release_option().kind();
+    (engine.protocol().release(lease.slot().target(), lease.owner(), how, deadline), deadline)
+}
+
+/// Leaves a lease that is no longer in use to the worker to give back.
+pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
+    if lease.begin_release().is_some() {
+        lease.end();
+        give_back(lease, lease.settled());
+        lease.slot().vacate();
+    }
+}
+
+fn give_back(lease: &LiveLease, settled: Moment) {
+    let engine = lease.slot().engine();
+    engine.worker().give_back(GiveBack {
+        target: Arc::clone(lease.slot().target()),
+        owner: lease.owner().to_vec(),
+        settled: settled.max(engine.now()),
+        ttl: lease.ttl(),
+    });
+}
+
+/// What is owed when a lease was found lost: the slot is free for the next, the user is told, and
+/// what is left of it in Redis is given back.
+pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
+    log::warn!("{loss}");
+    lease.slot().vacate();
+    lease.slot().engine().worker().announce(loss);
+}
+
+/// Ends a lease as lost if its validity is over and nobody has noticed yet.
+pub(crate) fn check_expiry(lease: &Arc<LiveLease>) {
+    if let Some(loss) = lease.expire(lease.slot().engine().now()) {
+        lost(lease, loss);
+    }
+}
+
+/// The error for a lease that is not live any longer.
+pub(crate) fn gone(lease: &LiveLease) -> Error {
+    match lease.loss() {
+        Some(loss) => Error::lost(&loss),
+        None => Error::not_held("it is released already"),
+    }
+}
+
+/// What Redis says about an owner that is not, as the cause of a loss.
+pub(crate) fn cause(verdict: Verdict) -> LossCause {
+    match verdict {
+        Verdict::Taken => LossCause::Taken,
+        Verdict::Done | Verdict::Gone => LossCause::Deleted,
+    }
+}

@@ -1,0 +1,418 @@
+//! The thread that keeps leases alive: one per client, with its own connection.
+//!
+//! Callers put work into an unbounded channel and do not wake the worker for it, which would cost
+//! more than a lock: they ring a bell, a channel of one, only when their work is due before the
+//! worker would wake by itself, or when much has piled up. A lease that is released in the
+//! meantime is thrown away unseen.
+//!
+//! Each turn, all that is due goes out as one pipeline. Due times are rounded down to ticks of a
+//! fraction of the lease, so that what falls due about the same time travels together.
+
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::base::loss::{Loss, LossCause};
+use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crate::base::sync::{self, Arc, AtomicU64, Mutex, OnceLock, Ordering, Weak};
+use crate::base::time::{Clock, Moment};
+use crate::engine::LossCallback;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::{cause, lost};
+use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
+use crate::wire::failure::Failure;
+
+/// More work than this wakes the worker, so that what is over is thrown away.
+const PILE: usize = 1024;
+/// What failed is tried again after this share of its lease, within these bounds.
+const RETRIES_PER_LEASE: u32 = 30;
+const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+/// Counts that people see follow within this time.
+const SHOW_AFTER: Duration = Duration::from_millis(20);
+/// Showing a count must not lengthen a lease.
+const NO_LONGER: Duration = Duration::from_millis(1);
+
+/// Work for the worker.
+#[derive(Debug)]
+enum Duty {
+    /// Renew it, and find out when it is lost.
+    Watch(Weak<LiveLease>),
+    /// Show its hold count.
+    Show(Weak<LiveLease>),
+    /// Give it back for a thread that could not or need not do so itself.
+    GiveBack(Arc<GiveBack>),
+    /// Call the user back.
+    Announce(Loss),
+}
+
+/// An owner's value that must not stay in Redis.
+#[derive(Debug)]
+pub(crate) struct GiveBack {
+    pub(crate) target: Arc<Target>,
+    pub(crate) owner: Vec<u8>,
+    /// Requests for it may run until then, so that an answer to an earlier one is not the last
+    /// word (rule 6).
+    pub(crate) settled: Moment,
+    /// How long it lives after the last request for it.
+    pub(crate) ttl: Duration,
+}
+
+/// The handle that callers have.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    sender: Sender<Entry>,
+    bell: Sender<()>,
+    wakes_at: Arc<AtomicU64>,
+    clock: Arc<dyn Clock>,
+    started: OnceLock<()>,
+    runner: Mutex<Option<Runner>>,
+}
+
+impl Worker {
+    /// Makes a worker, whose thread starts with the first work for it.
+    pub(crate) fn new(
+        protocol: Arc<dyn Protocol>,
+        clock: Arc<dyn Clock>,
+        exchange: Duration,
+        on_loss: Option<LossCallback>,
+    ) -> Worker {
+        let (bell, rung) = bounded(1);
+        let (sender, receiver) = unbounded();
+        let wakes_at = Arc::new(AtomicU64::new(AWAKE));
+        let runner = Runner {
+            protocol,
+            clock: Arc::clone(&clock),
+            exchange,
+            on_loss,
+            receiver,
+            rung,
+            wakes_at: Arc::clone(&wakes_at),
+            agenda: BinaryHeap::new(),
+            hand: Vec::new(),
+        };
+        let runner = Mutex::new(Some(runner));
+        Worker { sender, bell, wakes_at, clock, started: OnceLock::new(), runner }
+    }
+
+    /// Renews a lease as its options say, and finds out when it is lost.
+    pub(crate) fn watch(&self, lease: &Arc<LiveLease>) {
+        self.put(lease.next_look(), Duty::Watch(Arc::downgrade(lease)));
+    }
+
+    /// Shows a hold count soon.
+    pub(crate) fn show(&self, lease: &Arc<LiveLease>) {
+        self.put(self.clock.now().after(SHOW_AFTER), Duty::Show(Arc::downgrade(lease)));
+    }
+
+    /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
+    /// sent after it settled, or it has surely expired.
+    pub(crate) fn give_back(&self, duty: GiveBack) {
+        self.put(self.clock.now(), Duty::GiveBack(Arc::new(duty)));
+    }
+
+    /// Calls the user back about a loss.
+    pub(crate) fn announce(&self, loss: Loss) {
+        self.put(self.clock.now(), Duty::Announce(loss));
+    }
+
+    fn put(&self, due: Moment, duty: Duty) {
+        self.started.get_or_init(|| self.start());
+        // It fails only if the thread could not be started, which was logged.
+        let _ = self.sender.send(Entry { due, duty });
+        if due.as_nanos() < self.wakes_at.load(Ordering::SeqCst) || self.sender.len() > PILE {
+            let _ = self.bell.try_send(());
+        }
+    }
+
+    fn start(&self) {
+        if let Some(mut runner) = self.runner.lock().take()
+            && let Err(error) = sync::spawn("leasehold-worker", move || runner.run())
+        {
+            log::error!("no thread for renewals could be started, leases will run out: {error}");
+        }
+    }
+}
+
+/// What [`Runner::wakes_at`] says while the worker is awake: whoever comes then rings.
+const AWAKE: u64 = u64::MAX;
+
+/// The worker's thread.
+struct Runner {
+    protocol: Arc<dyn Protocol>,
+    clock: Arc<dyn Clock>,
+    exchange: Duration,
+    on_loss: Option<LossCallback>,
+    receiver: Receiver<Entry>,
+    rung: Receiver<()>,
+    /// When the worker wakes by itself, in nanoseconds.
+    wakes_at: Arc<AtomicU64>,
+    agenda: BinaryHeap<Entry>,
+    /// What is being done, put back on the agenda if that panics.
+    hand: Vec<Duty>,
+}
+
+impl Runner {
+    fn run(&mut self) {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    log::error!("the renewal worker panicked and goes on");
+                    let due = self.clock.now().after(SHORTEST_RETRY);
+                    let duties = std::mem::take(&mut self.hand);
+                    self.agenda.extend(duties.into_iter().map(|duty| Entry { due, duty }));
+                }
+            }
+        }
+    }
+
+    /// Does what is due and sleeps until more is. Answers whether to go on.
+    fn turn(&mut self) -> bool {
+        self.collect();
+        let now = self.clock.now();
+        while let Some(entry) = self.agenda.peek()
+            && entry.due <= now
+        {
+            self.hand.extend(self.agenda.pop().map(|entry| entry.duty));
+        }
+        self.carry_out(now);
+        self.hand.clear();
+        self.sleep()
+    }
+
+    fn collect(&mut self) {
+        while let Ok(entry) = self.receiver.try_recv() {
+            if !entry.duty.is_over() {
+                self.agenda.push(entry);
+            }
+        }
+    }
+
+    fn sleep(&mut self) -> bool {
+        let next = self.agenda.peek().map_or(Moment::FAR, |entry| entry.due);
+        self.wakes_at.store(next.as_nanos(), Ordering::SeqCst);
+        // Work that came before that was stored may not have rung.
+        let heard = if !self.receiver.is_empty() {
+            Ok(())
+        } else if next == Moment::FAR {
+            self.rung.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            self.rung.recv_timeout(next.since(self.clock.now()))
+        };
+        self.wakes_at.store(AWAKE, Ordering::SeqCst);
+        if heard != Err(RecvTimeoutError::Disconnected) {
+            return true;
+        }
+        // The client is gone. Leases keep it alive, so only what was left to us remains.
+        self.collect();
+        match self.agenda.peek() {
+            None => false,
+            Some(entry) => {
+                sync::sleep(entry.due.since(self.clock.now()));
+                true
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Moment) {
+        let mut jobs = Vec::new();
+        let mut losses = Vec::new();
+        let mut follow = Vec::new();
+        for duty in &self.hand {
+            match duty {
+                Duty::Watch(lease) => {
+                    let Some(lease) = lease.upgrade() else { continue };
+                    if let Some(loss) = lease.expire(now) {
+                        lost(&lease, loss);
+                    } else if lease.renew_at() <= now {
+                        jobs.push(Job::Renew(lease));
+                    } else if lease.is_live() {
+                        follow.push(watch(&lease, lease.next_look()));
+                    }
+                }
+                Duty::Show(lease) => jobs.extend(lease.upgrade().map(Job::Show)),
+                Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl) => {
+                    jobs.push(Job::GiveBack(Arc::clone(duty)));
+                }
+                // It has expired by itself.
+                Duty::GiveBack(_) => {}
+                Duty::Announce(loss) => losses.push(loss.clone()),
+            }
+        }
+        self.call_back(losses);
+        if !jobs.is_empty() {
+            let told = self.ask(&jobs, now);
+            let now = self.clock.now();
+            follow
+                .extend(jobs.into_iter().zip(told).filter_map(|(job, told)| job.settle(told, now)));
+        }
+        self.agenda.extend(follow);
+    }
+
+    /// Runs all errands as one pipeline, and not longer than until the next lease runs out.
+    fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
+        let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
+        let next = self.agenda.peek().and_then(|entry| entry.duty.runs_out());
+        let soonest = jobs.iter().filter_map(Job::runs_out).chain(next).min();
+        let deadline = now.after(self.exchange);
+        let floor = now.after(SHORTEST_RETRY);
+        let deadline = soonest.map_or(deadline, |soonest| deadline.min(soonest).max(floor));
+        self.protocol.run(&errands, deadline)
+    }
+
+    /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
+    fn call_back(&self, losses: Vec<Loss>) {
+        let Some(on_loss) = self.on_loss.clone().filter(|_| !losses.is_empty()) else { return };
+        let body = move || {
+            for loss in &losses {
+                if catch_unwind(AssertUnwindSafe(|| on_loss(loss))).is_err() {
+                    log::error!("the loss callback panicked: {loss}");
+                }
+            }
+        };
+        if let Err(error) = sync::spawn("leasehold-loss", body) {
+            log::error!("no thread for the loss callback could be started: {error}");
+        }
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("agenda", &self.agenda.len()).finish_non_exhaustive()
+    }
+}
+
+/// Something that is part of a pipeline.
+enum Job {
+    Renew(Arc<LiveLease>),
+    Show(Arc<LiveLease>),
+    GiveBack(Arc<GiveBack>),
+}
+
+impl Job {
+    fn errand(&self) -> Errand<'_> {
+        let of_lease = |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.hold_count() };
+        match self {
+            Job::Renew(lease) => Errand {
+                target: lease.slot().target(),
+                owner: lease.owner(),
+                task: of_lease(lease, lease.ttl()),
+            },
+            Job::Show(lease) => Errand {
+                target: lease.slot().target(),
+                owner: lease.owner(),
+                task: of_lease(lease, NO_LONGER),
+            },
+            Job::GiveBack(duty) => {
+                Errand { target: &duty.target, owner: &duty.owner, task: Task::Release }
+            }
+        }
+    }
+
+    fn runs_out(&self) -> Option<Moment> {
+        match self {
+            Job::Renew(lease) => Some(lease.valid_until()).filter(|&until| until != Moment::PAST),
+            Job::Show(_) | Job::GiveBack(_) => None,
+        }
+    }
+
+    /// Draws the conclusions from an answer. Answers what is to be done later.
+    fn settle(self, told: Result<Told, Failure>, now: Moment) -> Option<Entry> {
+        match (self, told) {
+            (Job::Renew(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+                lease.renewed(sent);
+                lease.is_live().then(|| watch(&lease, lease.next_look()))
+            }
+            (Job::Renew(lease) | Job::Show(lease), Ok(Told { verdict, .. })) => {
+                if verdict != Verdict::Done
+                    && let Some(loss) = lease.lose(cause(verdict), now)
+                {
+                    lost(&lease, loss);
+                }
+                None
+            }
+            (Job::Renew(lease), Err(failure)) if failure.is_wrong_type() => {
+                if let Some(loss) = lease.lose(LossCause::Taken, now) {
+                    lost(&lease, loss);
+                }
+                None
+            }
+            (Job::Renew(lease), Err(failure)) => {
+                lease.renewal_failed();
+                log::warn!("lock {:?} was not renewed: {failure}", lease.slot().target().name());
+                let due = now.after(retry_after(lease.ttl())).min(lease.valid_until());
+                lease.is_live().then(|| watch(&lease, due))
+            }
+            // The next renewal shows it too.
+            (Job::Show(_), Err(_)) => None,
+            (Job::GiveBack(duty), Ok(told)) if told.sent >= duty.settled => None,
+            (Job::GiveBack(duty), Ok(_)) => {
+                Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
+            }
+            (Job::GiveBack(duty), Err(_)) => {
+                let due = now.after(retry_after(duty.ttl));
+                Some(Entry { due, duty: Duty::GiveBack(duty) })
+            }
+        }
+    }
+}
+
+impl Duty {
+    /// Whether there is nothing to do any more.
+    fn is_over(&self) -> bool {
+        match self {
+            Duty::Watch(lease) | Duty::Show(lease) => {
+                lease.upgrade().is_none_or(|lease| !lease.is_live())
+            }
+            Duty::GiveBack(_) | Duty::Announce(_) => false,
+        }
+    }
+
+    fn runs_out(&self) -> Option<Moment> {
+        match self {
+            Duty::Watch(lease) => lease
+                .upgrade()
+                .map(|lease| lease.valid_until())
+                .filter(|&until| until != Moment::PAST),
+            Duty::Show(_) | Duty::GiveBack(_) | Duty::Announce(_) => None,
+        }
+    }
+}
+
+fn watch(lease: &Arc<LiveLease>, due: Moment) -> Entry {
+    Entry { due, duty: Duty::Watch(Arc::downgrade(lease)) }
+}
+
+fn retry_after(ttl: Duration) -> Duration {
+    (ttl / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+}
+
+/// Work and when it is due; the soonest is the greatest, as the heap wants it.
+#[derive(Debug)]
+struct Entry {
+    due: Moment,
+    duty: Duty,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.due == other.due
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        other.due.cmp(&self.due)
+    }
+}

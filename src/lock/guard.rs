@@ -1,0 +1,215 @@
+//! What a thread has in its hands while it holds a lock.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::loss::Loss;
+use crate::base::token::FencingToken;
+use crate::engine::extend::{check, extend};
+use crate::engine::hold::Hold;
+use crate::engine::release::{check_expiry, gone, release};
+use crate::lock::OwnedLease;
+
+/// One hold of a lock, given back when it is dropped.
+///
+/// It belongs to the thread that took the lock: it is not [`Send`]. It keeps alive what it needs, so
+/// that it may outlive its lock and its client. When a thread holds a lock several times, the last
+/// guard dropped gives it back.
+///
+/// Dropping makes one attempt to release, bounded by the client's time-outs. If that fails it logs,
+/// and leaves the release to the client's worker; [`release`](Guard::release) reports instead.
+///
+/// A panic while it is held does not poison the lock: unwinding drops the guard.
+#[must_use = "if unused the lock is released immediately"]
+pub struct Guard(Option<Rc<Hold>>);
+
+impl Guard {
+    pub(crate) fn new(hold: Rc<Hold>) -> Guard {
+        Guard(Some(hold))
+    }
+
+    fn hold(&self) -> &Rc<Hold> {
+        // Taken only by what consumes the guard.
+        self.0.as_ref().expect("a guard has its hold until it is consumed")
+    }
+
+    /// The token of this hold, greater than that of every hold before it. No I/O.
+    ///
+    /// Send it along with every write to the resource, and let the resource refuse a lower one than
+    /// it has seen. That protects it even from a holder that was paused past its lease.
+    ///
+    /// Two holds can get the same token only if the lock's keys were lost *and* the server's clock
+    /// was set back by more than the time in between, or both fell into one microsecond.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold().lease().token()
+    }
+
+    /// Whether the lease is still valid on this machine's clock. No I/O.
+    ///
+    /// It counts through suspend, and turns false before Redis can give the lock to another. True
+    /// tells nothing about the moment after, so ask right before a write, and send the
+    /// [token](Guard::fencing_token) along.
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lease is still valid; zero when it is over. No I/O.
+    pub fn remaining(&self) -> Duration {
+        let lease = self.hold().lease();
+        lease.valid_until().since(lease.slot().engine().now())
+    }
+
+    /// How many times this thread holds the lock. No I/O.
+    pub fn hold_count(&self) -> u32 {
+        self.hold().count()
+    }
+
+    /// Why the lock was lost, if it was. No I/O.
+    pub fn loss(&self) -> Option<Loss> {
+        check_expiry(self.hold().lease());
+        self.hold().lease().loss()
+    }
+
+    /// Asks Redis whether the lock is still this hold's.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](crate::Error::is_lost) if it is not; an error of the connection if Redis cannot
+    /// be asked, which says nothing about the lock.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
+    /// guard.check()?;
+    /// // A moment ago it was still ours.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        check(self.hold().lease())
+    }
+
+    /// Makes the lease last at least `ttl` from now; it is never made shorter.
+    ///
+    /// Meant for [`Lease::fixed`](crate::Lease::fixed); allowed from 1 ms to 30 days. `max_hold`
+    /// still ends the hold.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](crate::Error::is_lost) if the lease is over, however short the time since;
+    /// [`is_config`](crate::Error::is_config) for a time to live that is not allowed; an error of the
+    /// connection if Redis cannot be asked, whereupon the lease is as long as it was.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
+    /// guard.extend(Duration::from_secs(5))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        extend(self.hold().lease(), ttl)
+    }
+
+    /// Gives this hold back and tells how that went.
+    ///
+    /// Where the thread holds the lock several times, only the last of them goes to Redis.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](crate::Error::is_lost) if the lock had been lost: what was done under it may have
+    /// collided with another holder. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) or
+    /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not answer: the hold was valid
+    /// until now, and the worker goes on trying to give it back, which its lease bounds.
+    ///
+    /// ```
+    /// # fn demo(guard: leasehold::Guard) {
+    /// match guard.release() {
+    ///     Err(error) if error.is_lost() => { /* check what was done */ }
+    ///     Err(error) => eprintln!("{error}"),
+    ///     Ok(()) => {}
+    /// }
+    /// # }
+    /// ```
+    pub fn release(mut self) -> Result<()> {
+        self.release_inner()
+    }
+
+    fn release_inner(&mut self) -> Result<()> {
+        let Some(hold) = self.0.take() else { return Ok(()) };
+        if hold.leave() {
+            return release(hold.lease());
+        }
+        check_expiry(hold.lease());
+        if hold.lease().loss().is_some() {
+            return Err(gone(hold.lease()).of(hold.lease().slot().target().name()));
+        }
+        Ok(())
+    }
+
+    /// Gives it back as a drop does, but tells of a loss.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        match self.release_inner() {
+            Err(error) if !error.is_lost() => {
+                log::warn!("{error}; the worker goes on releasing it");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Leaves the hold to its thread, which gives it back by key or at its end.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+
+    /// Takes the lease out of this thread, to send it to another.
+    ///
+    /// # Errors
+    ///
+    /// Gives the guard back if the thread holds the lock more than once.
+    ///
+    /// ```
+    /// # fn demo(guard: leasehold::Guard) {
+    /// let owned = guard.into_owned().expect("held once");
+    /// std::thread::spawn(move || {
+    ///     let guard = owned.into_guard();
+    ///     // … goes on with the work, and drops the guard …
+    /// });
+    /// # }
+    /// ```
+    pub fn into_owned(mut self) -> std::result::Result<OwnedLease, Guard> {
+        match self.0.take() {
+            Some(hold) if hold.count() == 1 => {
+                hold.leave();
+                Ok(OwnedLease::new(hold.lease().clone()))
+            }
+            hold => {
+                self.0 = hold;
+                Err(self)
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Err(error) = self.release_inner() {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Guard");
+        if let Some(hold) = &self.0 {
+            debug
+                .field("lock", hold.lease().slot().target())
+                .field("fencing_token", &hold.lease().token())
+                .field("remaining", &self.remaining());
+        }
+        debug.finish()
+    }
+}

@@ -1,0 +1,312 @@
+//! What all kinds of lock do alike.
+
+use std::time::{Duration, Instant};
+
+use crate::base::error::{Error, Result};
+use crate::base::id::Holder;
+use crate::base::option::LockOptions;
+use crate::base::sync::Arc;
+use crate::base::time::{Moment, moment_of};
+use crate::engine::acquire::acquire;
+use crate::engine::hold;
+use crate::engine::release::gone;
+use crate::engine::slot::{Patience, Slot};
+use crate::lock::Guard;
+
+/// One name with one set of options.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    slot: Arc<Slot>,
+    options: LockOptions,
+}
+
+impl Handle {
+    pub(crate) fn new(slot: Arc<Slot>, options: LockOptions) -> Handle {
+        Handle { slot, options }
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        self.slot.target().key()
+    }
+
+    pub(crate) fn lock(&self) -> Result<Guard> {
+        self.take(Patience::Until(Moment::FAR))?.ok_or_else(|| {
+            Error::timeout("a wait without end has ended").of(self.slot.target().name())
+        })
+    }
+
+    pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
+        self.take(Patience::Once)
+    }
+
+    pub(crate) fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        self.try_lock_until_moment(self.slot.engine().now().after(wait))
+    }
+
+    pub(crate) fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>> {
+        self.try_lock_until_moment(moment_of(deadline, self.slot.engine().now()))
+    }
+
+    fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
+        let over = deadline <= self.slot.engine().now();
+        self.take(if over { Patience::Once } else { Patience::Until(deadline) })
+    }
+
+    fn take(&self, patience: Patience) -> Result<Option<Guard>> {
+        if let Some(hold) = hold::find(&self.slot) {
+            let lease = hold.lease();
+            if !lease.is_valid_at(self.slot.engine().now()) {
+                crate::engine::release::check_expiry(lease);
+                return Err(gone(lease).of(self.slot.target().name()));
+            }
+            return if hold.enter() {
+                Ok(Some(Guard::new(hold)))
+            } else {
+                Err(Error::config("hold count", u32::MAX, "less").of(self.slot.target().name()))
+            };
+        }
+        let lease = acquire(&self.slot, &self.options, patience)?;
+        Ok(lease.map(|lease| Guard::new(hold::adopt(lease))))
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
+        let guard = self.lock()?;
+        let value = work(&guard);
+        guard.finish()?;
+        Ok(value)
+    }
+
+    pub(crate) fn is_locked(&self) -> Result<bool> {
+        self.holder().map(|holder| holder.is_some())
+    }
+
+    pub(crate) fn holder(&self) -> Result<Option<Holder>> {
+        let engine = self.slot.engine();
+        engine
+            .protocol()
+            .holder(self.slot.target(), engine.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+    }
+
+    pub(crate) fn is_held_by_current_thread(&self) -> bool {
+        self.hold_count() > 0
+    }
+
+    pub(crate) fn hold_count(&self) -> u32 {
+        hold::find(&self.slot)
+            .filter(|hold| hold.lease().is_valid_at(self.slot.engine().now()))
+            .map_or(0, |hold| hold.count())
+    }
+
+    pub(crate) fn unlock(&self) -> Result<()> {
+        match hold::find(&self.slot) {
+            Some(hold) => Guard::new(hold).release(),
+            None => {
+                Err(Error::not_held("this thread does not hold it").of(self.slot.target().name()))
+            }
+        }
+    }
+
+    pub(crate) fn force_release(&self) -> Result<bool> {
+        let engine = self.slot.engine();
+        engine
+            .protocol()
+            .force_release(self.slot.target(), engine.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+    }
+
+    pub(crate) fn cancel_waits(&self) -> usize {
+        self.slot.cancel()
+    }
+}
+
+/// The methods of a kind of lock, which are those of its [`Handle`].
+macro_rules! lock_methods {
+    ($kind:ident, $open:literal) => {
+        impl $kind {
+            pub(crate) fn new(handle: $crate::lock::Handle) -> $kind {
+                $kind(handle)
+            }
+
+            #[allow(dead_code, reason = "not every kind is used by key")]
+            pub(crate) fn handle(&self) -> &$crate::lock::Handle {
+                &self.0
+            }
+
+            /// The name in Redis, the client's prefix included.
+            pub fn name(&self) -> &[u8] {
+                self.0.name()
+            }
+
+            /// Waits for the lock without limit, and takes it.
+            ///
+            /// A thread that holds it already holds it once more, without a command. Threads of one
+            /// process get it in the order in which they came.
+            ///
+            /// The wait for a *holder* has no end; an outage of Redis that lasts longer than the
+            /// client's `give_up_after` ends it with an error.
+            ///
+            /// # Errors
+            ///
+            /// [`is_unreachable`](crate::Error::is_unreachable) or
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) after an outage,
+            /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
+            /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
+            /// [`is_denied`](crate::Error::is_denied) and
+            /// [`is_wrong_type`](crate::Error::is_wrong_type) as they say.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let guard = lock.lock()?;
+            /// // Nobody else is here.
+            /// drop(guard);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn lock(&self) -> $crate::Result<$crate::Guard> {
+                self.0.lock()
+            }
+
+            /// Tries to take the lock in one attempt; `None` if somebody else has it.
+            ///
+            /// A thread that holds it already holds it once more. The attempt is bounded by the
+            /// client's time-outs.
+            ///
+            /// # Errors
+            ///
+            /// As for [`lock`](Self::lock), at the first failure.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// match lock.try_lock()? {
+            ///     Some(_guard) => println!("mine until the end of this block"),
+            ///     None => println!("somebody else has it"),
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock(&self) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock()
+            }
+
+            /// Waits for the lock at most this long; `None` if somebody else has it all the time.
+            ///
+            /// Zero is one attempt. A wait too long for the clock has no end.
+            ///
+            /// # Errors
+            ///
+            /// As for [`lock`](Self::lock); also when the time is over during an outage, so that
+            /// `None` always means a holder.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if let Some(_guard) = lock.try_lock_for(Duration::from_secs(2))? {
+            ///     println!("mine");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock_for(
+                &self,
+                wait: ::std::time::Duration,
+            ) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock_for(wait)
+            }
+
+            /// Waits for the lock until this moment; `None` if somebody else has it all the time.
+            ///
+            /// # Errors
+            ///
+            /// As for [`try_lock_for`](Self::try_lock_for).
+            ///
+            /// ```
+            /// # use std::time::{Duration, Instant};
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let deadline = Instant::now() + Duration::from_secs(2);
+            /// let maybe = lock.try_lock_until(deadline)?;
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock_until(
+                &self,
+                deadline: ::std::time::Instant,
+            ) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock_until(deadline)
+            }
+
+            /// Waits for the lock, does the work, and gives the lock back.
+            ///
+            /// # Errors
+            ///
+            /// As for [`lock`](Self::lock) before the work;
+            /// [`is_lost`](crate::Error::is_lost) after it if the lock was lost meanwhile, so that
+            /// a value that comes back was made under the lock. A release that does not get
+            /// through is no error here, as it is none when a guard is dropped.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let token = lock.with(|guard| guard.fencing_token())?;
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn with<T>(&self, work: impl FnOnce(&$crate::Guard) -> T) -> $crate::Result<T> {
+                self.0.with(work)
+            }
+
+            /// Whether anybody holds the lock at this moment, asked of Redis.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind.
+            pub fn is_locked(&self) -> $crate::Result<bool> {
+                self.0.is_locked()
+            }
+
+            /// Who holds the lock at this moment, asked of Redis.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind.
+            pub fn holder(&self) -> $crate::Result<Option<$crate::Holder>> {
+                self.0.holder()
+            }
+
+            /// Whether this thread holds the lock and its lease is still valid. No I/O.
+            pub fn is_held_by_current_thread(&self) -> bool {
+                self.0.is_held_by_current_thread()
+            }
+
+            /// How many times this thread holds the lock; 0 when its lease is over. No I/O.
+            pub fn hold_count(&self) -> u32 {
+                self.0.hold_count()
+            }
+
+            /// Gives the lock back for whoever holds it. Answers whether anybody did.
+            ///
+            /// For people and for emergencies: the present holder goes on until it notices, which
+            /// a renewed lease does at its next renewal. Only its fencing token keeps it from
+            /// doing harm.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked.
+            pub fn force_release(&self) -> $crate::Result<bool> {
+                self.0.force_release()
+            }
+
+            /// Calls off all waits for this lock by threads of this client, each of which ends
+            /// with [`is_cancelled`](crate::Error::is_cancelled). Answers how many were waiting.
+            pub fn cancel_waits(&self) -> usize {
+                self.0.cancel_waits()
+            }
+        }
+    };
+}
+
+pub(super) use lock_methods;

@@ -1,0 +1,38 @@
+//! The mutex.
+
+use crate::lock::Handle;
+use crate::lock::handle::lock_methods;
+
+/// A lock that one thread of one process holds at a time. The one to use.
+///
+/// **What it guarantees.** It is held by at most one holder inside that holder's validity window,
+/// on one Redis that has not been rolled back; see the [promise](crate#the-promise). Any client
+/// that does `SET NX PX` on the same key is excluded too.
+///
+/// **What breaks that.** A fail-over to a replica that missed the write, `FLUSHALL`, a forced
+/// release, a jump of the server's clock, or a holder that is paused for longer than its lease
+/// lasts. The [fencing token](crate::Guard::fencing_token), checked at the resource, protects you
+/// then.
+///
+/// **How it differs from [`std::sync::Mutex`].** Taking it does I/O and can fail. It can be lost
+/// while it is held. It contains no data. It is reentrant: a thread that holds it takes it again
+/// without waiting. A panic does not poison it: the guard's drop gives it back.
+///
+/// Handles are cheap to clone and to send; all handles of one name in one client are one lock.
+///
+/// ```no_run
+/// use leasehold::LockClient;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = LockClient::open("redis://127.0.0.1:6379")?;
+/// let lock = client.mutex("orders:42")?;
+/// let guard = lock.lock()?;
+/// // … the work …
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex(Handle);
+
+lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");

@@ -1,0 +1,84 @@
+//! A lease on its way from one thread to another.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::loss::Loss;
+use crate::base::sync::Arc;
+use crate::base::token::FencingToken;
+use crate::engine::hold::adopt;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::{check_expiry, release};
+use crate::lock::Guard;
+
+/// A lock that is held by no thread in particular, and can be sent to one.
+///
+/// Made by [`Guard::into_owned`]. It is renewed like any other hold, and given back when it is
+/// dropped. No thread can reenter it until [`into_guard`](OwnedLease::into_guard) has made it a
+/// thread's.
+#[must_use = "if unused the lock is released immediately"]
+pub struct OwnedLease(Option<Arc<LiveLease>>);
+
+impl OwnedLease {
+    pub(crate) fn new(lease: Arc<LiveLease>) -> OwnedLease {
+        OwnedLease(Some(lease))
+    }
+
+    fn lease(&self) -> &Arc<LiveLease> {
+        // Taken only by what consumes the lease.
+        self.0.as_ref().expect("an owned lease is there until it is consumed")
+    }
+
+    /// Makes it the hold of the thread that calls this.
+    pub fn into_guard(mut self) -> Guard {
+        let lease = self.0.take().expect("an owned lease is there until it is consumed");
+        Guard::new(adopt(lease))
+    }
+
+    /// The token of this hold, as [`Guard::fencing_token`].
+    pub fn fencing_token(&self) -> FencingToken {
+        self.lease().token()
+    }
+
+    /// Whether the lease is still valid, as [`Guard::is_valid`].
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lease is still valid, as [`Guard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.lease().valid_until().since(self.lease().slot().engine().now())
+    }
+
+    /// Why the lock was lost, if it was.
+    pub fn loss(&self) -> Option<Loss> {
+        check_expiry(self.lease());
+        self.lease().loss()
+    }
+
+    /// Gives it back and tells how that went.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Guard::release`].
+    pub fn release(mut self) -> Result<()> {
+        self.0.take().map_or(Ok(()), |lease| release(&lease))
+    }
+}
+
+impl Drop for OwnedLease {
+    fn drop(&mut self) {
+        if let Some(lease) = self.0.take()
+            && let Err(error) = release(&lease)
+        {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for OwnedLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedLease").field(&self.0.as_ref().map(|lease| lease.token())).finish()
+    }
+}

@@ -1,0 +1,115 @@
+//! The mutex: a string whose value is its owner.
+//!
+//! The value reads `<version><mark>:<client>:<attempt>:<process>:<host>:<label>`, where the mark
+//! tells whether the holder hands the lock over to the next in a queue (`q`) or not (`-`).
+//! Any other value is a foreign owner's, and excludes ours just as well.
+
+use std::io::Write;
+
+use redis::Value;
+
+use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
+use crate::protocol::answer::unexpected;
+use crate::protocol::kind::{Kind, Scripts};
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
+
+const VERSION: &str = "1";
+const NO_HAND_OVER: &str = "-";
+
+static SCRIPTS: Scripts = Scripts {
+    acquire: Script::new(include_str!("script/mutex_acquire.lua")),
+    release: Script::new(include_str!("script/mutex_release.lua")),
+    renew: Script::new(include_str!("script/mutex_renew.lua")),
+};
+
+/// The kind behind [`Mutex`](crate::Mutex).
+#[derive(Debug)]
+pub(crate) struct MutexKind;
+
+impl Kind for MutexKind {
+    fn name(&self) -> &'static str {
+        "mutex"
+    }
+
+    fn owner(&self, identity: &Identity, attempt: u64) -> Vec<u8> {
+        let mut owner = Vec::with_capacity(128);
+        // Writing to a vector cannot fail.
+        let _ = write!(
+            owner,
+            "{VERSION}{NO_HAND_OVER}:{}:{attempt:x}:{}:{}:{}",
+            identity.uuid().simple(),
+            identity.pid(),
+            identity.host(),
+            identity.label(),
+        );
+        owner
+    }
+
+    fn shows_count(&self) -> bool {
+        false
+    }
+
+    fn channel(&self, name: &Name) -> Vec<u8> {
+        name.beside("wake")
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn inspect(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"GET", key])
+    }
+
+    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        match value {
+            Value::Nil => Ok(None),
+            Value::BulkString(owner) => Ok(Some(holder(owner))),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Reads what a value tells about its owner, which for a foreign one is nothing.
+fn holder(owner: Vec<u8>) -> Holder {
+    let told = std::str::from_utf8(&owner).ok().and_then(|text| {
+        let mut parts = text.splitn(6, ':');
+        let mark = parts.next()?;
+        let (_client, _attempt) = (parts.next()?, parts.next()?);
+        let pid = parts.next()?.parse::<u32>().ok()?;
+        let (host, label) = (parts.next()?, parts.next()?);
+        (mark.len() == 2 && mark.starts_with(VERSION))
+            .then(|| (pid, host.to_owned(), (!label.is_empty()).then(|| label.to_owned())))
+    });
+    match told {
+        Some((pid, host, label)) => Holder { owner, host: Some(host), pid: Some(pid), label },
+        None => Holder { owner, host: None, pid: None, label: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_tells_the_holder() {
+        let identity = Identity::new("billing: nightly");
+        let told = holder(MutexKind.owner(&identity, 10));
+        assert_eq!(told.label(), Some("billing: nightly"));
+        assert_eq!(told.pid(), Some(std::process::id()));
+        assert_eq!(told.host(), Some(identity.host()));
+        assert!(told.to_string().starts_with("billing: nightly, process "));
+    }
+
+    #[test]
+    fn a_foreign_value_tells_nothing_but_itself() {
+        for value in ["", "x", "a:b:c:d:e:f", "1-:c:1:notanumber:h:l", "22:c:1:1:h:l"] {
+            let told = holder(value.as_bytes().to_vec());
+            assert_eq!((told.pid(), told.host(), told.label()), (None, None, None), "{value}");
+            assert_eq!(told.to_string(), value);
+        }
+        assert_eq!(holder(vec![0xff]).to_string(), "\\xff");
+    }
+}

@@ -1,0 +1,92 @@
+//! The reentrant lock: a hash from its owner to the hold count, in the layout of Redisson's plain
+//! lock, so that both can contend for it.
+//!
+//! The owner is `<client>:<number>`, as Redisson's is `<client>:<thread>`. The number is new for
+//! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
+//! not be told from one of its present hold.
+
+use redis::Value;
+
+use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
+use crate::protocol::answer::unexpected;
+use crate::protocol::kind::{Kind, Scripts};
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
+
+static SCRIPTS: Scripts = Scripts {
+    acquire: Script::new(include_str!("script/reentrant_acquire.lua")),
+    release: Script::new(include_str!("script/reentrant_release.lua")),
+    renew: Script::new(include_str!("script/reentrant_renew.lua")),
+};
+
+const CHANNEL: &str = "redisson_lock__channel";
+
+/// The kind behind [`ReentrantLock`](crate::ReentrantLock).
+#[derive(Debug)]
+pub(crate) struct ReentrantKind;
+
+impl Kind for ReentrantKind {
+    fn name(&self) -> &'static str {
+        "reentrant lock"
+    }
+
+    fn owner(&self, identity: &Identity, attempt: u64) -> Vec<u8> {
+        format!("{}:{attempt}", identity.uuid().hyphenated()).into_bytes()
+    }
+
+    fn shows_count(&self) -> bool {
+        true
+    }
+
+    fn channel(&self, name: &Name) -> Vec<u8> {
+        let name = name.as_bytes();
+        let (open, close): (&[u8], &[u8]) =
+            if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
+        [CHANNEL.as_bytes(), open, name, close].concat()
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn inspect(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"HKEYS", key])
+    }
+
+    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        let owners = match value {
+            Value::Array(owners) | Value::Set(owners) => owners,
+            other => return Err(unexpected(&other)),
+        };
+        match owners.into_iter().next() {
+            None => Ok(None),
+            Some(Value::BulkString(owner)) => {
+                Ok(Some(Holder { owner, host: None, pid: None, label: None }))
+            }
+            Some(other) => Err(unexpected(&other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(name: &str) -> String {
+        String::from_utf8(ReentrantKind.channel(&Name::new(b"", name.as_bytes()).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn the_channel_is_redissons() {
+        assert_eq!(channel("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
+    }
+
+    #[test]
+    fn the_owner_has_the_form_of_redissons() {
+        let owner = String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12)).unwrap();
+        let (client, number) = owner.split_once(':').unwrap();
+        assert_eq!((client.len(), number), (36, "12"));
+    }
+}

@@ -1,0 +1,176 @@
+//! One connection: commands out, answers in, each by its deadline.
+
+use std::io;
+use std::time::Duration;
+
+use redis::{RedisError, ServerErrorKind, Value};
+
+use crate::base::sync::Arc;
+use crate::base::time::{Clock, Moment};
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
+
+/// A socket may wait this much longer than the deadline says, which saves most system calls.
+const SLACK: Duration = Duration::from_millis(10);
+
+/// An answer, and when the command was sent and answered on the holder's clock.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) value: Value,
+    pub(crate) sent: Moment,
+    pub(crate) received: Moment,
+}
+
+/// A connection with its time-outs, and whether it may be used again.
+pub(crate) struct Connection {
+    inner: redis::Connection,
+    clock: Arc<dyn Clock>,
+    /// The longest wait for an answer.
+    patience: Duration,
+    /// What is set on the socket.
+    timeout: Duration,
+    /// Set by every error that did not come from the server: a late answer must not be read as
+    /// the answer to the next command.
+    poisoned: bool,
+    /// Which generation of the pool's connections this one belongs to.
+    pub(crate) generation: u64,
+}
+
+impl Connection {
+    /// Takes over a fresh connection and gives it its time-outs.
+    pub(crate) fn new(
+        inner: redis::Connection,
+        clock: Arc<dyn Clock>,
+        patience: Duration,
+        generation: u64,
+    ) -> Result<Connection, RedisError> {
+        inner.set_read_timeout(Some(patience))?;
+        inner.set_write_timeout(Some(patience))?;
+        Ok(Connection { inner, clock, patience, timeout: patience, poisoned: false, generation })
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// Marks the connection as not to be used again.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    /// Sends one command and waits for its answer until `deadline`.
+    pub(crate) fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let sent = self.send(&call.pack(), deadline)?;
+        match self.receive() {
+            Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
+                Some(whole) => self.call(&whole, deadline),
+                None => Err(Failure::Refused(error)),
+            },
+            answer => answer.map(|value| Reply { value, sent, received: self.clock.now() }),
+        }
+    }
+
+    /// Sends commands together and waits for all their answers until `deadline`.
+    ///
+    /// The first answer that does not come makes its own and all later outcomes unknown.
+    pub(crate) fn call_all(
+        &mut self,
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        let mut replies = self.call_all_once(calls, deadline);
+        let missing: Vec<usize> = (0..replies.len())
+            .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
+            .collect();
+        let whole: Vec<Call> =
+            missing.iter().filter_map(|&index| calls[index].with_source()).collect();
+        // Scripts only are answered so, and each of them has a source.
+        if !whole.is_empty() && whole.len() == missing.len() {
+            for (index, reply) in missing.into_iter().zip(self.call_all_once(&whole, deadline)) {
+                replies[index] = reply;
+            }
+        }
+        replies
+    }
+
+    fn call_all_once(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        let mut packed = Vec::new();
+        for call in calls {
+            packed.extend_from_slice(&call.pack());
+        }
+        let sent = match self.send(&packed, deadline) {
+            Ok(sent) => sent,
+            Err(failure) => return calls.iter().map(|_| Err(failure.clone())).collect(),
+        };
+        let mut replies = Vec::with_capacity(calls.len());
+        while replies.len() < calls.len() {
+            match self.receive_by(deadline) {
+                Err(failure @ Failure::Unknown(_)) => {
+                    replies.resize_with(calls.len(), || Err(failure.clone()));
+                }
+                answer => replies.push(answer.map(|value| Reply {
+                    value,
+                    sent,
+                    received: self.clock.now(),
+                })),
+            }
+        }
+        replies
+    }
+
+    /// Sends packed commands; answers when that began.
+    pub(crate) fn send(&mut self, packed: &[u8], deadline: Moment) -> Result<Moment, Failure> {
+        let now = self.clock.now();
+        self.allow(deadline, now).map_err(|_| Failure::NotSent(Hindrance::Overdue))?;
+        match self.inner.send_packed_command(packed) {
+            Ok(()) => Ok(now),
+            Err(error) => Err(self.broken(error)),
+        }
+    }
+
+    /// Waits for one answer, for as long as the socket's time-out says.
+    fn receive(&mut self) -> Result<Value, Failure> {
+        loop {
+            return match self.inner.recv_response() {
+                Ok(Value::Push { .. }) => continue,
+                Ok(value) => value.extract_error().map_err(Failure::Refused),
+                Err(error) if error.is_io_error() || error.code().is_none() => {
+                    Err(self.broken(error))
+                }
+                Err(error) => Err(Failure::Refused(error)),
+            };
+        }
+    }
+
+    /// Waits for one of several answers, for what is left until `deadline`.
+    pub(crate) fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
+        match self.allow(deadline, self.clock.now()) {
+            Ok(()) => self.receive(),
+            Err(error) => Err(self.broken(error)),
+        }
+    }
+
+    /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
+    fn allow(&mut self, deadline: Moment, now: Moment) -> Result<(), RedisError> {
+        let left = deadline.since(now);
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+        let wanted = left.min(self.patience);
+        if self.timeout < wanted || self.timeout > wanted + SLACK {
+            self.inner.set_read_timeout(Some(wanted))?;
+            self.inner.set_write_timeout(Some(wanted))?;
+            self.timeout = wanted;
+        }
+        Ok(())
+    }
+
+    fn broken(&mut self, error: RedisError) -> Failure {
+        self.poisoned = true;
+        Failure::Unknown(error)
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,157 @@
+//! The address of a server, checked before any I/O.
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use crate::base::error::{Error, Result};
+
+const SCHEMES: &str = "redis://, valkey://, unix://, redis+unix:// or valkey+unix://";
+const FORM: &str = "redis://[user][:password@]host[:port][/database]";
+
+/// Reads a URL. No error repeats its user information.
+pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
+    if url.is_empty() {
+        return Err(Error::config("url", "\"\"", FORM));
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(Error::config("url", "an address without a scheme", SCHEMES));
+    };
+    match scheme {
+        "redis" | "valkey" => check_tcp(rest)?,
+        "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
+        "rediss" | "valkeys" => {
+            return Err(Error::config(
+                "url",
+                format_args!("{scheme}://…"),
+                "TLS is not built into this version of leasehold",
+            ));
+        }
+        _ => {
+            return Err(Error::config(
+                "url scheme",
+                scheme.chars().take(32).collect::<String>().escape_debug(),
+                SCHEMES,
+            ));
+        }
+    }
+    let info = url.into_connection_info().map_err(|error| {
+        // The parser's texts name the part that is wrong and never quote the URL.
+        Error::config("url", format_args!("{scheme}://…"), format_args!("{FORM} ({error})"))
+    })?;
+    if info.redis_settings().db() < 0 {
+        return Err(Error::config("url database", info.redis_settings().db(), "0 or more"));
+    }
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+}
+
+fn check_tcp(rest: &str) -> Result<()> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    if tail.contains('@') {
+        return Err(Error::config(
+            "url user or password",
+            "(not shown) with an unescaped character",
+            "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A",
+        ));
+    }
+    let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (address, None),
+    };
+    if host.is_empty() {
+        return Err(Error::config("url host", "\"\"", FORM));
+    }
+    if let Some(port) = port
+        && !port.parse::<u16>().is_ok_and(|port| port > 0)
+    {
+        return Err(Error::config("url port", port.escape_debug(), "1 to 65535"));
+    }
+    let path = tail.strip_prefix('/').unwrap_or("");
+    let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
+    if !database.is_empty()
+        && !database.parse::<u32>().is_ok_and(|number| number <= i32::MAX as u32)
+    {
+        return Err(Error::config("url database", database.escape_debug(), "0 or more"));
+    }
+    Ok(())
+}
+
+fn check_unix(rest: &str) -> Result<()> {
+    if rest.starts_with('/') {
+        Ok(())
+    } else {
+        Err(Error::config("url path", "not an absolute path", "unix:///path/to/socket[?db=N]"))
+    }
+}
+
+/// The address as it may be shown: no user, no password.
+pub(crate) fn shown(info: &ConnectionInfo) -> String {
+    match info.addr() {
+        ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),
+        other => format!("redis://{other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_url_names_the_part_the_value_and_what_is_allowed() {
+        for (url, parts) in [
+            ("", ["url", "\"\"", "redis://"]),
+            ("localhost:6379", ["url", "without a scheme", "unix://"]),
+            ("http://localhost", ["scheme", "http", "redis://"]),
+            ("redis://localhost:99999", ["port", "99999", "65535"]),
+            ("redis://localhost:0", ["port", "0", "65535"]),
+            ("redis://localhost:x", ["port", "x", "65535"]),
+            ("redis://", ["host", "\"\"", "host[:port]"]),
+            ("redis://:6379", ["host", "\"\"", "host[:port]"]),
+            ("redis://localhost/-1", ["database", "-1", "0 or more"]),
+            ("redis://localhost/one", ["database", "one", "0 or more"]),
+            ("unix://relative", ["path", "absolute", "unix:///path"]),
+            ("unix:///socket?db=-1", ["database", "-1", "0 or more"]),
+            ("rediss://localhost", ["url", "rediss", "TLS"]),
+        ] {
+            let error = parse(url).expect_err(url);
+            assert!(error.is_config(), "{url}");
+            let text = error.to_string();
+            for part in parts {
+                assert!(text.contains(part), "{url}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown_and_its_unescaped_characters_are_explained() {
+        for url in ["redis://:s3/cret@host", "redis://u:s3#cret@host:1", "redis://u:s3?cret@host"] {
+            let error = parse(url).expect_err(url);
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("password") && text.contains("%2F"), "{text}");
+            assert!(!text.contains("s3") && !text.contains("cret"), "{text}");
+        }
+        for url in ["redis://:s3:cret@host", "redis://:s3@cret@host", "redis://u:s3cret@host:70000"]
+        {
+            let shown = match parse(url) {
+                Ok(info) => format!("{info:?} {}", shown(&info)),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("s3") && !shown.contains("cret@"), "{url}: {shown}");
+        }
+    }
+
+    #[test]
+    fn good_urls_are_taken() {
+        for url in [
+            "redis://localhost",
+            "redis://[::1]:6379/3",
+            "redis://user:pass@localhost:6379/1?protocol=resp3",
+            "valkey://10.0.0.1",
+            "unix:///run/redis.sock?db=2",
+        ] {
+            parse(url).expect(url);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What became of a command that brought no answer of its own.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::base::error::Error;
+
+/// Why there is no answer, told by what may have happened on the server.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// Nothing was sent: nothing happened.
+    NotSent(Hindrance),
+    /// The server answered with an error: nothing happened.
+    Refused(RedisError),
+    /// It was sent, wholly or in part, and no answer came: it may have happened.
+    Unknown(RedisError),
+}
+
+/// What kept a command from being sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Hindrance {
+    /// No connection could be made.
+    Connect(RedisError),
+    /// All connections were in use for this long.
+    Exhausted(Duration),
+    /// This process is a fork of the one that made the client.
+    Forked,
+    /// The caller's deadline had passed already.
+    Overdue,
+}
+
+/// What a server's refusal means for the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Denied,
+    WrongType,
+    /// The server cannot serve now, and may soon.
+    NotNow,
+    Other,
+}
+
+impl Refusal {
+    fn of(error: &RedisError) -> Refusal {
+        let text = error.detail().unwrap_or_default();
+        match error.code() {
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
+            Some("WRONGTYPE") => Refusal::WrongType,
+            Some(
+                "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN"
+                | "NOREPLICAS" | "UNBLOCKED",
+            ) => Refusal::NotNow,
+            _ if error.kind() == ErrorKind::AuthenticationFailed => Refusal::Denied,
+            _ if text.contains("ACL failure") || text.contains("invalid password") => {
+                Refusal::Denied
+            }
+            _ => Refusal::Other,
+        }
+    }
+}
+
+impl Failure {
+    /// Whether it may be over soon, so that a caller with time left tries again.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => match Refusal::of(error) {
+                Refusal::NotNow => true,
+                Refusal::Denied | Refusal::WrongType => false,
+                Refusal::Other => error.is_io_error() || is_max_clients(error),
+            },
+            Failure::NotSent(Hindrance::Exhausted(_)) => true,
+            Failure::NotSent(Hindrance::Forked | Hindrance::Overdue) => false,
+            Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
+            Failure::Unknown(_) => true,
+        }
+    }
+
+    /// Whether the command may have been done.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Failure::Unknown(_))
+    }
+
+    /// Whether the key holds something else.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
+    }
+
+    /// Whether the connection was lost, rather than silent.
+    pub(crate) fn is_disconnect(&self) -> bool {
+        matches!(self, Failure::Unknown(error) if !error.is_timeout())
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::NotSent(Hindrance::Connect(error)) => refused_connection(error),
+            Failure::NotSent(Hindrance::Exhausted(waited)) => Error::exhausted(format!(
+                "no pooled connection came free within {waited:?}; raise max_size or max_wait"
+            )),
+            Failure::NotSent(Hindrance::Forked) => Error::refused(
+                "this process is a fork of the one that made the client; make a client of its own",
+            ),
+            Failure::NotSent(Hindrance::Overdue) => {
+                Error::timeout("the deadline passed before a command could be sent")
+            }
+            Failure::Refused(error) => match Refusal::of(&error) {
+                Refusal::Denied => Error::denied(format!("Redis denied the command: {error}")),
+                Refusal::WrongType => Error::wrong_type(format!(
+                    "its key holds something that is not a lock of this kind: {error}"
+                )),
+                Refusal::NotNow => {
+                    Error::unreachable(format!("Redis cannot serve at the moment: {error}"))
+                }
+                Refusal::Other => Error::refused(format!("Redis refused the command: {error}")),
+            }
+            .caused_by(error),
+            Failure::Unknown(error) => Error::unknown_outcome(format!(
+                "the command was sent and no answer came, so it may have been done: {error}"
+            ))
+            .caused_by(error),
+        }
+    }
+}
+
+fn refused_connection(error: RedisError) -> Error {
+    let denied = Refusal::of(&error) == Refusal::Denied;
+    let text = if denied {
+        format!("Redis denied the user or the password: {error}")
+    } else if is_max_clients(&error) {
+        format!("Redis takes no more connections (maxclients): {error}")
+    } else if error.is_connection_dropped() && !error.is_connection_refusal() {
+        format!("Redis closed the connection at once (is maxclients reached?): {error}")
+    } else if error.is_io_error() || Refusal::of(&error) == Refusal::NotNow {
+        format!("Redis cannot be reached: {error}")
+    } else {
+        return Error::refused(format!("Redis refused the connection: {error}")).caused_by(error);
+    };
+    if denied { Error::denied(text) } else { Error::unreachable(text) }.caused_by(error)
+}
+
+fn is_max_clients(error: &RedisError) -> bool {
+    error.detail().is_some_and(|text| text.contains("max number of clients"))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => write!(f, "no connection: {error}"),
+            Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
+            Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
+            Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
+            Failure::Refused(error) => write!(f, "refused: {error}"),
+            Failure::Unknown(error) => write!(f, "no answer: {error}"),
+        }
+    }
+}

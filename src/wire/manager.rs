@@ -1,0 +1,142 @@
+//! Makes connections for the pool.
+
+use std::time::Duration;
+
+use redis::{ConnectionInfo, RedisError, Value};
+
+use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::base::time::Clock;
+use crate::wire::connection::{Connection, Reply};
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+
+/// What all connections of a client have in common.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    client: redis::Client,
+    clock: Arc<dyn Clock>,
+    server_clock: Arc<ServerClock>,
+    connect_timeout: Duration,
+    command_timeout: Duration,
+    generation: AtomicU64,
+    failures: AtomicU64,
+    last_failure: Mutex<Option<RedisError>>,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        info: ConnectionInfo,
+        clock: Arc<dyn Clock>,
+        server_clock: Arc<ServerClock>,
+        connect_timeout: Duration,
+        command_timeout: Duration,
+    ) -> Result<Manager, RedisError> {
+        Ok(Manager {
+            client: redis::Client::open(info)?,
+            clock,
+            server_clock,
+            connect_timeout,
+            command_timeout,
+            generation: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            last_failure: Mutex::new(None),
+        })
+    }
+
+    /// How many connections could not be made so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// Why the last of them could not.
+    pub(crate) fn last_failure(&self) -> Option<RedisError> {
+        self.last_failure.lock().clone()
+    }
+
+    /// Whether a connection was made before the server was last seen to hang up.
+    pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
+        connection.generation != self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Outdates all connections made so far: where the server hung up on one, the idle others are
+    /// likely dead too, and each would cost somebody an unknown outcome.
+    pub(crate) fn outdate(&self, connection: &Connection) {
+        let _ = self.generation.compare_exchange(
+            connection.generation,
+            connection.generation + 1,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Outdates all connections made so far.
+    pub(crate) fn outdate_all(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn open(&self) -> Result<Connection, RedisError> {
+        let generation = self.generation.load(Ordering::Relaxed);
+        let inner = self.client.get_connection_with_timeout(self.connect_timeout)?;
+        let mut connection =
+            Connection::new(inner, Arc::clone(&self.clock), self.command_timeout, generation)?;
+        // A first command shows that the server serves this user, and tells its time.
+        let deadline = self.clock.now().after(self.command_timeout);
+        match connection.call(&Call::plain(&[b"TIME"]), deadline) {
+            Ok(reply) => self.note_time(&reply),
+            // A user may be without TIME; the scripts will say what is missing.
+            Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => return Err(error),
+            Err(Failure::Refused(_)) => {}
+            Err(Failure::NotSent(Hindrance::Connect(error)) | Failure::Unknown(error)) => {
+                return Err(error);
+            }
+            Err(Failure::NotSent(_)) => {
+                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            }
+        }
+        Ok(connection)
+    }
+
+    fn note_time(&self, reply: &Reply) {
+        if let Value::Array(parts) = &reply.value
+            && let [seconds, micros] = parts.as_slice()
+            && let (Ok(seconds), Ok(micros)) =
+                (redis::from_redis_value_ref::<u64>(seconds), redis::from_redis_value_ref(micros))
+        {
+            let micros: u64 = micros;
+            self.server_clock
+                .note(seconds.saturating_mul(1_000_000).saturating_add(micros), reply.received);
+        }
+    }
+}
+
+/// The face that r2d2 sees; the pool keeps another handle of the same manager.
+#[derive(Clone, Debug)]
+pub(crate) struct Maker(pub(crate) Arc<Manager>);
+
+impl r2d2::ManageConnection for Maker {
+    type Connection = Connection;
+    type Error = RedisError;
+
+    fn connect(&self) -> Result<Connection, RedisError> {
+        self.0.open().inspect_err(|error| {
+            *self.0.last_failure.lock() = Some(error.clone());
+            self.0.failures.fetch_add(1, Ordering::AcqRel);
+        })
+    }
+
+    fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        let deadline = self.0.clock.now().after(self.0.command_timeout);
+        match connection.call(&Call::plain(&[b"PING"]), deadline) {
+            Ok(_) => Ok(()),
+            Err(Failure::Refused(error) | Failure::Unknown(error)) => Err(error),
+            Err(Failure::NotSent(_)) => {
+                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+            }
+        }
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_poisoned() || self.0.is_outdated(connection)
+    }
+}

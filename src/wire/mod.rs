@@ -1,0 +1,21 @@
+//! Connections to Redis, and nothing about locks. The only layer that uses `redis` and `r2d2`.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `endpoint` | the address, checked |
+//! | `manager` | makes connections, remembers why one could not be made |
+//! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
+//! | `connection` | commands out, answers in, each by its deadline |
+//! | `script` | scripts by digest, and the commands that run them |
+//! | `failure` | what became of a command that brought no answer |
+//! | `server_clock` | the server's time, seen from ours |
+//! | `transport` | all of it as one: a pool for callers, a connection for the worker |
+
+pub(crate) mod connection;
+pub(crate) mod endpoint;
+pub(crate) mod failure;
+pub(crate) mod manager;
+pub(crate) mod pool;
+pub(crate) mod script;
+pub(crate) mod server_clock;
+pub(crate) mod transport;

@@ -1,0 +1,226 @@
+//! The pool of connections, bounded in number and in time.
+
+use std::time::Duration;
+
+use redis::RedisError;
+use scheduled_thread_pool::ScheduledThreadPool;
+
+use crate::base::error::{Error, Result};
+use crate::base::option::Shown;
+use crate::base::sync::{Arc, OnceLock};
+use crate::base::time::{Clock, Moment};
+use crate::wire::connection::Connection;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::manager::{Maker, Manager};
+
+/// While no connection comes free, how often to look whether none can be made.
+const LOOK: Duration = Duration::from_millis(5);
+/// r2d2 tries again to connect after pauses that grow up to half of this.
+const RECONNECT: Duration = Duration::from_millis(200);
+
+/// How many connections there are, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolSettings {
+    pub(crate) max_size: u32,
+    pub(crate) min_idle: u32,
+    pub(crate) max_idle: Option<u32>,
+    pub(crate) max_wait: Duration,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) max_lifetime: Option<Duration>,
+    pub(crate) test_on_borrow: bool,
+}
+
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings {
+            max_size: 10,
+            min_idle: 0,
+            max_idle: None,
+            max_wait: Duration::from_secs(1),
+            idle_timeout: Some(Duration::from_secs(600)),
+            max_lifetime: Some(Duration::from_secs(1800)),
+            test_on_borrow: false,
+        }
+    }
+}
+
+impl PoolSettings {
+    /// Checks what r2d2 would panic on, and what makes no sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.max_size == 0 {
+            return Err(Error::config("max_size", 0, "at least 1"));
+        }
+        if self.min_idle > self.max_size {
+            return Err(Error::config(
+                "min_idle",
+                self.min_idle,
+                format_args!("at most max_size, which is {}", self.max_size),
+            ));
+        }
+        if let Some(max_idle) = self.max_idle
+            && !(self.min_idle..=self.max_size).contains(&max_idle)
+        {
+            return Err(Error::config(
+                "max_idle",
+                max_idle,
+                format_args!("from min_idle to max_size, {} to {}", self.min_idle, self.max_size),
+            ));
+        }
+        let spans = [
+            ("max_wait", Some(self.max_wait)),
+            ("idle_timeout", self.idle_timeout),
+            ("max_lifetime", self.max_lifetime),
+        ];
+        for (field, span) in spans {
+            if let Some(span) = span {
+                check_timeout(field, span)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A time-out of zero would mean "none" to a socket and a panic to r2d2; one too long overflows.
+pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
+    const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    if (Duration::from_millis(1)..=LONGEST).contains(&span) {
+        Ok(())
+    } else {
+        Err(Error::config(field, Shown(span), "from 1 ms to 365 days"))
+    }
+}
+
+/// r2d2's pool of our connections.
+pub(crate) struct Pool {
+    inner: r2d2::Pool<Maker>,
+    manager: Arc<Manager>,
+    clock: Arc<dyn Clock>,
+    max_wait: Duration,
+    max_idle: Option<u32>,
+}
+
+/// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
+pub(crate) type Borrowed = r2d2::PooledConnection<Maker>;
+
+impl Pool {
+    /// Makes a pool; it connects when a connection is first needed.
+    pub(crate) fn new(
+        manager: &Arc<Manager>,
+        clock: Arc<dyn Clock>,
+        settings: &PoolSettings,
+    ) -> Pool {
+        let inner = r2d2::Pool::builder()
+            .max_size(settings.max_size)
+            .min_idle(Some(settings.min_idle))
+            .idle_timeout(settings.idle_timeout)
+            .max_lifetime(settings.max_lifetime)
+            .test_on_check_out(settings.test_on_borrow)
+            .connection_timeout(RECONNECT)
+            .thread_pool(threads())
+            .error_handler(Box::new(Quiet))
+            .build_unchecked(Maker(Arc::clone(manager)));
+        Pool {
+            inner,
+            manager: Arc::clone(manager),
+            clock,
+            max_wait: settings.max_wait,
+            max_idle: settings.max_idle,
+        }
+    }
+
+    /// Borrows a connection, waiting until `deadline` and no longer than `max_wait`.
+    pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
+        if let Some(connection) = self.inner.try_get()
+            && !self.manager.is_outdated(&connection)
+        {
+            return Ok(connection);
+        }
+        self.get_slowly(deadline)
+    }
+
+    #[cold]
+    fn get_slowly(&self, deadline: Moment) -> Result<Borrowed, Failure> {
+        let start = self.clock.now();
+        let limit = deadline.min(start.after(self.max_wait));
+        let failures = self.manager.failures();
+        loop {
+            // r2d2 keeps trying until its own time-out; a refusal need not be waited for.
+            if self.manager.failures() != failures
+                && let Some(error) = self.manager.last_failure()
+            {
+                return Err(Failure::NotSent(Hindrance::Connect(error)));
+            }
+            let left = limit.since(self.clock.now());
+            if left.is_zero() {
+                return Err(Failure::NotSent(self.hindrance(start)));
+            }
+            match self.inner.get_timeout(left.min(LOOK)) {
+                Ok(connection) if self.manager.is_outdated(&connection) => {}
+                Ok(connection) => return Ok(connection),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Why no connection was to be had in time.
+    fn hindrance(&self, start: Moment) -> Hindrance {
+        if self.inner.state().connections < self.inner.max_size() {
+            // One is being made, and takes longer than the caller has.
+            let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "still connecting");
+            return Hindrance::Connect(self.manager.last_failure().unwrap_or_else(|| error.into()));
+        }
+        Hindrance::Exhausted(self.clock.now().since(start))
+    }
+
+    /// Runs one exchange on a borrowed connection, and spoils that where the exchange did.
+    pub(crate) fn exchange<T>(
+        &self,
+        deadline: Moment,
+        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut connection = self.get(deadline)?;
+        let outcome = exchange(&mut connection);
+        if let Err(failure) = &outcome
+            && failure.is_disconnect()
+        {
+            self.manager.outdate(&connection);
+        }
+        self.spoil_surplus(&mut connection);
+        outcome
+    }
+
+    fn spoil_surplus(&self, connection: &mut Connection) {
+        if self.max_idle.is_some_and(|max_idle| self.inner.state().idle_connections >= max_idle) {
+            connection.poison();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("state", &self.inner.state()).finish_non_exhaustive()
+    }
+}
+
+/// One thread makes the connections of all clients of the process.
+fn threads() -> Arc<ScheduledThreadPool> {
+    static THREADS: OnceLock<Arc<ScheduledThreadPool>> = OnceLock::new();
+    Arc::clone(THREADS.get_or_init(|| {
+        Arc::new(
+            ScheduledThreadPool::builder()
+                .num_threads(1)
+                .thread_name_pattern("leasehold-connect")
+                .build(),
+        )
+    }))
+}
+
+/// Failures to connect reach the caller as errors; r2d2 would also log each of its own retries.
+#[derive(Debug)]
+struct Quiet;
+
+impl r2d2::HandleError<RedisError> for Quiet {
+    fn handle_error(&self, error: RedisError) {
+        log::debug!("no connection to Redis: {error}");
+    }
+}

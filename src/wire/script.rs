@@ -1,0 +1,90 @@
+//! A script and the commands that run it.
+
+use redis::{Arg, Cmd};
+
+use crate::base::sync::OnceLock;
+
+/// A Lua script, known to the server by its digest.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: &'static str,
+    digest: OnceLock<String>,
+}
+
+impl Script {
+    pub(crate) const fn new(source: &'static str) -> Script {
+        Script { source, digest: OnceLock::new() }
+    }
+
+    fn digest(&self) -> &str {
+        self.digest.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+    }
+
+    /// The command that runs the script by its digest.
+    pub(crate) fn call(&'static self, keys: &[&[u8]], arguments: &[&[u8]]) -> Call {
+        let mut cmd = Cmd::with_capacity(
+            3 + keys.len() + arguments.len(),
+            64 + keys.iter().chain(arguments).map(|part| part.len() + 8).sum::<usize>(),
+        );
+        cmd.arg("EVALSHA").arg(self.digest()).arg(keys.len());
+        for part in keys.iter().chain(arguments) {
+            cmd.arg(*part);
+        }
+        Call { cmd, script: Some(self) }
+    }
+}
+
+/// One command, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Call {
+    cmd: Cmd,
+    script: Option<&'static Script>,
+}
+
+impl Call {
+    /// A plain command.
+    pub(crate) fn plain(parts: &[&[u8]]) -> Call {
+        let mut cmd = Cmd::new();
+        for part in parts {
+            cmd.arg(*part);
+        }
+        Call { cmd, script: None }
+    }
+
+    /// The bytes to send.
+    pub(crate) fn pack(&self) -> Vec<u8> {
+        self.cmd.get_packed_command()
+    }
+
+    /// The same call with the script's source, for a server that does not know the digest.
+    pub(crate) fn with_source(&self) -> Option<Call> {
+        let script = self.script?;
+        let mut cmd = Cmd::new();
+        cmd.arg("EVAL").arg(script.source);
+        for part in self.cmd.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = part {
+                cmd.arg(bytes);
+            }
+        }
+        Some(Call { cmd, script: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fall_back_carries_the_source_and_the_same_arguments() {
+        static SCRIPT: Script = Script::new("return ARGV[1]");
+        let call = SCRIPT.call(&[b"key"], &[b"\x00\xff", b""]);
+        let whole = call.with_source().unwrap();
+        let parts: Vec<_> = whole.cmd.args_iter().collect();
+        let expected: [&[u8]; 6] = [b"EVAL", b"return ARGV[1]", b"1", b"key", b"\x00\xff", b""];
+        assert_eq!(parts.len(), expected.len());
+        for (part, expected) in parts.iter().zip(expected) {
+            assert!(matches!(part, Arg::Simple(bytes) if *bytes == expected));
+        }
+        assert!(whole.with_source().is_none());
+    }
+}

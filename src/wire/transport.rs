@@ -1,0 +1,129 @@
+//! Everything that a client sends goes through here.
+
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+
+use crate::base::error::Result;
+use crate::base::sync::Arc;
+use crate::base::time::{Clock, Moment};
+use crate::wire::connection::{Connection, Reply};
+use crate::wire::endpoint;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::manager::Manager;
+use crate::wire::pool::{Pool, PoolSettings};
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+
+/// One server: the pool for callers, and a connection of its own for the worker.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pool: Pool,
+    /// Renewals must not wait for callers, so they have a pool of one. It is a pool because r2d2
+    /// connects on its own thread: a name look-up, which has no time-out, cannot hold up the worker.
+    reserved: Pool,
+    manager: Arc<Manager>,
+    server_clock: Arc<ServerClock>,
+    process: u32,
+    address: String,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        info: ConnectionInfo,
+        clock: Arc<dyn Clock>,
+        settings: &PoolSettings,
+        connect_timeout: Duration,
+        command_timeout: Duration,
+    ) -> Result<Transport> {
+        let address = endpoint::shown(&info);
+        let server_clock = Arc::new(ServerClock::default());
+        let manager = Manager::new(
+            info,
+            Arc::clone(&clock),
+            Arc::clone(&server_clock),
+            connect_timeout,
+            command_timeout,
+        )
+        .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
+        let manager = Arc::new(manager);
+        let reserved = PoolSettings {
+            max_size: 1,
+            min_idle: 0,
+            max_idle: None,
+            idle_timeout: None,
+            test_on_borrow: false,
+            ..settings.clone()
+        };
+        Ok(Transport {
+            pool: Pool::new(&manager, Arc::clone(&clock), settings),
+            reserved: Pool::new(&manager, clock, &reserved),
+            manager,
+            server_clock,
+            process: std::process::id(),
+            address,
+        })
+    }
+
+    /// The server's address, without user information.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn server_clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    /// Makes sure that a connection can be made; a new one tells the server's time.
+    pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
+        self.check_process()?;
+        self.pool.get(deadline).map(drop)
+    }
+
+    /// One command and its answer.
+    pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        self.exchange(deadline, |connection| connection.call(call, deadline))
+    }
+
+    /// Several commands that must travel on one connection.
+    pub(crate) fn exchange<T>(
+        &self,
+        deadline: Moment,
+        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.check_process()?;
+        self.pool.exchange(deadline, exchange)
+    }
+
+    /// Many commands as one pipeline, on the worker's connection.
+    pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        let mut replies = Vec::new();
+        let outcome = self.check_process().and_then(|()| {
+            self.reserved.exchange(deadline, |connection| {
+                replies = connection.call_all(calls, deadline);
+                match replies.last() {
+                    Some(Err(failure)) => Err(failure.clone()),
+                    _ => Ok(()),
+                }
+            })
+        });
+        if let Err(failure) = outcome {
+            replies.resize_with(calls.len(), || Err(failure.clone()));
+        }
+        replies
+    }
+
+    /// Closes all connections as they come back: one of them may be out of step.
+    pub(crate) fn distrust(&self) {
+        self.manager.outdate_all();
+    }
+
+    /// A fork shares its parent's sockets; what it sent would be mixed into the parent's stream.
+    fn check_process(&self) -> Result<(), Failure> {
+        if std::process::id() == self.process {
+            Ok(())
+        } else {
+            Err(Failure::NotSent(Hindrance::Forked))
+        }
+    }
+}

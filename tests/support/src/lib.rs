@@ -1,0 +1,24 @@
+//! What leasehold's own tests, examples and benches share: private Redis or Valkey servers,
+//! child processes that play a role, a TCP proxy with scripted faults, and a little statistics.
+//!
+//! Nothing here is published, and Unix only.
+
+mod binary;
+pub mod child;
+mod command;
+mod directory;
+mod fault;
+mod frame;
+mod link;
+mod process;
+mod proxy;
+mod server;
+mod signal;
+pub mod stat;
+mod wheel;
+
+pub use child::{Child, ChildBuilder};
+pub use command::CommandStats;
+pub use fault::{Action, Direction, Fault, Injection, Trigger};
+pub use proxy::Proxy;
+pub use server::{Server, ServerBuilder};

@@ -1,0 +1,278 @@
+//! A TCP proxy that fails as told.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::fault::{Direction, Fault, Injection};
+use crate::link::{Link, Target};
+use crate::server::Server;
+
+/// A TCP proxy in this process, between a client and a server, with faults on demand.
+///
+/// It knows where the messages of the Redis protocol begin and end, and which reply answers which
+/// request. Dropping it closes all connections and ends all its threads.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    gate: Arc<Gate>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of the server, on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be opened.
+    pub fn start(server: &Server) -> io::Result<Self> {
+        Self::to_socket(server.socket())
+    }
+
+    /// Starts a proxy in front of a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be opened.
+    pub fn to_socket(path: &Path) -> io::Result<Self> {
+        Self::to(Target::Unix(path.to_owned()))
+    }
+
+    /// Starts a proxy in front of a TCP address.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be opened.
+    pub fn to_addr(address: SocketAddr) -> io::Result<Self> {
+        Self::to(Target::Tcp(address))
+    }
+
+    fn to(target: Target) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let proxy = Self {
+            address: listener.local_addr()?,
+            gate: Arc::new(Gate::new(target)),
+            acceptor: Mutex::new(None),
+        };
+        *proxy.acceptor() = Some(accept(Arc::clone(&proxy.gate), listener));
+        Ok(proxy)
+    }
+
+    /// Returns `redis://127.0.0.1:port`.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Returns the address it listens on.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns how many connections are open through it.
+    pub fn connections(&self) -> usize {
+        let state = self.gate.state();
+        state.links.iter().filter(|link| link.strong_count() > 0).count()
+    }
+
+    /// Returns how many connections it has accepted in all.
+    pub fn accepted(&self) -> u64 {
+        self.gate.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Adds a fault; where several are due for one message, the first added happens.
+    pub fn add(&self, fault: Fault) -> Injection {
+        let injection = Injection::new(fault);
+        let mut state = self.gate.state();
+        state.injections.retain(|injection| !injection.is_removed());
+        state.injections.push(injection.clone());
+        injection
+    }
+
+    /// Refuses new connections until [`Proxy::heal`]; open ones stay.
+    pub fn refuse(&self) {
+        if let Some(acceptor) = self.acceptor().take() {
+            self.gate.closed.store(true, Ordering::SeqCst);
+            // Wakes the thread out of `accept`.
+            let _ = TcpStream::connect(self.address);
+            let _ = acceptor.join();
+        }
+    }
+
+    /// Accepts connections but passes nothing on, either way, until [`Proxy::heal`].
+    ///
+    /// What was sent meanwhile is not lost: it goes through then.
+    pub fn black_hole(&self) {
+        self.gate.state().black_hole = true;
+    }
+
+    /// Delays all messages, each way, by this time, until [`Proxy::heal`].
+    pub fn delay(&self, time: Duration) {
+        self.gate.state().delay = time;
+    }
+
+    /// Resets all open connections.
+    pub fn cut(&self) {
+        let links = self.gate.links();
+        links.iter().for_each(|link| link.cut());
+    }
+
+    /// Accepts and passes on again at full speed; faults that were added stay.
+    ///
+    /// # Panics
+    ///
+    /// If another process has taken the port of a proxy that refused.
+    pub fn heal(&self) {
+        let mut state = self.gate.state();
+        (state.black_hole, state.delay) = (false, Duration::ZERO);
+        drop(state);
+        self.gate.changed.notify_all();
+        let mut acceptor = self.acceptor();
+        if acceptor.is_none() {
+            let listener = TcpListener::bind(self.address)
+                .unwrap_or_else(|error| panic!("cannot listen again: {error}"));
+            self.gate.closed.store(false, Ordering::SeqCst);
+            *acceptor = Some(accept(Arc::clone(&self.gate), listener));
+        }
+    }
+
+    fn acceptor(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse();
+        self.gate.stopped.store(true, Ordering::SeqCst);
+        self.gate.links().iter().for_each(|link| link.end());
+        self.gate.changed.notify_all();
+        let threads = std::mem::take(&mut self.gate.state().threads);
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What all connections of a proxy share.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    target: Target,
+    state: Mutex<State>,
+    changed: Condvar,
+    accepted: AtomicU64,
+    closed: AtomicBool,
+    stopped: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    black_hole: bool,
+    delay: Duration,
+    injections: Vec<Injection>,
+    links: Vec<Weak<Link>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Gate {
+    fn new(target: Target) -> Self {
+        Self {
+            target,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            accepted: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits while nothing goes through, and then for what is left of the delay.
+    pub(crate) fn pass(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
+        let mut state = self.state();
+        while state.black_hole && self.goes_on(&goes_on) {
+            state = self.wait(state, Duration::from_millis(20));
+        }
+        let delay = state.delay;
+        drop(state);
+        if !delay.is_zero() {
+            self.rest(arrived + delay, goes_on);
+        }
+    }
+
+    /// Sleeps until then.
+    pub(crate) fn rest(&self, until: Instant, goes_on: impl Fn() -> bool) {
+        let mut state = self.state();
+        while self.goes_on(&goes_on) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.wait(state, left.min(Duration::from_millis(20)));
+        }
+    }
+
+    /// Returns the fault that this message sets off.
+    pub(crate) fn due(&self, direction: Direction, message: &[u8]) -> Option<Injection> {
+        let state = self.state();
+        let mut due = None;
+        // All of them count the message, one of them happens.
+        for injection in &state.injections {
+            if injection.sees(direction, message) && due.is_none() {
+                injection.take();
+                due = Some(injection.clone());
+            }
+        }
+        due
+    }
+
+    fn links(&self) -> Vec<Arc<Link>> {
+        self.state().links.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn goes_on(&self, link: impl Fn() -> bool) -> bool {
+        !self.stopped.load(Ordering::SeqCst) && link()
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        let result = self.changed.wait_timeout(state, time);
+        result.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn accept(gate: Arc<Gate>, listener: TcpListener) -> JoinHandle<()> {
+    thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept() {
+            if gate.closed.load(Ordering::SeqCst) {
+                return;
+            }
+            gate.accepted.fetch_add(1, Ordering::SeqCst);
+            let shared = Arc::clone(&gate);
+            let mut state = gate.state();
+            state.threads.retain(|thread| !thread.is_finished());
+            state.threads.push(thread::spawn(move || serve(&shared, client)));
+        }
+    })
+}
+
+fn serve(gate: &Arc<Gate>, client: TcpStream) {
+    gate.pass(Instant::now(), || true);
+    let Ok(link) = Link::open(Arc::clone(gate), client, &gate.target) else {
+        return;
+    };
+    let link = Arc::new(link);
+    let mut state = gate.state();
+    if gate.stopped.load(Ordering::SeqCst) {
+        return;
+    }
+    state.links.retain(|link| link.strong_count() > 0);
+    state.links.push(Arc::downgrade(&link));
+    drop(state);
+    link.run();
+}

@@ -1,0 +1,105 @@
+//! A private server starts, stops and never outlives its owner.
+
+use std::time::{Duration, Instant};
+
+use leasehold_support::Server;
+
+fn ping(server: &Server) -> redis::RedisResult<String> {
+    redis::cmd("PING").query(&mut server.connection())
+}
+
+#[test]
+fn answers_on_its_socket_and_its_port() {
+    let server = Server::builder().tcp().start().expect("a server");
+    eprintln!("{} on {}", server.version(), server.url());
+    assert!(server.version().starts_with("valkey ") || server.version().starts_with("redis "));
+    for url in [server.url(), server.tcp_url(), server.unix_url()] {
+        let client = redis::Client::open(url).expect("a valid URL");
+        let mut connection = client.get_connection().expect("a connection");
+        let pong: String = redis::cmd("PING").query(&mut connection).expect("an answer");
+        assert_eq!(pong, "PONG");
+    }
+}
+
+#[test]
+fn is_gone_with_its_folder_after_a_drop() {
+    let server = Server::start().expect("a server");
+    let (pid, folder) = (server.pid(), server.directory().to_owned());
+    assert!(server.socket().exists());
+    server.pause();
+    drop(server);
+    assert!(!folder.exists());
+    assert!(!alive(pid));
+}
+
+#[test]
+fn comes_back_empty_on_the_same_addresses() {
+    let server = Server::builder().tcp().start().expect("a server");
+    let set: String =
+        redis::cmd("SET").arg("a").arg("b").query(&mut server.connection()).expect("OK");
+    assert_eq!(set, "OK");
+    assert_eq!(server.keys(), [b"a".to_vec()]);
+    let (url, pid) = (server.url(), server.pid());
+    server.kill();
+    assert!(redis::Client::open(url.clone()).expect("a valid URL").get_connection().is_err());
+    server.restart();
+    assert_eq!((server.url(), server.keys()), (url, vec![]));
+    assert_ne!(server.pid(), pid);
+}
+
+#[test]
+fn is_silent_while_paused() {
+    let server = Server::start().expect("a server");
+    let mut connection = server.connection();
+    connection.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    server.pause();
+    let begin = Instant::now();
+    let answer: redis::RedisResult<String> = redis::cmd("PING").query(&mut connection);
+    assert!(answer.is_err_and(|error| error.is_timeout()));
+    assert!(begin.elapsed() >= Duration::from_millis(90));
+    server.resume();
+    assert_eq!(ping(&server).expect("an answer"), "PONG");
+}
+
+#[test]
+fn counts_commands() {
+    let server = Server::start().expect("a server");
+    let mut connection = server.connection();
+    server.reset_stats();
+    let before = server.commands();
+    for _ in 0..3 {
+        redis::cmd("EVAL")
+            .arg("return redis.call('incr', KEYS[1])")
+            .arg(1)
+            .arg("n")
+            .query::<u64>(&mut connection)
+            .expect("a number");
+    }
+    redis::cmd("GET").arg("n").query::<u64>(&mut connection).expect("a number");
+    let ran = server.commands().since(&before);
+    assert_eq!((ran.calls("eval"), ran.calls("incr"), ran.calls("get")), (3, 3, 1));
+    assert_eq!(ran.client_commands(&["get"]), 4);
+    assert_eq!(server.command_calls(&["eval", "get"]), 4);
+}
+
+#[test]
+fn takes_arguments_and_shows_the_log_of_a_failed_start() {
+    let server = Server::builder().arg("--maxclients").arg("10").start().expect("a server");
+    let (_, most): (String, String) = redis::cmd("CONFIG")
+        .arg("GET")
+        .arg("maxclients")
+        .query(&mut server.connection())
+        .expect("an answer");
+    assert_eq!(most, "10");
+    let error = Server::builder().arg("--no-such-thing").arg("1").start().expect_err("refused");
+    assert!(error.to_string().contains("no-such-thing"), "{error}");
+}
+
+fn alive(pid: u32) -> bool {
+    std::process::Command::new("kill")
+        .args(["-0", &pid.to_string()])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("kill runs")
+        .success()
+}
