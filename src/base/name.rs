@@ -1,5 +1,6 @@
 //! Names of locks, and of the keys that belong to them.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use crate::base::error::{Error, Result};
@@ -54,6 +55,12 @@ fn has_tag(name: &[u8]) -> bool {
     };
     let after = &name[open + 1..];
     after.iter().position(|&byte| byte == b'}').is_some_and(|close| close > 0)
+}
+
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Display for Name {

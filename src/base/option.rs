@@ -72,14 +72,36 @@ pub struct Wait(WaitKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WaitKind {
+    Queue,
+    Notify,
     Spin,
 }
 
 impl Wait {
+    /// Queues up in Redis, where the releaser hands the lock itself to the first who waits and
+    /// lives. Only for [`Mutex`](crate::Mutex), whose default it is.
+    ///
+    /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
+    /// one command however many wait. It needs publish/subscribe.
+    pub const fn queue() -> Wait {
+        Wait(WaitKind::Queue)
+    }
+
+    /// Listens on the lock's channel and tries again at every release. Only for
+    /// [`ReentrantLock`](crate::ReentrantLock), whose default it is: the waiters of Redisson do the
+    /// same on the same channel.
+    ///
+    /// One thread of a process contends. It gives no order among processes, and needs
+    /// publish/subscribe.
+    pub const fn notify() -> Wait {
+        Wait(WaitKind::Notify)
+    }
+
     /// Tries again after a pause that grows from 1 ms to 128 ms, each drawn at random up to that.
     ///
     /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
-    /// just reported. It needs no publish/subscribe, and gives no order among processes.
+    /// just reported. It gives no order among processes, and who queues goes first. It is for
+    /// servers on which publish/subscribe is not allowed.
     pub const fn spin() -> Wait {
         Wait(WaitKind::Spin)
     }
@@ -87,11 +109,13 @@ impl Wait {
     pub(crate) const fn kind(self) -> WaitKind {
         self.0
     }
-}
 
-impl Default for Wait {
-    fn default() -> Wait {
-        Wait::spin()
+    pub(crate) const fn shown(self) -> &'static str {
+        match self.0 {
+            WaitKind::Queue => "Wait::queue()",
+            WaitKind::Notify => "Wait::notify()",
+            WaitKind::Spin => "Wait::spin()",
+        }
     }
 }
 
@@ -113,7 +137,7 @@ impl Release {
     }
 
     /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, for a server on which the
-    /// release may not be a script. Only for [`Mutex`](crate::Mutex) and [`Wait::spin`].
+    /// release may not be a script. Only for [`Mutex`](crate::Mutex) with [`Wait::spin`].
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
     }
@@ -141,8 +165,10 @@ pub struct LockOptions {
     lease: Lease,
     max_hold: Option<Duration>,
     max_renewals: Option<u32>,
-    wait: Wait,
+    wait: Option<Wait>,
     release: Release,
+    local_handoffs: Option<u32>,
+    linger: Duration,
 }
 
 impl LockOptions {
@@ -180,15 +206,37 @@ impl LockOptions {
         self
     }
 
-    /// How to wait; default [`Wait::spin`].
+    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex) and [`Wait::notify`] for a
+    /// [`ReentrantLock`](crate::ReentrantLock). Each kind allows its own and [`Wait::spin`].
     pub fn wait(mut self, wait: Wait) -> LockOptions {
-        self.wait = wait;
+        self.wait = Some(wait);
         self
     }
 
     /// How to release; default [`Release::lua`].
     pub fn release(mut self, release: Release) -> LockOptions {
         self.release = release;
+        self
+    }
+
+    /// How many times in a row the lease may be passed on to the next thread of the same process
+    /// while another process is known to wait; default 16, zero for never.
+    ///
+    /// Passing on takes no command. Only a renewed lease is passed on, and never for longer than
+    /// 50 ms while another process waits, nor than 1 s while none is known to.
+    pub fn local_handoffs(mut self, most: u32) -> LockOptions {
+        self.local_handoffs = Some(most);
+        self
+    }
+
+    /// How long the process keeps the lease after the last unlock, so that it locks again without
+    /// a command; default zero, at most 30 days.
+    ///
+    /// A waiter of another process ends it at once, if it queues ([`Wait::queue`]); one that does
+    /// not, and other libraries, wait for its end. It lasts at most for half of the lease that
+    /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers.
+    pub fn linger(mut self, linger: Duration) -> LockOptions {
+        self.linger = linger;
         self
     }
 
@@ -204,8 +252,21 @@ impl LockOptions {
         self.max_renewals
     }
 
-    pub(crate) fn wait_option(&self) -> Wait {
+    pub(crate) fn wait_option(&self) -> Option<Wait> {
         self.wait
+    }
+
+    /// The way of waiting, once the kind's default was filled in.
+    pub(crate) fn wait_kind(&self) -> WaitKind {
+        self.wait.unwrap_or(Wait::queue()).kind()
+    }
+
+    pub(crate) fn local_handoffs_option(&self) -> u32 {
+        self.local_handoffs.unwrap_or(16)
+    }
+
+    pub(crate) fn linger_option(&self) -> Duration {
+        self.linger
     }
 
     pub(crate) fn release_option(&self) -> Release {
@@ -215,7 +276,11 @@ impl LockOptions {
     /// Checks every field before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
         self.lease.check()?;
-        self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))
+        self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
+        if self.linger > LONGEST {
+            return Err(Error::config("linger", Shown(self.linger), "at most 30 days"));
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock};
 use crate::client::LockClient;
-use crate::engine::{Bounds, Engine, LossCallback};
+use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::single::Single;
 use crate::wire::endpoint;
 use crate::wire::pool::{PoolSettings, check_timeout};
@@ -44,7 +44,7 @@ pub struct LockClientBuilder {
     connect_now: bool,
     name_prefix: Vec<u8>,
     label: String,
-    on_loss: Option<LossCallback>,
+    callbacks: Callbacks,
 }
 
 impl LockClientBuilder {
@@ -58,7 +58,7 @@ impl LockClientBuilder {
             connect_now: false,
             name_prefix: Vec::new(),
             label: String::new(),
-            on_loss: None,
+            callbacks: Callbacks::default(),
         }
     }
 
@@ -159,7 +159,20 @@ impl LockClientBuilder {
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,
     ) -> LockClientBuilder {
-        self.on_loss = Some(Arc::new(callback));
+        self.callbacks.on_loss = Some(Arc::new(callback));
+        self
+    }
+
+    /// What is called, with the lock's name in Redis, when somebody asks for a lock that a thread of
+    /// this client holds ([`request_release`](crate::Mutex::request_release)).
+    ///
+    /// It is for the holder to decide whether to let go. It runs on a thread of its own; a panic in
+    /// it is logged. It must not own the client.
+    pub fn on_release_request(
+        mut self,
+        callback: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> LockClientBuilder {
+        self.callbacks.on_release_request = Some(Arc::new(callback));
         self
     }
 
@@ -188,7 +201,7 @@ impl LockClientBuilder {
         let address = transport.address().to_owned();
         let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
         let protocol = Arc::new(Single::new(transport, identity));
-        let engine = Engine::new(protocol, clock, bounds, self.on_loss);
+        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
         Ok(LockClient::new(engine, self.name_prefix, address))
     }
 

@@ -46,32 +46,10 @@ pub trait DistributedLock {
 
     /// Whether this thread holds the key and its lease is still valid. No I/O.
     fn is_held(&self, key: &str) -> bool;
-
-    /// Does the work under the lock of this key, waiting for it at most `wait`.
-    ///
-    /// The lock is given back also when the work panics.
-    ///
-    /// # Errors
-    ///
-    /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
-    /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
-    /// [`try_lock`](DistributedLock::try_lock).
-    fn with_lock<T>(
-        &self,
-        key: &str,
-        wait: Duration,
-        lease: Lease,
-        work: impl FnOnce() -> T,
-    ) -> Result<T>
-    where
-        Self: Sized,
-    {
-        with_lock(self, key, wait, lease, work)
-    }
 }
 
 impl dyn DistributedLock + '_ {
-    /// Does the work under the lock of this key, as [`DistributedLock::with_lock`].
+    /// Does the work under the lock of this key, as [`LockClient::with_lock`].
     ///
     /// # Errors
     ///
@@ -128,6 +106,26 @@ fn with_lock<T>(
 }
 
 impl LockClient {
+    /// Does the work under the lock of this key, waiting for it at most `wait`.
+    ///
+    /// The lock is given back also when the work panics. Behind `&dyn DistributedLock` there is the
+    /// same method.
+    ///
+    /// # Errors
+    ///
+    /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
+    /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
+    /// [`DistributedLock::try_lock`].
+    pub fn with_lock<T>(
+        &self,
+        key: &str,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce() -> T,
+    ) -> Result<T> {
+        with_lock(self, key, wait, lease, work)
+    }
+
     fn keyed(&self, key: &str, lease: Lease) -> Result<Mutex> {
         self.mutex_with(key, LockOptions::new().lease(lease))
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
-use crate::base::option::{LockOptions, ReleaseKind};
+use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::Arc;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
@@ -75,7 +75,7 @@ impl LockClient {
     ///
     /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed.
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        self.handle(&MutexKind, name.as_ref(), options).map(Mutex::new)
+        self.handle(&MutexKind, name.as_ref(), options, Wait::queue()).map(Mutex::new)
     }
 
     /// The reentrant lock of this name, with default options.
@@ -105,11 +105,33 @@ impl LockClient {
                 "Release::lua() for a ReentrantLock; WATCH is for a Mutex",
             ));
         }
-        self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
+        self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
     }
 
-    fn handle(&self, kind: &'static dyn Kind, name: &[u8], options: LockOptions) -> Result<Handle> {
+    fn handle(
+        &self,
+        kind: &'static dyn Kind,
+        name: &[u8],
+        options: LockOptions,
+        usual: Wait,
+    ) -> Result<Handle> {
         options.check()?;
+        let wait = options.wait_option().unwrap_or(usual);
+        if wait != usual && wait != Wait::spin() {
+            return Err(Error::config(
+                "wait",
+                wait.shown(),
+                format_args!("{} or Wait::spin() for a {}", usual.shown(), kind.name()),
+            ));
+        }
+        if options.release_option().kind() == ReleaseKind::Watch && wait != Wait::spin() {
+            return Err(Error::config(
+                "release",
+                "Release::watch()",
+                "only with .wait(Wait::spin()), as it hands over to nobody",
+            ));
+        }
+        let options = options.wait(wait);
         let name = Name::new(&self.name_prefix, name)?;
         let (ttl, exchange) = (options.lease_option().ttl(), self.engine.bounds().exchange);
         if ttl < exchange * 10 {

@@ -2,21 +2,36 @@
 //!
 //! One attempt has one owner's value. A request that brought no answer is repeated under the same
 //! value, which Redis recognises; what may remain of it when the thread gives up is left to the
-//! worker to clean up.
+//! worker to clean up. A connection that broke does not prove that the request is dead, and yet it is
+//! repeated at once: that departs from rule 2, and is made good by cleaning up after its deadline
+//! (rule 6), until which the lease stays with its thread (rule 17).
+//!
+//! What the delegate does next depends on how it waits:
+//!
+//! | wait | asks | then pauses until |
+//! | --- | --- | --- |
+//! | spin | try | a growing random time is over |
+//! | notify | try, listen, try | a release is heard, the holder's lease is over, a heartbeat |
+//! | queue | join (try while it cannot be told), beat | it is granted, the lease is over, a heartbeat |
 
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::option::{LockOptions, WaitKind};
+use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
-use crate::engine::slot::{Patience, Slot, Turn};
+use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
 use crate::engine::worker::GiveBack;
-use crate::protocol::Answer;
+use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
+use crate::protocol::answer::{Busy, Granted};
+use crate::protocol::wake::GrantMessage;
+use crate::protocol::{Answer, Attempt, Mode};
 use crate::wire::failure::Failure;
+
+/// The least that an exchange is given, also where the caller waits for less.
+const SHORTEST_EXCHANGE: Duration = Duration::from_millis(50);
 
 /// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
 /// waits.
@@ -33,9 +48,13 @@ fn acquire_inner(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
-    match slot.enter(patience) {
-        Turn::Delegate => Delegate::new(slot, options, patience).run(),
+    match slot.enter(options, patience) {
+        Turn::Delegate(bid) => Delegate::new(slot, options, patience, bid).run(),
+        Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
+        Turn::Unanswered(silence) => Err(Error::unreachable(format!(
+            "the wait is over, and Redis has not answered this process for {silence:?}"
+        ))),
         Turn::Cancelled => Err(called_off()),
     }
 }
@@ -55,108 +74,209 @@ enum Next {
 /// The thread that talks to Redis for a slot.
 struct Delegate<'a> {
     slot: &'a Arc<Slot>,
-    engine: &'a Engine,
+    engine: &'a Arc<Engine>,
     options: &'a LockOptions,
     patience: Patience,
     backoff: Backoff,
-    owner: Vec<u8>,
-    /// When the last request without an answer is surely dead.
-    settled: Moment,
+    /// `None` once it has become a lease.
+    bid: Option<Bid>,
     /// Since when Redis gives no useful answer.
     outage: Option<Moment>,
+    /// Whether releases are heard of.
+    listening: bool,
     cancellations: u64,
-    granted: bool,
 }
 
 impl<'a> Delegate<'a> {
-    fn new(slot: &'a Arc<Slot>, options: &'a LockOptions, patience: Patience) -> Delegate<'a> {
-        let identity = slot.engine().protocol().identity();
-        Delegate {
+    fn new(
+        slot: &'a Arc<Slot>,
+        options: &'a LockOptions,
+        patience: Patience,
+        bid: Option<Bid>,
+    ) -> Delegate<'a> {
+        let mut delegate = Delegate {
             slot,
             engine: slot.engine(),
             options,
             patience,
             backoff: Backoff::new(),
-            owner: slot.target().kind().owner(identity, identity.next_attempt()),
-            settled: Moment::PAST,
+            bid,
             outage: None,
+            listening: false,
             cancellations: slot.cancellations(),
-            granted: false,
+        };
+        if delegate.bid.is_none() {
+            delegate.bid_anew();
         }
+        delegate
+    }
+
+    /// Begins a new attempt.
+    fn bid_anew(&mut self) {
+        let identity = self.engine.protocol().identity();
+        let number = identity.next_attempt();
+        let hands_over = self.options.wait_kind() == WaitKind::Queue;
+        let window = self.options.lease_option().ttl().min(self.engine.claim_window());
+        let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
+        self.slot.begin(number);
+        self.drop_bid();
+        self.bid = Some(Bid {
+            owner: owner.into(),
+            options: *self.options,
+            settled: Moment::PAST,
+            unknown: false,
+            queued: false,
+        });
     }
 
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
         loop {
-            match self.attempt() {
+            let next = match self.slot.take_grant() {
+                Some(grant) => self.believe(grant),
+                None => self.attempt(),
+            };
+            match next {
                 Next::Held(lease) => {
-                    self.granted = true;
-                    self.slot.granted();
                     self.engine.worker().watch(&lease);
+                    self.engine.listen_for(self.options);
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
-                    if self.slot.pause(pause, &mut self.cancellations) {
+                    if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
                         return Err(called_off());
                     }
                 }
-                Next::GiveUp(outcome) => return outcome.map(|()| None),
+                Next::GiveUp(Ok(())) => return Ok(None),
+                Next::GiveUp(Err(error)) => return Err(self.verdict(error)),
             }
         }
     }
 
+    fn mode(&self) -> Mode {
+        match (self.options.wait_kind(), self.patience, &self.bid) {
+            (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
+            // Nobody joins who could not be told (rule 12).
+            (WaitKind::Queue, Patience::Until(_), _) if self.engine.hub().is_live() => Mode::Join,
+            _ => Mode::Try,
+        }
+    }
+
     fn attempt(&mut self) -> Next {
+        let mode = self.mode();
         let now = self.engine.now();
-        let deadline = now.after(self.engine.bounds().exchange).min(match self.patience {
-            // Whoever waits gets one attempt, however late its turn came.
-            Patience::Until(deadline) if deadline > now => deadline,
-            _ => Moment::FAR,
-        });
-        let ttl = self.options.lease_option().ttl();
-        let protocol = self.engine.protocol();
-        match protocol.acquire(self.slot.target(), &self.owner, ttl, deadline) {
-            Ok(Answer::Granted { token, ttl, sent }) => self.take(token, ttl, sent),
-            Ok(Answer::Busy { ttl }) => self.wait_for_holder(ttl),
+        let left = self.left().unwrap_or(Duration::MAX);
+        // However short the wait, one attempt gets the time that an answer usually takes.
+        let deadline = now.after(self.engine.bounds().exchange.min(left.max(SHORTEST_EXCHANGE)));
+        let Some(bid) = &mut self.bid else {
+            return Next::GiveUp(Err(Error::not_held("the attempt is over")));
+        };
+        bid.queued |= mode == Mode::Join;
+        let attempt = Attempt {
+            owner: &bid.owner,
+            ttl: self.options.lease_option().ttl(),
+            mode,
+            dies_after: DEAD_AFTER.min(left),
+        };
+        match self.engine.protocol().acquire(self.slot.target(), &attempt, deadline) {
+            Ok(Answer::Granted(granted)) => self.take(granted),
+            Ok(Answer::Busy(busy)) => self.wait_for_holder(busy, mode),
             Ok(Answer::Late) => self.ride_out(Error::unreachable(
                 "the request reached Redis after its deadline and was not carried out",
             )),
+            Ok(Answer::Gone) => {
+                self.bid_anew();
+                Next::Again(Duration::ZERO)
+            }
             Err(failure) => self.recover(failure, deadline),
         }
     }
 
-    fn take(&mut self, token: u64, ttl: Duration, sent: Moment) -> Next {
-        let owner = std::mem::take(&mut self.owner);
+    fn take(&mut self, granted: Granted) -> Next {
+        let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
         if validity(sent, ttl) <= now {
-            // It took longer to be told than the lease lasts.
-            self.give_back(owner, self.settled.max(now));
+            // It took longer to be told than the lease lasts. What may be left of it is cleaned up.
+            if let Some(bid) = &mut self.bid {
+                bid.unknown = true;
+            }
             return Next::GiveUp(Err(Error::timeout(format!(
                 "the grant came {:?} after it was asked for, when its lease of {ttl:?} was over; \
                  a longer lease is needed",
                 now.since(sent)
             ))));
         }
-        let grant = Grant { owner, token, ttl, sent, settled: self.settled };
+        let Some(bid) = self.bid.take() else {
+            return Next::GiveUp(Err(Error::not_held("the attempt is over")));
+        };
+        let (owner, settled) = (bid.owner, bid.settled);
+        let server_time = (micros, received);
+        let grant = Grant { owner, token, ttl, sent, server_time, settled };
+        self.slot.granted(waiters, now);
         Next::Held(LiveLease::new(Arc::clone(self.slot), grant, *self.options))
     }
 
-    fn wait_for_holder(&mut self, ttl: Option<Duration>) -> Next {
-        self.outage = None;
-        self.slot.told_busy();
-        match self.left() {
-            None => Next::GiveUp(Ok(())),
-            Some(left) => {
-                let ttl = ttl.map_or(Duration::MAX, |ttl| ttl.max(Duration::from_millis(1)));
-                let pause = match self.options.wait_option().kind() {
-                    WaitKind::Spin => self.backoff.next(),
-                };
-                Next::Again(pause.min(ttl).min(left))
+    /// Takes what a message granted, if that can be told to be valid (rule 10); else asks.
+    fn believe(&mut self, grant: GrantMessage) -> Next {
+        let now = self.engine.now();
+        let GrantMessage { token, micros, window, waiters, .. } = grant;
+        let lease = self.options.lease_option();
+        // A fixed lease is not renewed, so it must be whole from the start (rule 9).
+        let whole = lease.is_renewed() || window >= lease.ttl();
+        match self.engine.protocol().not_before(micros, now) {
+            Some(sent) if whole && validity(sent, window) > now => {
+                self.take(Granted { token, ttl: window, sent, micros, received: now, waiters })
             }
+            _ => self.attempt(),
+        }
+    }
+
+    fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
+        self.outage = None;
+        if let Some(bid) = &mut self.bid {
+            bid.unknown = false;
+        }
+        self.slot.told_busy();
+        let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+        let kind = self.options.wait_kind();
+        if kind != WaitKind::Spin
+            && let Err(error) = self.begin_to_listen(mode)
+        {
+            return if error.is_unreachable() {
+                self.ride_out(error)
+            } else {
+                Next::GiveUp(Err(error))
+            };
+        } else if mode == Mode::Try && kind == WaitKind::Queue {
+            return Next::Again(Duration::ZERO);
+        } else if kind == WaitKind::Notify && !std::mem::replace(&mut self.listening, true) {
+            // It may have been released before anybody listened.
+            return Next::Again(Duration::ZERO);
+        }
+        let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
+        let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
+        // Redis rounds what is left down to a millisecond.
+        let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
+        Next::Again(most.min(ttl).min(left))
+    }
+
+    fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {
+        if mode != Mode::Try || self.listening {
+            return Ok(());
+        }
+        let deadline = self.engine.now().after(self.left().unwrap_or(Duration::MAX));
+        let deadline = deadline.min(self.engine.exchange_deadline());
+        match self.slot.target().channel() {
+            Some(channel) => self.engine.hub().listen_to(channel, self.slot, deadline),
+            None => self.engine.hub().ready(self.engine, deadline),
         }
     }
 
     fn recover(&mut self, failure: Failure, deadline: Moment) -> Next {
-        if failure.is_unknown() {
-            self.settled = self.settled.max(deadline);
+        if failure.is_unknown()
+            && let Some(bid) = &mut self.bid
+        {
+            bid.settled = bid.settled.max(deadline);
+            bid.unknown = true;
         }
         if !failure.is_passing() {
             return Next::GiveUp(Err(failure.into()));
@@ -182,13 +302,16 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    fn give_back(&self, owner: Vec<u8>, settled: Moment) {
-        self.engine.worker().give_back(GiveBack {
-            target: Arc::clone(self.slot.target()),
-            owner,
-            settled,
-            ttl: self.options.lease_option().ttl(),
-        });
+    /// The error to end with. Where a request brought no answer, that nothing was done would be
+    /// too much to say.
+    fn verdict(&self, error: Error) -> Error {
+        match &self.bid {
+            Some(bid) if bid.unknown && error.is_unreachable() => Error::unknown_outcome(format!(
+                "a request for it brought no answer, so it may be held until its lease ends; {error}"
+            ))
+            .caused_by(error),
+            _ => error,
+        }
     }
 
     /// How long the caller goes on waiting, if at all.
@@ -201,18 +324,47 @@ impl<'a> Delegate<'a> {
             }
         }
     }
+
+    /// Takes what may remain of the attempt out of Redis.
+    fn drop_bid(&mut self) {
+        if let Some(bid) = self.bid.take() {
+            self.clean_up(bid);
+        }
+    }
+
+    fn leave(&self, bid: &Bid, now: Moment) -> bool {
+        let ttl = bid.options.lease_option().ttl();
+        let deadline = now.after(SHORTEST_EXCHANGE.min(self.engine.bounds().exchange));
+        let (protocol, target) = (self.engine.protocol(), self.slot.target());
+        protocol.release(target, &bid.owner, ttl, None, ReleaseKind::Lua, deadline).is_ok()
+    }
+
+    fn clean_up(&self, bid: Bid) {
+        let now = self.engine.now();
+        let open = bid.unknown || bid.settled > now;
+        // Who leaves the queue at once is not handed a lock that it no longer wants.
+        if bid.queued && !open && self.outage.is_none() && self.leave(&bid, now) {
+            return;
+        }
+        if bid.queued || open {
+            self.engine.worker().give_back(GiveBack {
+                target: Arc::clone(self.slot.target()),
+                owner: bid.owner,
+                settled: bid.settled.max(now),
+                ttl: bid.options.lease_option().ttl(),
+                last_token: None,
+            });
+        }
+    }
 }
 
 impl Drop for Delegate<'_> {
     fn drop(&mut self) {
-        if self.granted {
-            return;
+        // It became a lease, and the slot is held, or the next thread has its turn.
+        if let Some(bid) = self.bid.take()
+            && let Some(bid) = self.slot.vacate(Some(bid))
+        {
+            self.clean_up(bid);
         }
-        let now = self.engine.now();
-        if self.settled > now && !self.owner.is_empty() {
-            let owner = std::mem::take(&mut self.owner);
-            self.give_back(owner, self.settled);
-        }
-        self.slot.vacate();
     }
 }

@@ -18,6 +18,7 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     check_span("ttl", ttl)?;
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
+    let _under_way = lease.command();
     let deadline = engine.exchange_deadline();
     let told =
         engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline)?;
@@ -41,7 +42,7 @@ fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
         lease,
         match holder {
             None => Verdict::Gone,
-            Some(holder) if holder.owner == lease.owner() => Verdict::Done,
+            Some(holder) if *holder.owner == **lease.owner() => Verdict::Done,
             Some(_) => Verdict::Taken,
         },
     )?;

@@ -28,9 +28,16 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct LiveLease {
     slot: Arc<Slot>,
-    owner: Vec<u8>,
+    owner: Arc<[u8]>,
     token: FencingToken,
+    /// Whether the token is the one that Redis minted with the lease.
+    minted: bool,
+    /// The server's time in microseconds that was surely reached at a moment: tokens of holds that
+    /// Redis does not hear of never run ahead of it (rule 19).
+    server_time: (u64, Moment),
     options: LockOptions,
+    /// How long it was granted for: a claim, until it is renewed.
+    whole: Duration,
     /// When `max_hold` ends it.
     limit: Moment,
     /// A request for this attempt that brought no answer may still run until then.
@@ -38,22 +45,28 @@ pub(crate) struct LiveLease {
     phase: Mutex<Phase>,
     /// In nanoseconds; changed only under `phase`, and the past unless live.
     valid_until: AtomicU64,
+    /// The same without `max_hold`, and also when it is not live any longer.
+    leased_until: AtomicU64,
     /// When it is to be renewed next, in nanoseconds.
     renew_at: AtomicU64,
     renewals: AtomicU32,
     /// Whether the last renewal failed, so that running out means that Redis was unreachable.
     failing: AtomicBool,
+    /// Commands under way: with any, it must not become another thread's (rule 17).
+    under_way: AtomicU32,
     count: AtomicU32,
 }
 
 /// What an attempt was granted.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    pub(crate) owner: Vec<u8>,
+    pub(crate) owner: Arc<[u8]>,
     pub(crate) token: u64,
     pub(crate) ttl: Duration,
-    /// When the request that was granted was sent.
+    /// From when `ttl` counts.
     pub(crate) sent: Moment,
+    /// The server's time in microseconds that was surely reached at a moment.
+    pub(crate) server_time: (u64, Moment),
     /// When the last request without an answer is surely dead.
     pub(crate) settled: Moment,
 }
@@ -69,40 +82,119 @@ const RENEWALS_PER_LEASE: u32 = 3;
 const TICKS_PER_PERIOD: u32 = 16;
 
 /// When a lease that was last asked for at `sent` is to be renewed.
-fn renewal_after(sent: Moment, options: &LockOptions, renewals: u32) -> Moment {
-    let lease = options.lease_option();
-    if !lease.is_renewed() || options.max_renewals_option().is_some_and(|most| renewals >= most) {
+fn renewal_after(sent: Moment, ttl: Duration, options: &LockOptions, renewals: u32) -> Moment {
+    let renewed = options.lease_option().is_renewed();
+    if !renewed || options.max_renewals_option().is_some_and(|most| renewals >= most) {
         return Moment::FAR;
     }
-    let period = lease.ttl() / RENEWALS_PER_LEASE;
+    let period = ttl / RENEWALS_PER_LEASE;
     sent.after(period).rounded_down(period / TICKS_PER_PERIOD)
 }
 
 impl LiveLease {
     pub(crate) fn new(slot: Arc<Slot>, grant: Grant, options: LockOptions) -> Arc<LiveLease> {
         let limit = options.max_hold_option().map_or(Moment::FAR, |span| grant.sent.after(span));
-        let valid_until = validity(grant.sent, grant.ttl).min(limit);
+        let leased_until = validity(grant.sent, grant.ttl);
+        // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
+        let ttl = grant.ttl.min(options.lease_option().ttl());
+        let renew_at = renewal_after(grant.sent, ttl, &options, 0);
         Arc::new(LiveLease {
             slot,
             owner: grant.owner,
             token: FencingToken::new(grant.token),
+            minted: true,
+            server_time: grant.server_time,
             options,
+            whole: ttl,
             limit,
             settled: grant.settled,
             phase: Mutex::new(Phase::Live),
-            valid_until: AtomicU64::new(valid_until.as_nanos()),
-            renew_at: AtomicU64::new(renewal_after(grant.sent, &options, 0).as_nanos()),
+            valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
+            leased_until: AtomicU64::new(leased_until.as_nanos()),
+            renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
+            under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
         })
+    }
+
+    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
+    /// passed on.
+    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
+        let same = self.options.lease_option() == options.lease_option()
+            && self.options.wait_kind() == options.wait_kind()
+            && self.options.release_option() == options.release_option();
+        if !same || !self.may_last(now) {
+            return None;
+        }
+        let token = self.next_token(now)?;
+        let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
+        let leased_until = self.leased_until();
+        Some(Arc::new(LiveLease {
+            slot: Arc::clone(&self.slot),
+            owner: Arc::clone(&self.owner),
+            token: FencingToken::new(token),
+            minted: false,
+            server_time: self.server_time,
+            options: *options,
+            whole: self.whole,
+            limit,
+            settled: self.settled,
+            phase: Mutex::new(Phase::Live),
+            valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
+            leased_until: AtomicU64::new(leased_until.as_nanos()),
+            renew_at: AtomicU64::new(match options.max_renewals_option() {
+                Some(0) => Moment::FAR.as_nanos(),
+                _ => self.renew_at().min(leased_until).as_nanos(),
+            }),
+            renewals: AtomicU32::new(0),
+            failing: AtomicBool::new(false),
+            under_way: AtomicU32::new(0),
+            count: AtomicU32::new(1),
+        }))
+    }
+
+    /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
+    /// (rule 17), and not near its end.
+    pub(crate) fn may_last(&self, now: Moment) -> bool {
+        self.options.lease_option().is_renewed()
+            && self.under_way.load(Ordering::SeqCst) == 0
+            && !self.failing.load(Ordering::Relaxed)
+            && self.settled <= now
+            && self.leased_until().since(now) > self.whole / (RENEWALS_PER_LEASE + 1)
+    }
+
+    /// The token after this one, if the server's clock has surely come so far.
+    fn next_token(&self, now: Moment) -> Option<u64> {
+        let (micros, at) = self.server_time;
+        let passed = now.since(at);
+        let sure = u64::try_from((passed - passed / 100).as_micros()).ok()?;
+        let next = self.token.get().checked_add(1)?;
+        (next <= micros.saturating_add(sure)).then_some(next)
+    }
+
+    /// The last token used, where that is not the one that Redis minted.
+    pub(crate) fn last_token(&self) -> Option<u64> {
+        (!self.minted).then_some(self.token.get())
+    }
+
+    /// The end of what Redis granted, whatever became of the hold.
+    pub(crate) fn leased_until(&self) -> Moment {
+        Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
+    }
+
+    /// Counts a command about it that is under way, until the answer is dropped.
+    pub(crate) fn command(self: &Arc<LiveLease>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay(Arc::clone(self))
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
         &self.slot
     }
 
-    pub(crate) fn owner(&self) -> &[u8] {
+    pub(crate) fn owner(&self) -> &Arc<[u8]> {
         &self.owner
     }
 
@@ -159,8 +251,9 @@ impl LiveLease {
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
         let phase = self.phase.lock();
         if matches!(*phase, Phase::Live) {
-            let until = validity(sent, ttl).min(self.limit).max(self.valid_until());
-            self.valid_until.store(until.as_nanos(), Ordering::Release);
+            let leased = validity(sent, ttl).max(self.leased_until());
+            self.leased_until.store(leased.as_nanos(), Ordering::Release);
+            self.valid_until.store(leased.min(self.limit).as_nanos(), Ordering::Release);
             self.failing.store(false, Ordering::Relaxed);
         }
     }
@@ -168,7 +261,7 @@ impl LiveLease {
     /// Notes a renewal that was sent then and confirmed.
     pub(crate) fn renewed(&self, sent: Moment) {
         let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let next = renewal_after(sent, &self.options, renewals);
+        let next = renewal_after(sent, self.ttl(), &self.options, renewals);
         self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
         self.lengthen(sent, self.ttl());
     }
@@ -247,5 +340,23 @@ impl LiveLease {
         if matches!(*phase, Phase::Releasing) {
             *phase = Phase::Ended;
         }
+    }
+}
+
+/// A command about a lease that is under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<LiveLease>);
+
+impl std::ops::Deref for UnderWay {
+    type Target = Arc<LiveLease>;
+
+    fn deref(&self) -> &Arc<LiveLease> {
+        &self.0
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -10,6 +10,7 @@
 //! | `release` | how a lease is given back |
 //! | `extend` | what a holder asks Redis about its lease |
 //! | `hold` | the holds of a thread, and their counts |
+//! | `hub` | the thread that listens for what wakes waiters |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
 //!
 //! One `lock()`, walked through. *The thread* looks for its own hold (`hold`): found, it counts one
@@ -23,6 +24,7 @@ pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod extend;
 pub(crate) mod hold;
+mod hub;
 pub(crate) mod lease;
 pub(crate) mod release;
 pub(crate) mod slot;
@@ -34,17 +36,34 @@ use std::time::Duration;
 
 use crate::base::loss::Loss;
 use crate::base::name::Name;
+use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::kind::Kind;
 use crate::protocol::{Protocol, Target};
 
+use hub::Hub;
 use slot::Slot;
 use table::Table;
 pub(crate) use worker::Worker;
 
 /// What is called when a lock is lost.
 pub(crate) type LossCallback = Arc<dyn Fn(&Loss) + Send + Sync>;
+
+/// What is called when somebody asks for a lock that a thread here holds, with its name.
+pub(crate) type RequestCallback = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// What the user wants to be told.
+#[derive(Clone, Default)]
+pub(crate) struct Callbacks {
+    pub(crate) on_loss: Option<LossCallback>,
+    pub(crate) on_release_request: Option<RequestCallback>,
+}
+
+/// A waiter in the queue says so this often (rule 8)…
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+/// …and is taken for dead after this.
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +81,9 @@ pub(crate) struct Engine {
     bounds: Bounds,
     table: Table,
     worker: Worker,
+    hub: Hub,
+    /// Whether the user wants to hear of requests to let go.
+    curious: bool,
 }
 
 impl Engine {
@@ -69,11 +91,13 @@ impl Engine {
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
         bounds: Bounds,
-        on_loss: Option<LossCallback>,
+        callbacks: Callbacks,
     ) -> Arc<Engine> {
+        let curious = callbacks.on_release_request.is_some();
         let worker =
-            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.exchange, on_loss);
-        Arc::new(Engine { protocol, clock, bounds, table: Table::default(), worker })
+            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.exchange, callbacks);
+        let table = Table::default();
+        Arc::new(Engine { protocol, clock, bounds, table, worker, hub: Hub::new(), curious })
     }
 
     /// The slot of a name, the same for all who ask while anybody has it.
@@ -84,11 +108,43 @@ impl Engine {
 
     /// Forgets the slot of a name that nobody has any longer.
     fn forget(&self, target: &Target) {
-        self.table.forget(target.kind().name(), target.name());
+        self.table.forget(target.name());
     }
 
     pub(crate) fn protocol(&self) -> &dyn Protocol {
         &*self.protocol
+    }
+
+    pub(crate) fn protocol_handle(&self) -> Arc<dyn Protocol> {
+        Arc::clone(&self.protocol)
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Begins to listen if a holder with these options needs to hear of others from the start.
+    pub(crate) fn listen_for(self: &Arc<Engine>, options: &LockOptions) {
+        if self.curious || !options.linger_option().is_zero() {
+            self.listen_for_waiters(options);
+        }
+    }
+
+    /// Begins to listen, if waiters of a lock with these options make themselves heard.
+    pub(crate) fn listen_for_waiters(self: &Arc<Engine>, options: &LockOptions) {
+        if options.wait_kind() == WaitKind::Queue && !self.hub.is_live() {
+            self.hub.start(self);
+        }
+    }
+
+    /// For how long a lock may be given to a waiter of ours that has not yet been heard of
+    /// (rules 7, 8).
+    pub(crate) fn claim_window(&self) -> Duration {
+        HEARTBEAT * 2 + self.bounds.exchange
     }
 
     pub(crate) fn worker(&self) -> &Worker {

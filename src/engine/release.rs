@@ -5,7 +5,8 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::worker::GiveBack;
+use crate::engine::slot::PassedOn;
+use crate::engine::worker::{GiveBack, News};
 use crate::protocol::Verdict;
 use crate::wire::failure::Failure;
 
@@ -20,35 +21,47 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
     let Some(valid_until) = lease.begin_release() else {
         return Err(gone(lease));
     };
-    lease.slot().releasing();
-    let outcome = ask(lease, valid_until);
-    lease.slot().vacate();
-    outcome
+    match lease.slot().pass_on(lease) {
+        PassedOn::ToThread => {
+            lease.end();
+            Ok(())
+        }
+        PassedOn::Lingering(until) => {
+            lease.end();
+            lease.slot().engine().worker().end_linger(lease, until);
+            Ok(())
+        }
+        PassedOn::No => {
+            let outcome = ask(lease, valid_until);
+            lease.slot().vacate(None);
+            outcome
+        }
+    }
 }
 
 fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let engine = lease.slot().engine();
-    let (mut answer, mut deadline) = exchange(lease);
+    let mut answer = exchange(lease);
     let mut repeated = false;
     if let Err(failure) = &answer
         && failure.is_disconnect()
     {
         repeated = true;
-        (answer, deadline) = exchange(lease);
+        answer = exchange(lease);
     }
     match answer {
         Ok(Verdict::Done) => {
             lease.end();
             // A request for this attempt may still be on its way, and must find no lock (rule 6).
             if lease.settled() > engine.now() {
-                give_back(lease, lease.settled());
+                give_back(lease);
             }
             Ok(())
         }
         Ok(verdict) if !repeated => {
             let loss = lease.lose_in_release(cause(verdict));
             let error = Error::lost(&loss);
-            engine.worker().announce(loss);
+            engine.worker().announce(News::Lost(loss));
             Err(error)
         }
         // The first request may have been the one that did it (rule 15).
@@ -64,45 +77,55 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
         }
         Err(failure) => {
             lease.end();
-            let until = if failure.is_unknown() { deadline } else { engine.now() };
-            give_back(lease, until.max(lease.settled()));
+            give_back(lease);
             Err(failure.into())
         }
     }
 }
 
-fn exchange(lease: &LiveLease) -> (Result<Verdict, Failure>, Moment) {
+fn exchange(lease: &LiveLease) -> Result<Verdict, Failure> {
     let engine = lease.slot().engine();
-    let deadline = engine.exchange_deadline();
-    let how = lease.options().release_option().kind();
-    (engine.protocol().release(lease.slot().target(), lease.owner(), how, deadline), deadline)
+    engine.protocol().release(
+        lease.slot().target(),
+        lease.owner(),
+        lease.ttl(),
+        lease.last_token(),
+        lease.options().release_option().kind(),
+        engine.exchange_deadline(),
+    )
 }
 
 /// Leaves a lease that is no longer in use to the worker to give back.
 pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
     if lease.begin_release().is_some() {
         lease.end();
-        give_back(lease, lease.settled());
-        lease.slot().vacate();
+        give_back(lease);
+        lease.slot().vacate(None);
     }
 }
 
-fn give_back(lease: &LiveLease, settled: Moment) {
-    let engine = lease.slot().engine();
-    engine.worker().give_back(GiveBack {
+/// Makes the worker give a lease back.
+pub(crate) fn give_back(lease: &LiveLease) {
+    lease.slot().engine().worker().give_back(giving_back(lease));
+}
+
+/// What the worker needs to give a lease back.
+pub(crate) fn giving_back(lease: &LiveLease) -> GiveBack {
+    GiveBack {
         target: Arc::clone(lease.slot().target()),
-        owner: lease.owner().to_vec(),
-        settled: settled.max(engine.now()),
+        owner: Arc::clone(lease.owner()),
+        settled: lease.settled().max(lease.slot().engine().now()),
         ttl: lease.ttl(),
-    });
+        last_token: lease.last_token(),
+    }
 }
 
 /// What is owed when a lease was found lost: the slot is free for the next, the user is told, and
 /// what is left of it in Redis is given back.
 pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
     log::warn!("{loss}");
-    lease.slot().vacate();
-    lease.slot().engine().worker().announce(loss);
+    lease.slot().vacate(None);
+    lease.slot().engine().worker().announce(News::Lost(loss));
 }
 
 /// Ends a lease as lost if its validity is over and nobody has noticed yet.

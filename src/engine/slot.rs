@@ -3,22 +3,36 @@
 //! | state | meaning | goes to |
 //! | --- | --- | --- |
 //! | free | nobody here has it or wants it | trying |
-//! | trying | one thread, the delegate, asks Redis | held, free |
-//! | held | a thread has the lease | releasing, free (lost) |
+//! | trying | one thread, the delegate, asks Redis or waits to be told | held, free |
+//! | held | a thread has the lease | held (passed on), lingering, releasing, free (lost) |
+//! | lingering | no thread has the lease, and the process keeps it for a while | held, free |
 //! | releasing | a thread gives it back | free |
 //!
 //! Where others wait, *free* is left at once: the first of them becomes the delegate. They wait in
 //! the order in which they came. A thread that wants only one attempt waits for no holder, but it
 //! waits for the delegate's answer or for a release under way: before those it could not tell
 //! "somebody has it" from "Redis is down".
+//!
+//! A delegate that gives up while others wait leaves its place in the queue to the next (rule 5).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::Engine;
+use crate::engine::lease::LiveLease;
 use crate::protocol::Target;
+use crate::protocol::wake::GrantMessage;
+
+/// How long a lease is passed on from thread to thread while another process waits.
+const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
+/// The same while none is known to: those that do not queue cannot make themselves known.
+const PASSED_ON: Duration = Duration::from_secs(1);
+
+/// An answer that takes no longer than this is not missed yet.
+const USUAL_ANSWER: Duration = Duration::from_millis(50);
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,35 +44,78 @@ pub(crate) enum Patience {
 }
 
 /// What a thread was told at the slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Turn {
-    /// It is the delegate now, and must call [`Slot::granted`] or [`Slot::leave`].
-    Delegate,
+    /// It is the delegate now, perhaps with the place of the one before, and must call
+    /// [`Slot::granted`] or [`Slot::vacate`].
+    Delegate(Option<Bid>),
+    /// It has the lease.
+    Held(Arc<LiveLease>),
     /// Somebody has the lock, and the thread will not wait longer.
     Busy,
+    /// The thread will not wait longer, and for so long Redis has not answered the delegate.
+    Unanswered(Duration),
     /// The wait was called off.
     Cancelled,
 }
 
+/// One attempt of this process, which may outlast the thread that began it.
+#[derive(Debug)]
+pub(crate) struct Bid {
+    pub(crate) owner: Arc<[u8]>,
+    pub(crate) options: LockOptions,
+    /// When the last request for it without an answer is surely dead.
+    pub(crate) settled: Moment,
+    /// Whether it may own the lock unbeknownst to us: since a request brought no answer, none has
+    /// told otherwise.
+    pub(crate) unknown: bool,
+    /// Whether it may stand in the queue.
+    pub(crate) queued: bool,
+}
+
+/// How a delegate's pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paused {
+    Over,
+    CalledOff,
+}
+
+/// What becomes of a lease that its thread gives up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PassedOn {
+    /// Another thread has it.
+    ToThread,
+    /// Nobody has it, until then.
+    Lingering(Moment),
+    /// It goes back to Redis; [`Slot::vacate`] is owed afterwards.
+    No,
+}
+
+#[derive(Debug)]
 enum State {
     Free,
     Trying { told_busy: bool },
     Held,
+    Lingering(Arc<LiveLease>),
     Releasing,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    once: bool,
+    patience: Patience,
+    options: LockOptions,
     woken: Condvar,
     /// Written once, under the slot's lock.
     turn: Mutex<Option<Turn>>,
 }
 
 impl Waiter {
-    fn tell(&self, turn: Turn) {
+    fn assign(&self, turn: Turn) {
         *self.turn.lock() = Some(turn);
+    }
+
+    fn tell(&self, turn: Turn) {
+        self.assign(turn);
         self.woken.notify_one();
     }
 }
@@ -69,6 +126,23 @@ struct Inner {
     queue: VecDeque<Arc<Waiter>>,
     /// Grows with every cancellation, so that a delegate sees one that came during its pause.
     cancellations: u64,
+    /// Whether the delegate wants more than one attempt.
+    waits: bool,
+    /// Since when Redis has been asked and has not answered, by the delegate or a release.
+    asked_at: Option<Moment>,
+    /// The attempt that tries, holds or lingers.
+    number: Option<u64>,
+    /// A grant for it that its delegate has not yet seen.
+    grant: Option<GrantMessage>,
+    /// Whether the delegate should ask again at once.
+    nudged: bool,
+    /// How many wait in other processes, as far as is known, and whether any was heard of since
+    /// the attempt began (rule 18).
+    remote: u32,
+    wanted: bool,
+    /// How often the lease was passed on since it was granted, and when that was.
+    passed: u32,
+    granted_at: Moment,
 }
 
 /// One name, one kind, one client.
@@ -83,7 +157,20 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(engine: Arc<Engine>, target: Arc<Target>) -> Slot {
-        let inner = Inner { state: State::Free, queue: VecDeque::new(), cancellations: 0 };
+        let inner = Inner {
+            state: State::Free,
+            queue: VecDeque::new(),
+            cancellations: 0,
+            waits: false,
+            asked_at: None,
+            number: None,
+            grant: None,
+            nudged: false,
+            remote: 0,
+            wanted: false,
+            passed: 0,
+            granted_at: Moment::PAST,
+        };
         Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
     }
 
@@ -95,21 +182,27 @@ impl Slot {
         &self.target
     }
 
-    /// Waits for this thread's turn to ask Redis.
-    pub(crate) fn enter(&self, patience: Patience) -> Turn {
+    /// Waits for this thread's turn.
+    pub(crate) fn enter(&self, options: &LockOptions, patience: Patience) -> Turn {
         let mut inner = self.inner.lock();
-        match inner.state {
+        match &inner.state {
             State::Free => {
                 inner.state = State::Trying { told_busy: false };
-                return Turn::Delegate;
+                inner.waits = patience != Patience::Once;
+                return Turn::Delegate(None);
             }
             State::Held | State::Trying { told_busy: true } if patience == Patience::Once => {
                 return Turn::Busy;
             }
+            State::Lingering(_) => {
+                inner.waits = patience != Patience::Once;
+                return self.end_linger_for(inner, options);
+            }
             _ => {}
         }
         let waiter = Arc::new(Waiter {
-            once: patience == Patience::Once,
+            patience,
+            options: *options,
             woken: Condvar::new(),
             turn: Mutex::new(None),
         });
@@ -122,6 +215,22 @@ impl Slot {
         self.wait(inner, &waiter, deadline)
     }
 
+    fn end_linger_for(&self, mut inner: MutexGuard<'_, Inner>, options: &LockOptions) -> Turn {
+        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Held) else {
+            unreachable!("called only while lingering");
+        };
+        if let Some(next) = lease.successor(options, self.engine.now()) {
+            drop(inner);
+            self.engine.worker().watch(&next);
+            return Turn::Held(next);
+        }
+        inner.state = State::Trying { told_busy: false };
+        inner.number = None;
+        drop(inner);
+        crate::engine::release::give_back(&lease);
+        Turn::Delegate(None)
+    }
+
     fn wait(
         &self,
         mut inner: MutexGuard<'_, Inner>,
@@ -129,20 +238,33 @@ impl Slot {
         deadline: Moment,
     ) -> Turn {
         loop {
-            if let Some(turn) = *waiter.turn.lock() {
+            if let Some(turn) = waiter.turn.lock().take() {
                 return turn;
             }
             if deadline == Moment::FAR {
                 waiter.woken.wait(&mut inner);
                 continue;
             }
-            let left = deadline.since(self.engine.now());
+            let now = self.engine.now();
+            let left = deadline.since(now);
             if left.is_zero() {
                 inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-                return Turn::Busy;
+                return match inner.asked_at.map(|at| now.since(at)) {
+                    Some(silence) if silence > USUAL_ANSWER => Turn::Unanswered(silence),
+                    _ => Turn::Busy,
+                };
             }
             waiter.woken.wait_for(&mut inner, left);
         }
+    }
+
+    /// The delegate begins an attempt: what was heard of an earlier one no longer counts.
+    pub(crate) fn begin(&self, number: u64) {
+        let mut inner = self.inner.lock();
+        inner.number = Some(number);
+        inner.grant = None;
+        inner.remote = 0;
+        inner.wanted = false;
     }
 
     /// The delegate was told that another process has the lock: who wants one attempt only has
@@ -150,18 +272,21 @@ impl Slot {
     pub(crate) fn told_busy(&self) {
         let mut inner = self.inner.lock();
         inner.state = State::Trying { told_busy: true };
+        inner.asked_at = None;
         refuse_the_hasty(&mut inner.queue);
     }
 
-    /// The delegate pauses. Answers whether it was called off meanwhile.
-    pub(crate) fn pause(&self, span: Duration, seen: &mut u64) -> bool {
+    /// The delegate pauses until it is told something, called off, or the time is over.
+    pub(crate) fn pause(&self, span: Duration, seen: &mut u64) -> Paused {
         let mut inner = self.inner.lock();
-        if inner.cancellations == *seen {
+        let quiet = inner.cancellations == *seen && inner.grant.is_none() && !inner.nudged;
+        if quiet && !span.is_zero() {
             self.pause.wait_for(&mut inner, span);
         }
+        inner.nudged = false;
         let called_off = inner.cancellations != *seen;
         *seen = inner.cancellations;
-        called_off
+        if called_off { Paused::CalledOff } else { Paused::Over }
     }
 
     /// How many cancellations there were so far.
@@ -169,28 +294,165 @@ impl Slot {
         self.inner.lock().cancellations
     }
 
+    /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
+    pub(crate) fn take_grant(&self) -> Option<GrantMessage> {
+        let mut inner = self.inner.lock();
+        let grant = inner.grant.take();
+        if grant.is_none() && inner.asked_at.is_none() {
+            inner.asked_at = Some(self.engine.now());
+        }
+        grant
+    }
+
     /// The delegate has the lease now.
-    pub(crate) fn granted(&self) {
+    pub(crate) fn granted(&self, waiters: u32, now: Moment) {
         let mut inner = self.inner.lock();
         inner.state = State::Held;
+        inner.asked_at = None;
+        inner.grant = None;
+        inner.passed = 0;
+        inner.granted_at = now;
+        inner.remote = inner.remote.max(waiters);
+        inner.wanted |= waiters > 0;
         refuse_the_hasty(&mut inner.queue);
     }
 
-    /// The delegate goes without the lease, or the lease has ended: the next thread has its turn.
-    pub(crate) fn vacate(&self) {
+    /// The delegate goes without the lease, or the lease has ended: the next thread has its turn,
+    /// with the place in the queue if it can use it. Answers the bid if nobody can.
+    pub(crate) fn vacate(&self, bid: Option<Bid>) -> Option<Bid> {
         let mut inner = self.inner.lock();
-        inner.state = match inner.queue.pop_front() {
-            Some(next) => {
-                next.tell(Turn::Delegate);
-                State::Trying { told_busy: false }
-            }
-            None => State::Free,
+        inner.asked_at = None;
+        let Some(next) = inner.queue.pop_front() else {
+            inner.state = State::Free;
+            inner.number = None;
+            inner.grant = None;
+            return bid;
         };
+        inner.state = State::Trying { told_busy: false };
+        inner.waits = next.patience != Patience::Once;
+        match bid {
+            Some(bid) if bid.queued && bid.suits(&next.options, next.patience) => {
+                next.tell(Turn::Delegate(Some(bid)));
+                None
+            }
+            bid => {
+                next.tell(Turn::Delegate(None));
+                bid
+            }
+        }
     }
 
-    /// The holder gives the lease back.
-    pub(crate) fn releasing(&self) {
-        self.inner.lock().state = State::Releasing;
+    /// Passes a lease that its thread gives up on to the next thread, or keeps it for a while, if
+    /// that may be.
+    pub(crate) fn pass_on(&self, lease: &Arc<LiveLease>) -> PassedOn {
+        let mut inner = self.inner.lock();
+        let now = self.engine.now();
+        let next = inner.queue.front().filter(|_| self.may_pass(&inner, lease, now));
+        if let Some(successor) = next.and_then(|next| lease.successor(&next.options, now))
+            && let Some(next) = inner.queue.pop_front()
+        {
+            inner.passed = inner.passed.saturating_add(1);
+            next.assign(Turn::Held(Arc::clone(&successor)));
+            drop(inner);
+            next.woken.notify_one();
+            self.engine.worker().watch(&successor);
+            self.engine.listen_for_waiters(lease.options());
+            return PassedOn::ToThread;
+        }
+        if let Some(until) = self.may_linger(&inner, lease, now) {
+            inner.state = State::Lingering(Arc::clone(lease));
+            return PassedOn::Lingering(until);
+        }
+        inner.state = State::Releasing;
+        inner.asked_at = Some(now);
+        PassedOn::No
+    }
+
+    /// Bounded in number and time while another process waits, in time alone while none is known
+    /// to. Where nothing could be heard of one, it is taken for granted.
+    fn may_pass(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> bool {
+        let held = now.since(inner.granted_at);
+        let heard = self.target.channel().is_none() && self.engine.hub().is_live();
+        if inner.wanted || !heard {
+            inner.passed < lease.options().local_handoffs_option() && held < PASSED_ON_WHILE_WANTED
+        } else {
+            lease.options().local_handoffs_option() > 0 && held < PASSED_ON
+        }
+    }
+
+    fn may_linger(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> Option<Moment> {
+        let options = lease.options();
+        let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
+        let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
+        let allowed = revocable && inner.queue.is_empty() && !inner.wanted && lease.may_last(now);
+        (allowed && !linger.is_zero()).then(|| now.after(linger))
+    }
+
+    /// Ends a linger whose time is over, or that another process wants ended. Answers the lease,
+    /// which is to be given back.
+    pub(crate) fn end_linger(&self, token: Option<u64>) -> Option<Arc<LiveLease>> {
+        let mut inner = self.inner.lock();
+        match &inner.state {
+            State::Lingering(lease) if token.is_none_or(|token| lease.token().get() == token) => {}
+            _ => return None,
+        }
+        inner.number = None;
+        match std::mem::replace(&mut inner.state, State::Free) {
+            State::Lingering(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// A grant was heard. It is kept for the delegate, also before the answer to its request
+    /// (rule 10).
+    pub(crate) fn hear_grant(&self, grant: GrantMessage) {
+        let mut inner = self.inner.lock();
+        let trying = matches!(inner.state, State::Trying { .. });
+        if trying && inner.number == Some(grant.number) {
+            inner.grant = Some(grant);
+            self.pause.notify_one();
+        }
+    }
+
+    /// Makes the delegate ask again at once. Answers whether anybody waits here.
+    pub(crate) fn nudge(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let trying = matches!(inner.state, State::Trying { .. });
+        if trying {
+            inner.nudged = true;
+            self.pause.notify_one();
+        }
+        // Who nudges has not heard what was said before.
+        inner.wanted = true;
+        trying || !inner.queue.is_empty()
+    }
+
+    /// Another process waits for what this attempt has. Answers a lingering lease, which is to be
+    /// given back.
+    pub(crate) fn hear_wanted(&self, number: u64, waiters: u32) -> Option<Arc<LiveLease>> {
+        let mut inner = self.inner.lock();
+        if inner.number != Some(number) {
+            return None;
+        }
+        inner.wanted = true;
+        inner.remote = waiters.max(1);
+        drop(inner);
+        self.end_linger(None)
+    }
+
+    /// Whether this attempt holds the lock for a thread here, or lingers; then that is ended, and
+    /// the lease answered.
+    pub(crate) fn hear_request(&self, number: u64) -> (bool, Option<Arc<LiveLease>>) {
+        let inner = self.inner.lock();
+        let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held));
+        drop(inner);
+        (ours && held, if ours { self.end_linger(None) } else { None })
+    }
+
+    /// How many are known to wait, here and in other processes.
+    pub(crate) fn waiters(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.queue.len() + inner.remote as usize
     }
 
     /// Calls off all waits of this process for this name. Answers how many there were.
@@ -198,18 +460,30 @@ impl Slot {
         let mut inner = self.inner.lock();
         let waiting = inner.queue.drain(..).map(|waiter| waiter.tell(Turn::Cancelled)).count();
         inner.cancellations += 1;
-        let paused = self.pause.notify_all();
-        waiting + usize::from(paused > 0)
+        self.pause.notify_all();
+        let delegate = matches!(inner.state, State::Trying { .. }) && inner.waits;
+        waiting + usize::from(delegate)
     }
 }
 
 fn refuse_the_hasty(queue: &mut VecDeque<Arc<Waiter>>) {
     queue.retain(|waiter| {
-        if waiter.once {
+        let hasty = waiter.patience == Patience::Once;
+        if hasty {
             waiter.tell(Turn::Busy);
         }
-        !waiter.once
+        !hasty
     });
+}
+
+impl Bid {
+    /// Whether a thread with these options can go on with it.
+    fn suits(&self, options: &LockOptions, patience: Patience) -> bool {
+        patience != Patience::Once
+            && self.options.lease_option() == options.lease_option()
+            && self.options.wait_kind() == options.wait_kind()
+            && self.options.release_option() == options.release_option()
+    }
 }
 
 impl Drop for Slot {

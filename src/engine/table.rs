@@ -6,10 +6,11 @@ use crate::base::name::Name;
 use crate::base::sync::{Arc, Mutex, Weak};
 use crate::engine::slot::Slot;
 
-type Key = (&'static str, Name);
+/// The slots of one name, of which there is one for each kind that is in use.
+type OfName = Vec<(&'static str, Weak<Slot>)>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Table(Mutex<HashMap<Key, Weak<Slot>>>);
+pub(crate) struct Table(Mutex<HashMap<Name, OfName>>);
 
 impl Table {
     /// The slot of a name, made if nobody has it.
@@ -19,24 +20,41 @@ impl Table {
         name: Name,
         make: impl FnOnce(Name) -> Slot,
     ) -> Arc<Slot> {
-        let mut slots = self.0.lock();
-        let key = (kind, name);
-        if let Some(slot) = slots.get(&key).and_then(Weak::upgrade) {
-            return slot;
+        let mut names = self.0.lock();
+        let slots = names.entry(name.clone()).or_default();
+        if let Some(index) = slots.iter().position(|(of, _)| *of == kind) {
+            if let Some(slot) = slots[index].1.upgrade() {
+                return slot;
+            }
+            slots.swap_remove(index);
         }
-        let slot = Arc::new(make(key.1.clone()));
-        slots.insert(key, Arc::downgrade(&slot));
+        let slot = Arc::new(make(name));
+        slots.push((kind, Arc::downgrade(&slot)));
         slot
     }
 
+    /// All slots of a name.
+    pub(crate) fn of_name(&self, name: &[u8]) -> Vec<Arc<Slot>> {
+        let names = self.0.lock();
+        names.get(name).map_or_else(Vec::new, |slots| {
+            slots.iter().filter_map(|(_, slot)| slot.upgrade()).collect()
+        })
+    }
+
+    /// All slots.
+    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
+        self.0.lock().values().flatten().filter_map(|(_, slot)| slot.upgrade()).collect()
+    }
+
     /// Forgets a name that nobody has any longer, unless somebody has just asked for it anew.
-    pub(crate) fn forget(&self, kind: &'static str, name: &Name) {
-        let mut slots = self.0.lock();
-        let key = (kind, name.clone());
-        if slots.get(&key).is_some_and(|slot| slot.strong_count() == 0) {
-            slots.remove(&key);
-            if slots.capacity() > 64 && slots.len() * 4 < slots.capacity() {
-                slots.shrink_to_fit();
+    pub(crate) fn forget(&self, name: &Name) {
+        let mut names = self.0.lock();
+        let Some(slots) = names.get_mut(name) else { return };
+        slots.retain(|(_, slot)| slot.strong_count() > 0);
+        if slots.is_empty() {
+            names.remove(name);
+            if names.capacity() > 64 && names.len() * 4 < names.capacity() {
+                names.shrink_to_fit();
             }
         }
     }

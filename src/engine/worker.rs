@@ -17,9 +17,10 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::base::sync::{self, Arc, AtomicU64, Mutex, OnceLock, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
-use crate::engine::LossCallback;
-use crate::engine::lease::LiveLease;
-use crate::engine::release::{cause, lost};
+use crate::engine::Callbacks;
+use crate::engine::lease::{LiveLease, UnderWay};
+use crate::engine::release::{cause, giving_back, lost};
+use crate::engine::slot::Slot;
 use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
@@ -43,20 +44,33 @@ enum Duty {
     Show(Weak<LiveLease>),
     /// Give it back for a thread that could not or need not do so itself.
     GiveBack(Arc<GiveBack>),
+    /// End a linger, if the lease with this token still lingers.
+    EndLinger(Weak<Slot>, u64),
     /// Call the user back.
-    Announce(Loss),
+    Announce(News),
+}
+
+/// What the user is told.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// A lock was lost.
+    Lost(Loss),
+    /// Somebody asks for the lock of this name.
+    Requested(Vec<u8>),
 }
 
 /// An owner's value that must not stay in Redis.
 #[derive(Debug)]
 pub(crate) struct GiveBack {
     pub(crate) target: Arc<Target>,
-    pub(crate) owner: Vec<u8>,
+    pub(crate) owner: Arc<[u8]>,
     /// Requests for it may run until then, so that an answer to an earlier one is not the last
     /// word (rule 6).
     pub(crate) settled: Moment,
     /// How long it lives after the last request for it.
     pub(crate) ttl: Duration,
+    /// The last token used, where that is not the one minted.
+    pub(crate) last_token: Option<u64>,
 }
 
 /// The handle that callers have.
@@ -76,7 +90,7 @@ impl Worker {
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
         exchange: Duration,
-        on_loss: Option<LossCallback>,
+        callbacks: Callbacks,
     ) -> Worker {
         let (bell, rung) = bounded(1);
         let (sender, receiver) = unbounded();
@@ -85,7 +99,7 @@ impl Worker {
             protocol,
             clock: Arc::clone(&clock),
             exchange,
-            on_loss,
+            callbacks,
             receiver,
             rung,
             wakes_at: Arc::clone(&wakes_at),
@@ -112,9 +126,14 @@ impl Worker {
         self.put(self.clock.now(), Duty::GiveBack(Arc::new(duty)));
     }
 
-    /// Calls the user back about a loss.
-    pub(crate) fn announce(&self, loss: Loss) {
-        self.put(self.clock.now(), Duty::Announce(loss));
+    /// Ends a linger when its time is over.
+    pub(crate) fn end_linger(&self, lease: &LiveLease, until: Moment) {
+        self.put(until, Duty::EndLinger(Arc::downgrade(lease.slot()), lease.token().get()));
+    }
+
+    /// Calls the user back.
+    pub(crate) fn announce(&self, news: News) {
+        self.put(self.clock.now(), Duty::Announce(news));
     }
 
     fn put(&self, due: Moment, duty: Duty) {
@@ -143,7 +162,7 @@ struct Runner {
     protocol: Arc<dyn Protocol>,
     clock: Arc<dyn Clock>,
     exchange: Duration,
-    on_loss: Option<LossCallback>,
+    callbacks: Callbacks,
     receiver: Receiver<Entry>,
     rung: Receiver<()>,
     /// When the worker wakes by itself, in nanoseconds.
@@ -219,7 +238,7 @@ impl Runner {
 
     fn carry_out(&mut self, now: Moment) {
         let mut jobs = Vec::new();
-        let mut losses = Vec::new();
+        let mut news = Vec::new();
         let mut follow = Vec::new();
         for duty in &self.hand {
             match duty {
@@ -228,21 +247,27 @@ impl Runner {
                     if let Some(loss) = lease.expire(now) {
                         lost(&lease, loss);
                     } else if lease.renew_at() <= now {
-                        jobs.push(Job::Renew(lease));
+                        jobs.push(Job::Renew(lease.command()));
                     } else if lease.is_live() {
                         follow.push(watch(&lease, lease.next_look()));
                     }
                 }
-                Duty::Show(lease) => jobs.extend(lease.upgrade().map(Job::Show)),
+                Duty::Show(lease) => {
+                    jobs.extend(lease.upgrade().map(|lease| Job::Show(lease.command())));
+                }
                 Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl) => {
                     jobs.push(Job::GiveBack(Arc::clone(duty)));
                 }
                 // It has expired by itself.
                 Duty::GiveBack(_) => {}
-                Duty::Announce(loss) => losses.push(loss.clone()),
+                Duty::EndLinger(slot, token) => {
+                    let lease = slot.upgrade().and_then(|slot| slot.end_linger(Some(*token)));
+                    jobs.extend(lease.map(|lease| Job::GiveBack(Arc::new(giving_back(&lease)))));
+                }
+                Duty::Announce(told) => news.push(told.clone()),
             }
         }
-        self.call_back(losses);
+        self.call_back(news);
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
             let now = self.clock.now();
@@ -264,17 +289,34 @@ impl Runner {
     }
 
     /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
-    fn call_back(&self, losses: Vec<Loss>) {
-        let Some(on_loss) = self.on_loss.clone().filter(|_| !losses.is_empty()) else { return };
+    fn call_back(&self, news: Vec<News>) {
+        let wanted = |news: &News| match news {
+            News::Lost(_) => self.callbacks.on_loss.is_some(),
+            News::Requested(_) => self.callbacks.on_release_request.is_some(),
+        };
+        if !news.iter().any(wanted) {
+            return;
+        }
+        let callbacks = self.callbacks.clone();
         let body = move || {
-            for loss in &losses {
-                if catch_unwind(AssertUnwindSafe(|| on_loss(loss))).is_err() {
-                    log::error!("the loss callback panicked: {loss}");
+            for news in &news {
+                if catch_unwind(AssertUnwindSafe(|| callbacks.tell(news))).is_err() {
+                    log::error!("a callback panicked: {news:?}");
                 }
             }
         };
-        if let Err(error) = sync::spawn("leasehold-loss", body) {
-            log::error!("no thread for the loss callback could be started: {error}");
+        if let Err(error) = sync::spawn("leasehold-callback", body) {
+            log::error!("no thread for a callback could be started: {error}");
+        }
+    }
+}
+
+impl Callbacks {
+    fn tell(&self, news: &News) {
+        match (news, &self.on_loss, &self.on_release_request) {
+            (News::Lost(loss), Some(on_loss), _) => on_loss(loss),
+            (News::Requested(name), _, Some(on_request)) => on_request(name),
+            _ => {}
         }
     }
 }
@@ -287,8 +329,8 @@ impl fmt::Debug for Runner {
 
 /// Something that is part of a pipeline.
 enum Job {
-    Renew(Arc<LiveLease>),
-    Show(Arc<LiveLease>),
+    Renew(UnderWay),
+    Show(UnderWay),
     GiveBack(Arc<GiveBack>),
 }
 
@@ -307,7 +349,8 @@ impl Job {
                 task: of_lease(lease, NO_LONGER),
             },
             Job::GiveBack(duty) => {
-                Errand { target: &duty.target, owner: &duty.owner, task: Task::Release }
+                let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
+                Errand { target: &duty.target, owner: &duty.owner, task }
             }
         }
     }
@@ -367,6 +410,7 @@ impl Duty {
             Duty::Watch(lease) | Duty::Show(lease) => {
                 lease.upgrade().is_none_or(|lease| !lease.is_live())
             }
+            Duty::EndLinger(slot, _) => slot.strong_count() == 0,
             Duty::GiveBack(_) | Duty::Announce(_) => false,
         }
     }
@@ -377,7 +421,7 @@ impl Duty {
                 .upgrade()
                 .map(|lease| lease.valid_until())
                 .filter(|&until| until != Moment::PAST),
-            Duty::Show(_) | Duty::GiveBack(_) | Duty::Announce(_) => None,
+            Duty::Show(_) | Duty::GiveBack(_) | Duty::EndLinger(..) | Duty::Announce(_) => None,
         }
     }
 }

@@ -66,6 +66,17 @@ impl Guard {
         self.hold().count()
     }
 
+    /// How many wait for this lock, as far as is known: the threads of this process, and the other
+    /// processes that queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
+    pub fn waiters(&self) -> usize {
+        self.hold().lease().slot().waiters()
+    }
+
+    /// Whether anybody is known to wait for this lock. No I/O.
+    pub fn is_contended(&self) -> bool {
+        self.waiters() > 0
+    }
+
     /// Why the lock was lost, if it was. No I/O.
     pub fn loss(&self) -> Option<Loss> {
         check_expiry(self.hold().lease());
@@ -138,6 +149,10 @@ impl Guard {
 
     fn release_inner(&mut self) -> Result<()> {
         let Some(hold) = self.0.take() else { return Ok(()) };
+        if hold.count() == 0 {
+            // It was given back by key, or its thread has ended.
+            return Err(gone(hold.lease()).of(hold.lease().slot().target().name()));
+        }
         if hold.leave() {
             return release(hold.lease());
         }
@@ -195,8 +210,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Err(error) = self.release_inner() {
-            log::warn!("{error}");
+        match self.release_inner() {
+            Err(error) if !error.is_not_held() || error.is_lost() => log::warn!("{error}"),
+            _ => {}
         }
     }
 }

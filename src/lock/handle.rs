@@ -115,6 +115,14 @@ impl Handle {
             .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
     }
 
+    pub(crate) fn request_release(&self) -> Result<bool> {
+        let engine = self.slot.engine();
+        engine
+            .protocol()
+            .request_release(self.slot.target(), engine.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+    }
+
     pub(crate) fn cancel_waits(&self) -> usize {
         self.slot.cancel()
     }

@@ -36,3 +36,28 @@ use crate::lock::handle::lock_methods;
 pub struct Mutex(Handle);
 
 lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
+
+impl Mutex {
+    /// Asks the present holder, in whatever process, to let go. Answers whether its process heard.
+    ///
+    /// There, what was given to
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a lease that only
+    /// lingers is given back at once. Only a client that listens hears: one that has waited in the
+    /// queue before, or lingers.
+    ///
+    /// # Errors
+    ///
+    /// When Redis cannot be asked.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// if !lock.request_release()? {
+    ///     println!("nobody heard");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request_release(&self) -> crate::Result<bool> {
+        self.0.request_release()
+    }
+}

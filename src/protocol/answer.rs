@@ -11,12 +11,38 @@ use crate::wire::failure::Failure;
 /// The answer to an attempt to take a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is the attempt's, for `ttl` from `sent` on.
-    Granted { token: u64, ttl: Duration, sent: Moment },
-    /// It is another's, for `ttl` from now on; `None`: without an end.
-    Busy { ttl: Option<Duration> },
+    /// It is the attempt's.
+    Granted(Granted),
+    /// It is another's.
+    Busy(Busy),
     /// The request ran after its deadline, and did nothing.
     Late,
+    /// The attempt is not in the queue any longer.
+    Gone,
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) token: u64,
+    pub(crate) ttl: Duration,
+    /// The moment from which `ttl` counts at the latest.
+    pub(crate) sent: Moment,
+    /// The server's time at the grant in microseconds, and a moment at which it was surely past.
+    pub(crate) micros: u64,
+    pub(crate) received: Moment,
+    pub(crate) waiters: u32,
+}
+
+/// What is known of a holder that is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy {
+    /// How long its lease lasts from now on; `None`: without an end.
+    pub(crate) ttl: Option<Duration>,
+    /// How many wait before this attempt, at most.
+    pub(crate) ahead: u32,
+    /// Whether it will hand over; if not, nobody tells of its release.
+    pub(crate) hands_over: bool,
 }
 
 /// What Redis says about an owner's claim.
@@ -32,18 +58,31 @@ pub(crate) enum Verdict {
 
 /// An attempt's answer, and the server's time in microseconds.
 pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), Failure> {
+    let odd = || unexpected(&reply.value);
     let numbers = numbers(&reply.value)?;
     let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
-    let (answer, now) = match *numbers.as_slice() {
-        [1, token, ttl, now] => {
-            let token = u64::try_from(token).map_err(|_| unexpected(&reply.value))?;
-            (Answer::Granted { token, ttl: span(ttl).unwrap_or(asked), sent: reply.sent }, now)
+    let count = |count: i64| u32::try_from(count).map_err(|_| odd());
+    let time = |micros: i64| u64::try_from(micros).map_err(|_| odd());
+    match *numbers.as_slice() {
+        [1, token, ttl, now, waiters] => {
+            let granted = Granted {
+                token: time(token)?,
+                ttl: span(ttl).unwrap_or(asked),
+                sent: reply.sent,
+                micros: time(now)?,
+                received: reply.received,
+                waiters: count(waiters)?,
+            };
+            Ok((Answer::Granted(granted), granted.micros))
         }
-        [0, ttl, now] => (Answer::Busy { ttl: span(ttl) }, now),
-        [2, now] => (Answer::Late, now),
-        _ => return Err(unexpected(&reply.value)),
-    };
-    Ok((answer, u64::try_from(now).map_err(|_| unexpected(&reply.value))?))
+        [0, ttl, now, ahead, hands_over] => {
+            let busy = Busy { ttl: span(ttl), ahead: count(ahead)?, hands_over: hands_over == 1 };
+            Ok((Answer::Busy(busy), time(now)?))
+        }
+        [2, now] => Ok((Answer::Late, time(now)?)),
+        [3, now] => Ok((Answer::Gone, time(now)?)),
+        _ => Err(odd()),
+    }
 }
 
 /// The answer to a release or a renewal.
@@ -94,15 +133,21 @@ mod tests {
 
     #[test]
     fn answers_are_read_or_refused() {
-        let granted = Answer::Granted {
+        let at = Moment::from_nanos(7);
+        let granted = Granted {
             token: 5,
             ttl: Duration::from_millis(30),
-            sent: Moment::from_nanos(7),
+            sent: at,
+            micros: 99,
+            received: at,
+            waiters: 2,
         };
-        assert_eq!(answer(&[1, 5, 30, 99]).unwrap(), (granted, 99));
-        assert_eq!(answer(&[0, -1, 99]).unwrap().0, Answer::Busy { ttl: None });
+        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (Answer::Granted(granted), 99));
+        let busy = Busy { ttl: None, ahead: 3, hands_over: true };
+        assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, Answer::Busy(busy));
         assert_eq!(answer(&[2, 99]).unwrap(), (Answer::Late, 99));
-        for odd in [&[][..], &[1], &[1, -5, 30, 99], &[3, 1], &[0, 1, -9]] {
+        assert_eq!(answer(&[3, 99]).unwrap(), (Answer::Gone, 99));
+        for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
             assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");
         }
         assert!(verdict(&Value::Nil).unwrap_err().is_unknown());

@@ -9,6 +9,7 @@ use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::millis;
+use crate::protocol::{Attempt, Mode};
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
@@ -17,14 +18,24 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// What the kind is called.
     fn name(&self) -> &'static str;
 
-    /// The owner's value of one attempt.
-    fn owner(&self, identity: &Identity, attempt: u64) -> Vec<u8>;
+    /// The keys that every script of the kind is given, the lock's own first.
+    fn keys(&self, name: &Name) -> Vec<Vec<u8>>;
+
+    /// The owner's value of one attempt. `hands_over` tells that its holder serves the queue, and
+    /// `window` for how long the lock may be kept for it until it is heard of.
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        window: Duration,
+        hands_over: bool,
+    ) -> Vec<u8>;
 
     /// Whether the hold count is shown in Redis.
     fn shows_count(&self) -> bool;
 
-    /// The channel on which those who wait are told of a release.
-    fn channel(&self, name: &Name) -> Vec<u8>;
+    /// The channel of one name on which releases are told, if the kind has one.
+    fn channel(&self, name: &Name) -> Option<Vec<u8>>;
 
     /// The scripts, whose keys, arguments and answers are told in their own headers.
     fn scripts(&self) -> &'static Scripts;
@@ -36,32 +47,36 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
 }
 
-/// The scripts of a kind; all kinds take the same keys and arguments.
+/// The scripts of a kind; those of all kinds take the same arguments.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) release: Script,
     pub(crate) renew: Script,
+    pub(crate) force: Script,
+    /// Asks the holder to let go, where the kind can.
+    pub(crate) request: Option<Script>,
 }
-
-static FORCE_RELEASE: Script = Script::new(include_str!("script/force_release.lua"));
 
 /// The tokens of a lock outlive its lease at least this long.
 const SHORTEST_FENCE: Duration = Duration::from_secs(1);
+/// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
+/// server does not empty it.
+const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
 
 /// One lock: its kind, its name, its keys.
 pub(crate) struct Target {
     kind: &'static dyn Kind,
     name: Name,
-    fence: Vec<u8>,
-    channel: Vec<u8>,
+    keys: Vec<Vec<u8>>,
+    channel: Option<Vec<u8>>,
 }
 
 impl Target {
     pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
-        let fence = name.beside("fence");
+        let keys = kind.keys(&name);
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, fence, channel })
+        Arc::new(Target { kind, name, keys, channel })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn Kind {
@@ -76,26 +91,60 @@ impl Target {
         self.name.as_bytes()
     }
 
-    pub(crate) fn acquire(&self, owner: &[u8], ttl: Duration, deadline_micros: u64) -> Call {
-        self.kind.scripts().acquire.call(
-            &[self.key(), &self.fence],
+    /// The channel on which releases of this lock are told, if its kind has one.
+    pub(crate) fn channel(&self) -> Option<&[u8]> {
+        self.channel.as_deref()
+    }
+
+    fn call(&self, script: &'static Script, arguments: &[&[u8]]) -> Call {
+        let mut keys: [&[u8]; 4] = [b""; 4];
+        let count = self.keys.len().min(keys.len());
+        for (slot, key) in keys.iter_mut().zip(&self.keys) {
+            *slot = key;
+        }
+        script.call(&keys[..count], arguments)
+    }
+
+    pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {
+        let mode: &[u8] = match attempt.mode {
+            Mode::Try => b"try",
+            Mode::Join => b"join",
+            Mode::Beat => b"beat",
+        };
+        let queue = attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE);
+        let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
+        self.call(
+            &self.kind.scripts().acquire,
             &[
-                owner,
-                number(millis(ttl)).as_bytes(),
+                attempt.owner,
+                number(millis(attempt.ttl)).as_bytes(),
                 number(deadline_micros).as_bytes(),
-                number(millis(ttl.max(SHORTEST_FENCE))).as_bytes(),
+                fence(attempt.ttl).as_bytes(),
+                mode,
+                number(dies_after).as_bytes(),
+                number(millis(queue)).as_bytes(),
             ],
         )
     }
 
-    pub(crate) fn release(&self, owner: &[u8]) -> Call {
-        self.kind.scripts().release.call(&[self.key(), &self.channel], &[owner])
+    /// `last_token` is the last one used where that is not the one minted.
+    pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
+        let last_token = number(last_token.unwrap_or(0));
+        self.call(
+            &self.kind.scripts().release,
+            &[owner, fence(ttl).as_bytes(), last_token.as_bytes()],
+        )
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
-        self.kind.scripts().renew.call(
-            &[self.key()],
-            &[owner, number(millis(ttl)).as_bytes(), number(count.into()).as_bytes()],
+        self.call(
+            &self.kind.scripts().renew,
+            &[
+                owner,
+                number(millis(ttl)).as_bytes(),
+                number(count.into()).as_bytes(),
+                fence(ttl).as_bytes(),
+            ],
         )
     }
 
@@ -103,8 +152,12 @@ impl Target {
         self.kind.inspect(self.key())
     }
 
-    pub(crate) fn force_release(&self) -> Call {
-        FORCE_RELEASE.call(&[self.key(), &self.channel], &[])
+    pub(crate) fn force(&self) -> Call {
+        self.call(&self.kind.scripts().force, &[fence(SHORTEST_FENCE).as_bytes()])
+    }
+
+    pub(crate) fn request(&self) -> Option<Call> {
+        self.kind.scripts().request.as_ref().map(|script| self.call(script, &[]))
     }
 }
 
@@ -116,4 +169,8 @@ impl fmt::Debug for Target {
 
 fn number(number: u64) -> String {
     number.to_string()
+}
+
+fn fence(ttl: Duration) -> String {
+    number(millis(ttl.max(SHORTEST_FENCE)))
 }

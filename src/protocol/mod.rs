@@ -6,6 +6,7 @@
 //! | `kind` | the recipe of a kind of lock: its keys, its scripts, its owner's value |
 //! | `mutex`, `reentrant` | the kinds |
 //! | `answer` | what scripts answer |
+//! | `wake` | the messages that wake waiters, and listening for them |
 //! | `watch` | release by transaction, without a script |
 //! | `single` | the protocol over one server |
 //!
@@ -16,6 +17,7 @@ pub(crate) mod kind;
 pub(crate) mod mutex;
 pub(crate) mod reentrant;
 pub(crate) mod single;
+pub(crate) mod wake;
 mod watch;
 
 use std::fmt;
@@ -28,6 +30,7 @@ use crate::wire::failure::Failure;
 
 pub(crate) use answer::{Answer, Verdict};
 pub(crate) use kind::Target;
+pub(crate) use wake::{Listener, Wake};
 
 /// What the worker has to say about one lease.
 #[derive(Debug)]
@@ -42,8 +45,29 @@ pub(crate) struct Errand<'a> {
 pub(crate) enum Task {
     /// Make it live this long from now on, and show its hold count where its kind does.
     Renew { ttl: Duration, count: u32 },
-    /// Give it back.
-    Release,
+    /// Give it back, or take it out of the queue.
+    Release { ttl: Duration, last_token: Option<u64> },
+}
+
+/// One request to become the owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) ttl: Duration,
+    pub(crate) mode: Mode,
+    /// A waiter that is not heard of for this long is taken for dead (rule 8).
+    pub(crate) dies_after: Duration,
+}
+
+/// What to do where another has the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nothing.
+    Try,
+    /// Queue up.
+    Join,
+    /// Stay in the queue (rule 1: only if it is there).
+    Beat,
 }
 
 /// A verdict, and when it was asked for on the holder's clock.
@@ -61,20 +85,22 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Who asks.
     fn identity(&self) -> &Identity;
 
-    /// Tries to make `owner` the owner.
+    /// Tries to take the lock, or to queue up for it.
     fn acquire(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
+        attempt: &Attempt<'_>,
         deadline: Moment,
     ) -> Result<Answer, Failure>;
 
-    /// Gives the lock back if it is the owner's.
+    /// Gives the lock to the next, or back, if it is the owner's. `last_token` is the last token
+    /// used where that is not the one minted.
     fn release(
         &self,
         target: &Target,
         owner: &[u8],
+        ttl: Duration,
+        last_token: Option<u64>,
         how: ReleaseKind,
         deadline: Moment,
     ) -> Result<Verdict, Failure>;
@@ -97,4 +123,17 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Gives the lock back for whoever holds it; whether anybody did.
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
+
+    /// Asks the holder to let go; whether anybody heard it.
+    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
+
+    /// Begins to listen for what wakes this client's waiters. May take as long as connecting does.
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
+
+    /// Makes the listener return from [`Listener::next`].
+    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure>;
+
+    /// The local moment of which the server's time `micros` is surely not before, so that a span
+    /// counted from it ends no later here than there. `None` if that cannot be told (rule 10).
+    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment>;
 }

@@ -1,27 +1,44 @@
 //! The mutex: a string whose value is its owner.
 //!
-//! The value reads `<version><mark>:<client>:<attempt>:<process>:<host>:<label>`, where the mark
-//! tells whether the holder hands the lock over to the next in a queue (`q`) or not (`-`).
-//! Any other value is a foreign owner's, and excludes ours just as well.
+//! The value reads `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
+//! tells whether the holder hands the lock over to the next in the queue (`q`) or not (`-`); the
+//! window, in milliseconds, for how long the lock is given to a waiter that has not yet been heard
+//! of. Any other value is a foreign owner's, and excludes ours just as well.
 
 use std::io::Write;
+use std::time::Duration;
 
 use redis::Value;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
+use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
 use crate::protocol::kind::{Kind, Scripts};
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
 const VERSION: &str = "1";
-const NO_HAND_OVER: &str = "-";
+const HANDS_OVER: &str = "q";
+const FOREIGN: &str = "-";
+
+/// A script of the mutex, after what all of them share.
+macro_rules! script {
+    ($file:literal) => {
+        Script::new(concat!(
+            include_str!("script/token.lua"),
+            include_str!("script/queue.lua"),
+            include_str!($file)
+        ))
+    };
+}
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(include_str!("script/mutex_acquire.lua")),
-    release: Script::new(include_str!("script/mutex_release.lua")),
+    acquire: script!("script/mutex_acquire.lua"),
+    release: script!("script/mutex_release.lua"),
     renew: Script::new(include_str!("script/mutex_renew.lua")),
+    force: script!("script/mutex_force.lua"),
+    request: Some(script!("script/mutex_request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).
@@ -33,13 +50,30 @@ impl Kind for MutexKind {
         "mutex"
     }
 
-    fn owner(&self, identity: &Identity, attempt: u64) -> Vec<u8> {
+    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![
+            name.as_bytes().to_vec(),
+            name.beside("fence"),
+            name.beside("queue"),
+            name.beside("beats"),
+        ]
+    }
+
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        window: Duration,
+        hands_over: bool,
+    ) -> Vec<u8> {
         let mut owner = Vec::with_capacity(128);
         // Writing to a vector cannot fail.
         let _ = write!(
             owner,
-            "{VERSION}{NO_HAND_OVER}:{}:{attempt:x}:{}:{}:{}",
+            "{VERSION}{}:{}:{number:x}:{}:{}:{}:{}",
+            if hands_over { HANDS_OVER } else { FOREIGN },
             identity.uuid().simple(),
+            millis(window),
             identity.pid(),
             identity.host(),
             identity.label(),
@@ -51,8 +85,8 @@ impl Kind for MutexKind {
         false
     }
 
-    fn channel(&self, name: &Name) -> Vec<u8> {
-        name.beside("wake")
+    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
     }
 
     fn scripts(&self) -> &'static Scripts {
@@ -75,9 +109,9 @@ impl Kind for MutexKind {
 /// Reads what a value tells about its owner, which for a foreign one is nothing.
 fn holder(owner: Vec<u8>) -> Holder {
     let told = std::str::from_utf8(&owner).ok().and_then(|text| {
-        let mut parts = text.splitn(6, ':');
+        let mut parts = text.splitn(7, ':');
         let mark = parts.next()?;
-        let (_client, _attempt) = (parts.next()?, parts.next()?);
+        let (_client, _number, _window) = (parts.next()?, parts.next()?, parts.next()?);
         let pid = parts.next()?.parse::<u32>().ok()?;
         let (host, label) = (parts.next()?, parts.next()?);
         (mark.len() == 2 && mark.starts_with(VERSION))
@@ -96,7 +130,7 @@ mod tests {
     #[test]
     fn the_value_tells_the_holder() {
         let identity = Identity::new("billing: nightly");
-        let told = holder(MutexKind.owner(&identity, 10));
+        let told = holder(MutexKind.owner(&identity, 10, Duration::from_secs(3), true));
         assert_eq!(told.label(), Some("billing: nightly"));
         assert_eq!(told.pid(), Some(std::process::id()));
         assert_eq!(told.host(), Some(identity.host()));
@@ -105,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_foreign_value_tells_nothing_but_itself() {
-        for value in ["", "x", "a:b:c:d:e:f", "1-:c:1:notanumber:h:l", "22:c:1:1:h:l"] {
+        for value in ["", "x", "a:b:c:d:e:f", "1-:c:1:9:notanumber:h:l", "22:c:1:9:1:h:l"] {
             let told = holder(value.as_bytes().to_vec());
             assert_eq!((told.pid(), told.host(), told.label()), (None, None, None), "{value}");
             assert_eq!(told.to_string(), value);

@@ -5,6 +5,8 @@
 //! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
 //! not be told from one of its present hold.
 
+use std::time::Duration;
+
 use redis::Value;
 
 use crate::base::id::{Holder, Identity};
@@ -15,9 +17,17 @@ use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(include_str!("script/reentrant_acquire.lua")),
-    release: Script::new(include_str!("script/reentrant_release.lua")),
+    acquire: Script::new(concat!(
+        include_str!("script/token.lua"),
+        include_str!("script/reentrant_acquire.lua")
+    )),
+    release: Script::new(concat!(
+        include_str!("script/token.lua"),
+        include_str!("script/reentrant_release.lua")
+    )),
     renew: Script::new(include_str!("script/reentrant_renew.lua")),
+    force: Script::new(include_str!("script/reentrant_force.lua")),
+    request: None,
 };
 
 const CHANNEL: &str = "redisson_lock__channel";
@@ -31,19 +41,26 @@ impl Kind for ReentrantKind {
         "reentrant lock"
     }
 
-    fn owner(&self, identity: &Identity, attempt: u64) -> Vec<u8> {
-        format!("{}:{attempt}", identity.uuid().hyphenated()).into_bytes()
+    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![name.as_bytes().to_vec(), name.beside("fence"), channel(name)]
+    }
+
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        _window: Duration,
+        _hands_over: bool,
+    ) -> Vec<u8> {
+        format!("{}:{number}", identity.uuid().hyphenated()).into_bytes()
     }
 
     fn shows_count(&self) -> bool {
         true
     }
 
-    fn channel(&self, name: &Name) -> Vec<u8> {
-        let name = name.as_bytes();
-        let (open, close): (&[u8], &[u8]) =
-            if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
-        [CHANNEL.as_bytes(), open, name, close].concat()
+    fn channel(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(channel(name))
     }
 
     fn scripts(&self) -> &'static Scripts {
@@ -69,23 +86,32 @@ impl Kind for ReentrantKind {
     }
 }
 
+fn channel(name: &Name) -> Vec<u8> {
+    let name = name.as_bytes();
+    let (open, close): (&[u8], &[u8]) =
+        if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
+    [CHANNEL.as_bytes(), open, name, close].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn channel(name: &str) -> String {
-        String::from_utf8(ReentrantKind.channel(&Name::new(b"", name.as_bytes()).unwrap())).unwrap()
+    fn channel_of(name: &str) -> String {
+        String::from_utf8(channel(&Name::new(b"", name.as_bytes()).unwrap())).unwrap()
     }
 
     #[test]
     fn the_channel_is_redissons() {
-        assert_eq!(channel("orders"), "redisson_lock__channel:{orders}");
-        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
+        assert_eq!(channel_of("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(channel_of("{a}b"), "redisson_lock__channel:{a}b");
     }
 
     #[test]
     fn the_owner_has_the_form_of_redissons() {
-        let owner = String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12)).unwrap();
+        let owner =
+            String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12, Duration::ZERO, false))
+                .unwrap();
         let (client, number) = owner.split_once(':').unwrap();
         assert_eq!((client.len(), number), (36, "12"));
     }

@@ -9,7 +9,9 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, unexpected, verdict};
-use crate::protocol::{Answer, Errand, Protocol, Target, Task, Told, Verdict, watch};
+use crate::protocol::{
+    Answer, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, wake, watch,
+};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
@@ -46,18 +48,17 @@ impl Protocol for Single {
     fn acquire(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
+        attempt: &Attempt<'_>,
         deadline: Moment,
     ) -> Result<Answer, Failure> {
         let clock = self.transport.server_clock();
         if !clock.is_known() {
             self.transport.connect(deadline)?;
         }
-        let call = target.acquire(owner, ttl, clock.reached_at(deadline).unwrap_or(0));
+        let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
         let reply = self.transport.call(&call, deadline)?;
-        let (answer, micros) = self.read(acquired(&reply, ttl))?;
-        clock.note(micros, reply.received);
+        let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
+        clock.note(micros, reply.sent, reply.received);
         Ok(answer)
     }
 
@@ -65,12 +66,15 @@ impl Protocol for Single {
         &self,
         target: &Target,
         owner: &[u8],
+        ttl: Duration,
+        last_token: Option<u64>,
         how: ReleaseKind,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
         match how {
             ReleaseKind::Lua => {
-                let reply = self.transport.call(&target.release(owner), deadline)?;
+                let call = target.release(owner, ttl, last_token);
+                let reply = self.transport.call(&call, deadline)?;
                 self.read(verdict(&reply.value))
             }
             ReleaseKind::Watch => self.transport.exchange(deadline, |connection| {
@@ -96,7 +100,9 @@ impl Protocol for Single {
             .iter()
             .map(|errand| match errand.task {
                 Task::Renew { ttl, count } => errand.target.renew(errand.owner, ttl, count),
-                Task::Release => errand.target.release(errand.owner),
+                Task::Release { ttl, last_token } => {
+                    errand.target.release(errand.owner, ttl, last_token)
+                }
             })
             .collect();
         self.transport
@@ -115,9 +121,33 @@ impl Protocol for Single {
     }
 
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.transport.call(&target.force_release(), deadline)?.value {
+        match self.transport.call(&target.force(), deadline)?.value {
             Value::Int(held) => Ok(held > 0),
             other => self.read(Err(unexpected(&other))),
         }
+    }
+
+    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        let Some(call) = target.request() else { return Ok(false) };
+        match self.transport.call(&call, deadline)?.value {
+            Value::Int(heard) => Ok(heard > 0),
+            other => self.read(Err(unexpected(&other))),
+        }
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let subscription = self.transport.subscribe(&channel)?;
+        Ok(Box::new(wake::Subscribed::new(subscription, channel)))
+    }
+
+    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
+        self.transport.call(&call, deadline).map(drop)
+    }
+
+    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
+        self.transport.server_clock().not_before(micros, now)
     }
 }

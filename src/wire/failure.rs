@@ -52,7 +52,10 @@ impl Refusal {
                 | "NOREPLICAS" | "UNBLOCKED",
             ) => Refusal::NotNow,
             _ if error.kind() == ErrorKind::AuthenticationFailed => Refusal::Denied,
-            _ if text.contains("ACL failure") || text.contains("invalid password") => {
+            _ if text.contains("ACL failure")
+                || text.contains("NOPERM")
+                || text.contains("invalid password") =>
+            {
                 Refusal::Denied
             }
             _ => Refusal::Other,
@@ -61,6 +64,11 @@ impl Refusal {
 }
 
 impl Failure {
+    /// A connection on which nothing comes any more.
+    pub(crate) fn silent() -> Failure {
+        Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+    }
+
     /// Whether it may be over soon, so that a caller with time left tries again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

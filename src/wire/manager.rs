@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{ConnectionInfo, RedisError, Value};
+use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::base::time::Clock;
@@ -10,6 +10,7 @@ use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::subscription::Subscription;
 
 /// What all connections of a client have in common.
 #[derive(Debug)]
@@ -75,6 +76,16 @@ impl Manager {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Makes a connection that listens to a channel, on the caller's thread.
+    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        let info = self.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let inner = redis::Client::open(info.set_redis_settings(settings))
+            .and_then(|client| client.get_connection_with_timeout(self.connect_timeout))
+            .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
+        Subscription::new(inner, self.command_timeout, channel)
+    }
+
     fn open(&self) -> Result<Connection, RedisError> {
         let generation = self.generation.load(Ordering::Relaxed);
         let inner = self.client.get_connection_with_timeout(self.connect_timeout)?;
@@ -104,8 +115,11 @@ impl Manager {
                 (redis::from_redis_value_ref::<u64>(seconds), redis::from_redis_value_ref(micros))
         {
             let micros: u64 = micros;
-            self.server_clock
-                .note(seconds.saturating_mul(1_000_000).saturating_add(micros), reply.received);
+            self.server_clock.note(
+                seconds.saturating_mul(1_000_000).saturating_add(micros),
+                reply.sent,
+                reply.received,
+            );
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `failure` | what became of a command that brought no answer |
+//! | `subscription` | a connection that listens |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
@@ -18,4 +19,5 @@ pub(crate) mod manager;
 pub(crate) mod pool;
 pub(crate) mod script;
 pub(crate) mod server_clock;
+pub(crate) mod subscription;
 pub(crate) mod transport;

@@ -1,24 +1,30 @@
 //! The server's clock, seen from the holder's.
 
+use std::time::Duration;
+
 use crate::base::sync::Mutex;
 use crate::base::time::{Moment, drift_allowance};
+
+/// A reading older than this is not relied on to date a message.
+const STALE: Duration = Duration::from_secs(2);
 
 /// What the latest answer told about the server's time (rule 10): at some moment between `sent`
 /// and `received` it was `micros`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     micros: u64,
+    sent: Moment,
     received: Moment,
 }
 
-/// Maps the holder's time to the server's.
+/// Maps the holder's time to the server's and back.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock(Mutex<Option<Reading>>);
 
 impl ServerClock {
     /// Notes the server's time, as told by the answer to a command.
-    pub(crate) fn note(&self, micros: u64, received: Moment) {
-        *self.0.lock() = Some(Reading { micros, received });
+    pub(crate) fn note(&self, micros: u64, sent: Moment, received: Moment) {
+        *self.0.lock() = Some(Reading { micros, sent, received });
     }
 
     /// Whether the server's time has ever been told.
@@ -37,21 +43,60 @@ impl ServerClock {
         let micros = reading.micros.saturating_add(u64::try_from(sure.as_micros()).ok()?);
         Some(micros.saturating_sub(u64::try_from(behind.as_micros()).ok()?))
     }
+
+    /// A moment at which the server's time had surely not passed `micros`, as a message that was
+    /// received before `now` tells it. `None` if that cannot be told: the last reading is too old,
+    /// or the message is said to come from after its own receipt.
+    pub(crate) fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
+        let reading = (*self.0.lock())?;
+        if now.since(reading.received) > STALE {
+            return None;
+        }
+        let apart = Duration::from_micros(micros.abs_diff(reading.micros));
+        let start = if micros >= reading.micros {
+            reading.sent.after(apart.saturating_sub(drift_allowance(apart)))
+        } else {
+            reading.sent.before(apart + drift_allowance(apart))
+        };
+        (start <= now).then_some(start)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    const SENT: Moment = Moment::from_nanos(5_000_000_000);
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn clock() -> ServerClock {
+        let clock = ServerClock::default();
+        clock.note(1_000_000, SENT, SENT.after(MILLI));
+        clock
+    }
 
     #[test]
     fn a_deadline_on_the_server_is_never_later_than_the_holders() {
-        let clock = ServerClock::default();
-        assert_eq!(clock.reached_at(Moment::from_nanos(5)), None);
-        let received = Moment::from_nanos(5_000_000_000);
-        clock.note(1_000_000, received);
+        assert_eq!(ServerClock::default().reached_at(SENT), None);
+        let received = SENT.after(MILLI);
         // One second later, less 1 % and 2 ms.
-        assert_eq!(clock.reached_at(received.after(Duration::from_secs(1))), Some(1_988_000));
-        assert_eq!(clock.reached_at(received.before(Duration::from_millis(1))), Some(999_000));
+        assert_eq!(clock().reached_at(received.after(MILLI * 1000)), Some(1_988_000));
+        assert_eq!(clock().reached_at(received.before(MILLI)), Some(999_000));
+    }
+
+    #[test]
+    fn a_message_is_dated_no_later_than_it_was_sent() {
+        let now = SENT.after(MILLI * 1000);
+        // Half a second after the reading, less 1 % and 2 ms.
+        assert_eq!(clock().not_before(1_500_000, now), Some(SENT.after(MILLI * 493)));
+        // Before the reading: earlier still.
+        assert_eq!(clock().not_before(900_000, now), Some(SENT.before(MILLI * 103)));
+    }
+
+    #[test]
+    fn a_message_from_the_future_or_after_a_long_silence_is_not_believed() {
+        assert_eq!(clock().not_before(3_000_000, SENT.after(MILLI * 1000)), None);
+        assert_eq!(clock().not_before(1_000_001, SENT.after(MILLI * 2002)), None);
+        assert_eq!(ServerClock::default().not_before(1, SENT), None);
     }
 }

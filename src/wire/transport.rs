@@ -14,6 +14,7 @@ use crate::wire::manager::Manager;
 use crate::wire::pool::{Pool, PoolSettings};
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::subscription::Subscription;
 
 /// One server: the pool for callers, and a connection of its own for the worker.
 #[derive(Debug)]
@@ -111,6 +112,12 @@ impl Transport {
             replies.resize_with(calls.len(), || Err(failure.clone()));
         }
         replies
+    }
+
+    /// Makes a connection that listens to a channel, on the caller's thread.
+    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        self.check_process()?;
+        self.manager.subscribe(channel)
     }
 
     /// Closes all connections as they come back: one of them may be out of step.

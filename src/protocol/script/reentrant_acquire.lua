@@ -1,11 +1,13 @@
 -- Takes a reentrant lock that nobody holds, or grants it again to the attempt that has it.
+-- Stands after token.lua.
 --
--- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)
+-- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)   3 the channel
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs (0: not known)
 --       4 time to live of the fence, ms
--- Answers {1, token, time to live in ms, server time in µs}   granted
---         {0, time to live of the holder in ms, server time}  held by another; -1: it has none
---         {2, server time}                                    too late: nothing was done
+-- Answers {1, token, time to live in ms, server time in µs, 0}           granted
+--         {0, time to live of the holder in ms, server time, 0, 0}       held by another; -1: none
+--         {2, server time}                                               too late
+-- The zeros stand where the mutex tells of its queue.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never
 -- incremented, so that a repeated request cannot count twice. The rest as in mutex_acquire.lua.
@@ -24,25 +26,17 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   end
   local token = tonumber(redis.call('GET', KEYS[2]))
   if token then
-    return {1, token, left, now}
+    return {1, token, left, now, 0}
   end
   ttl = left
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
-  return {0, redis.call('PTTL', KEYS[1]), now}
+  return {0, redis.call('PTTL', KEYS[1]), now, 0, 0}
 else
   redis.call('HSET', KEYS[1], ARGV[1], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if set ~= 1 then -- a user may be denied it, and a lock without an end must not stay
+    redis.call('DEL', KEYS[1])
+    return set
+  end
 end
-local token = now
-local last = redis.pcall('SET', KEYS[2], string.format('%.0f', now), 'GET', 'PX', ARGV[4])
-if type(last) == 'table' then
-  redis.call('DEL', KEYS[1])
-  return last
-end
-last = tonumber(last)
-if last and last >= now then
-  token = last + 1
-  local keep = math.max(tonumber(ARGV[4]), math.ceil((last - now) / 1000) + tonumber(ARGV[4]))
-  redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', string.format('%.0f', keep))
-end
-return {1, token, ttl, now}
+return {1, mint(now, tonumber(ARGV[4])), ttl, now, 0}

@@ -1,14 +1,18 @@
 -- Gives a reentrant lock back if it is still the attempt's, whatever its count says (rule 22).
+-- Stands after token.lua.
 --
--- KEYS  1 the lock (a hash: owner -> hold count)   2 the channel of those who wait
--- ARGV  1 the attempt
+-- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence   3 the channel of those who wait
+-- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
 -- Answers 1 released   0 the key is gone   -1 another owner has it
 --
 -- The message "0" is what wakes the waiters of Redisson; that nobody may publish is no reason not
 -- to release.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('DEL', KEYS[1])
-  redis.pcall('PUBLISH', KEYS[2], '0')
+  if ARGV[3] ~= '0' then
+    keep_token(ARGV[3], ARGV[2])
+  end
+  redis.pcall('PUBLISH', KEYS[3], '0')
   return 1
 end
 return redis.call('EXISTS', KEYS[1]) == 1 and -1 or 0

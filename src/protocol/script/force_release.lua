@@ -1,9 +1,0 @@
--- Gives a lock back for whoever holds it.
---
--- KEYS  1 the lock, of any kind   2 the channel of those who wait
--- Answers 1 somebody held it   0 nobody did
-local held = redis.call('DEL', KEYS[1])
-if held == 1 then
-  redis.pcall('PUBLISH', KEYS[2], '0')
-end
-return held

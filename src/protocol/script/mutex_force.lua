@@ -1,0 +1,14 @@
+-- Gives a mutex to the first live waiter, or back, for whoever holds it.
+--
+-- KEYS  as in queue.lua, which stands before this
+-- ARGV  1 time to live of the fence, ms
+-- Answers 1 somebody held it   0 nobody did
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return 0
+end
+redis.call('ZREM', KEYS[3], '') -- never refused, so that what follows is not either (rule 16)
+local time = redis.call('TIME')
+if not hand_over(time[1] * 1000000 + time[2], tonumber(ARGV[1])) then
+  redis.call('DEL', KEYS[1])
+end
+return 1

@@ -1,0 +1,54 @@
+-- What the scripts of the mutex share, after token.lua: the hand-over to the next who waits.
+--
+-- KEYS  1 the lock (a string: its owner)       2 its fence (the last token)
+--       3 the queue (attempt -> place)         4 the beats (attempt -> server time of its death, µs)
+--
+-- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
+-- holder hands over, and that its client listens on the channel leasehold:<client>. A place below
+-- zero is that of a waiter who was taken for dead: it keeps its place until it is heard of again
+-- (rule 11), and until then nobody looks at it, so that the dead are skipped all at once.
+--
+-- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
+--                       r <attempt's number> <lock>             are you there? ask again
+--                       w <attempt's number> <waiters> <lock>   somebody waits for your lock
+
+local function listener(attempt)
+  local client, number, window = string.match(attempt, '^%dq:(%x+):(%x+):(%d+):')
+  return client and 'leasehold:' .. client, number, window
+end
+
+-- Makes the first live waiter the owner and tells it; answers it, or nil if nobody lives. Where
+-- that is the attempt `me`, which asks itself, the owner is left to the caller to write.
+local function hand_over(now, keep, me)
+  local token
+  while true do
+    local head = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    local attempt = head[1]
+    if not attempt then
+      return nil
+    end
+    local channel, number, window = listener(attempt)
+    local death = tonumber(redis.call('ZSCORE', KEYS[4], attempt))
+    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
+    if attempt == me or (channel and death and death > now) then
+      redis.call('ZREM', KEYS[4], attempt)
+      if attempt == me then
+        return me
+      end
+      redis.call('SET', KEYS[1], attempt, 'PX', window) -- its window, not the giver's (rule 7)
+      token = token or mint(now, keep)
+      local grant = {'g', number, text(token), text(now), window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
+      -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
+      -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it.
+      if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 then
+        return attempt
+      end
+      redis.call('ZADD', KEYS[4], text(death), attempt)
+    elseif channel then
+      redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
+    end
+    redis.call('ZADD', KEYS[3], '-' .. head[2], attempt)
+    redis.call('PEXPIRE', KEYS[3], 60000, 'NX') -- it may have been the only one
+    redis.call('PEXPIRE', KEYS[4], 60000, 'NX')
+  end
+end

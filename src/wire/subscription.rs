@@ -1,0 +1,98 @@
+//! A connection that listens to channels.
+//!
+//! It speaks RESP3, in which messages are told apart from answers. redis-rs counts a time-out as
+//! an answer that will come late and skips the next one, but never a message; so all that is
+//! waited for here comes as a message, the sign of life too.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{PushKind, RedisError, Value};
+
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+
+/// What was heard.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Message { channel: Vec<u8>, payload: Vec<u8> },
+    Subscribed { channel: Vec<u8> },
+    Nothing,
+}
+
+/// A connection for one thread that listens.
+pub(crate) struct Subscription {
+    inner: redis::Connection,
+    timeout: Option<Duration>,
+}
+
+impl Subscription {
+    /// Takes over a connection that speaks RESP3, and asks for a first channel.
+    pub(crate) fn new(
+        inner: redis::Connection,
+        write_timeout: Duration,
+        channel: &[u8],
+    ) -> Result<Subscription, Failure> {
+        inner.set_write_timeout(Some(write_timeout)).map_err(Failure::Unknown)?;
+        let mut subscription = Subscription { inner, timeout: None };
+        subscription.subscribe(channel)?;
+        Ok(subscription)
+    }
+
+    pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send(b"SUBSCRIBE", channel)
+    }
+
+    pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send(b"UNSUBSCRIBE", channel)
+    }
+
+    fn send(&mut self, verb: &[u8], channel: &[u8]) -> Result<(), Failure> {
+        let packed = Call::plain(&[verb, channel]).pack();
+        self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
+    }
+
+    /// Waits for something to hear, at most this long.
+    pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        if self.timeout != Some(wait) {
+            self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
+            self.timeout = Some(wait);
+        }
+        match self.inner.recv_response() {
+            Ok(Value::Push { kind, data }) => Ok(event(&kind, data)),
+            Ok(value) => value.extract_error().map(|_| Event::Nothing).map_err(Failure::Refused),
+            Err(error) if error.is_timeout() || is_interrupted(&error) => Ok(Event::Nothing),
+            Err(error) if error.is_io_error() || error.code().is_none() => {
+                Err(Failure::Unknown(error))
+            }
+            Err(error) => Err(Failure::Refused(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+fn is_interrupted(error: &RedisError) -> bool {
+    use std::error::Error;
+    error
+        .source()
+        .and_then(|source| source.downcast_ref::<std::io::Error>())
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
+}
+
+fn event(kind: &PushKind, data: Vec<Value>) -> Event {
+    let mut parts = data.into_iter().map(|part| match part {
+        Value::BulkString(bytes) => bytes,
+        Value::SimpleString(text) => text.into_bytes(),
+        _ => Vec::new(),
+    });
+    match (kind, parts.next(), parts.next()) {
+        (PushKind::Message, Some(channel), Some(payload)) => Event::Message { channel, payload },
+        (PushKind::Subscribe, Some(channel), _) => Event::Subscribed { channel },
+        _ => Event::Nothing,
+    }
+}
