@@ -136,8 +136,8 @@ impl Release {
         Release(ReleaseKind::Lua)
     }
 
-    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, for a server on which the
-    /// release may not be a script. Only for [`Mutex`](crate::Mutex) with [`Wait::spin`].
+    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as in the articles. What the
+    /// worker must finish for a caller it does by script. Only for [`Mutex`](crate::Mutex) with [`Wait::spin`].
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
     }

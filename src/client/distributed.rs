@@ -143,10 +143,10 @@ impl DistributedLock for LockClient {
     }
 
     fn unlock(&self, key: &str) -> Result<()> {
-        self.keyed(key, Lease::default())?.handle().unlock()
+        self.hold_of(key.as_bytes())?.unlock()
     }
 
     fn is_held(&self, key: &str) -> bool {
-        self.keyed(key, Lease::default()).is_ok_and(|lock| lock.is_held_by_current_thread())
+        self.hold_of(key.as_bytes()).is_ok_and(|hold| hold.is_held_by_current_thread())
     }
 }

@@ -1,6 +1,7 @@
 //! The client.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
@@ -8,6 +9,7 @@ use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::Arc;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
+use crate::engine::shutdown::shut_down;
 use crate::lock::{Handle, Mutex, ReentrantLock};
 use crate::protocol::kind::Kind;
 use crate::protocol::mutex::MutexKind;
@@ -15,8 +17,8 @@ use crate::protocol::reentrant::ReentrantKind;
 
 /// Makes locks on one Redis server.
 ///
-/// It has a pool of connections and one thread of its own, which starts with the first lock. Clones
-/// are the same client. It ends when the last clone, lock and guard are dropped.
+/// It has a pool of connections and two threads of its own: one renews, and starts with the first
+/// lock; one listens for wake-ups, and starts with the first wait. Clones are the same client. It ends when the last clone, lock and guard are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -133,14 +135,47 @@ impl LockClient {
         }
         let options = options.wait(wait);
         let name = Name::new(&self.name_prefix, name)?;
+        let slot = self.engine.slot(kind, name.clone());
         let (ttl, exchange) = (options.lease_option().ttl(), self.engine.bounds().exchange);
-        if ttl < exchange * 10 {
+        if ttl < exchange * 10 && slot.warn_once() {
             log::warn!(
                 "lock \"{name}\": a lease of {ttl:?} is shorter than ten command time-outs of \
                  {exchange:?}; one slow answer may cost the lock"
             );
         }
-        Ok(Handle::new(self.engine.slot(kind, name), options))
+        Ok(Handle::new(slot, options))
+    }
+
+    /// A mutex whose options do not matter, for what only looks at this thread's hold.
+    pub(crate) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
+        let name = Name::new(&self.name_prefix, name)?;
+        Ok(Handle::new(self.engine.slot(&MutexKind, name), LockOptions::new()))
+    }
+
+    /// Ends the client before its time: calls off all of its waits, takes all locks from their
+    /// holders, and gives them back, waiting for that at most `within`.
+    ///
+    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; from then on the client
+    /// gives no lock to anybody, and its calls end with
+    /// [`is_cancelled`](crate::Error::is_cancelled).
+    ///
+    /// # Errors
+    ///
+    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in
+    /// time; the text tells how much. The worker goes on trying, and all of it ends with its lease.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(client: &leasehold::LockClient) {
+    /// if let Err(error) = client.shutdown(Duration::from_secs(2)) {
+    ///     eprintln!("{error}");
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// [`LossCause::ShutDown`]: crate::LossCause::ShutDown
+    pub fn shutdown(&self, within: Duration) -> Result<()> {
+        shut_down(&self.engine, within)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
+use crate::engine::shutdown::shut_down_lease;
 use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
 use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
@@ -60,7 +61,7 @@ fn acquire_inner(
 }
 
 fn called_off() -> Error {
-    Error::cancelled("the wait was called off")
+    Error::cancelled("the wait was called off, or the client was shut down")
 }
 
 /// What the delegate does after an exchange.
@@ -137,6 +138,10 @@ impl<'a> Delegate<'a> {
             };
             match next {
                 Next::Held(lease) => {
+                    if self.engine.is_shut_down() {
+                        shut_down_lease(&lease);
+                        return Err(called_off());
+                    }
                     self.engine.worker().watch(&lease);
                     self.engine.listen_for(self.options);
                     return Ok(Some(lease));
@@ -211,8 +216,9 @@ impl<'a> Delegate<'a> {
         let (owner, settled) = (bid.owner, bid.settled);
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
-        self.slot.granted(waiters, now);
-        Next::Held(LiveLease::new(Arc::clone(self.slot), grant, *self.options))
+        let lease = LiveLease::new(Arc::clone(self.slot), grant, *self.options);
+        self.slot.granted(&lease, waiters, now);
+        Next::Held(lease)
     }
 
     /// Takes what a message granted, if that can be told to be valid (rule 10); else asks.

@@ -9,6 +9,7 @@
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `release` | how a lease is given back |
 //! | `extend` | what a holder asks Redis about its lease |
+//! | `shutdown` | how all of it ends before its time |
 //! | `hold` | the holds of a thread, and their counts |
 //! | `hub` | the thread that listens for what wakes waiters |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
@@ -27,6 +28,7 @@ pub(crate) mod hold;
 mod hub;
 pub(crate) mod lease;
 pub(crate) mod release;
+pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod table;
 mod worker;
@@ -37,7 +39,7 @@ use std::time::Duration;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::protocol::kind::Kind;
 use crate::protocol::{Protocol, Target};
@@ -84,6 +86,7 @@ pub(crate) struct Engine {
     hub: Hub,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
+    shut_down: AtomicBool,
 }
 
 impl Engine {
@@ -97,7 +100,16 @@ impl Engine {
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.exchange, callbacks);
         let table = Table::default();
-        Arc::new(Engine { protocol, clock, bounds, table, worker, hub: Hub::new(), curious })
+        Arc::new(Engine {
+            protocol,
+            clock,
+            bounds,
+            table,
+            worker,
+            hub: Hub::new(),
+            curious,
+            shut_down: AtomicBool::new(false),
+        })
     }
 
     /// The slot of a name, the same for all who ask while anybody has it.
@@ -113,6 +125,11 @@ impl Engine {
 
     pub(crate) fn protocol(&self) -> &dyn Protocol {
         &*self.protocol
+    }
+
+    /// Whether nobody gets a lock any more.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::SeqCst)
     }
 
     pub(crate) fn protocol_handle(&self) -> Arc<dyn Protocol> {

@@ -3,7 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
-use crate::base::time::Moment;
+use crate::base::time::{Moment, drift_allowance};
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::PassedOn;
 use crate::engine::worker::{GiveBack, News};
@@ -111,11 +111,13 @@ pub(crate) fn give_back(lease: &LiveLease) {
 
 /// What the worker needs to give a lease back.
 pub(crate) fn giving_back(lease: &LiveLease) -> GiveBack {
+    let now = lease.slot().engine().now();
     GiveBack {
         target: Arc::clone(lease.slot().target()),
         owner: Arc::clone(lease.owner()),
-        settled: lease.settled().max(lease.slot().engine().now()),
-        ttl: lease.ttl(),
+        settled: lease.settled().max(now),
+        // It may have been extended beyond its usual length.
+        ttl: lease.ttl().max(lease.leased_until().since(now) + drift_allowance(lease.ttl()) * 2),
         last_token: lease.last_token(),
     }
 }

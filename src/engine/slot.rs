@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
@@ -95,7 +95,7 @@ pub(crate) enum PassedOn {
 enum State {
     Free,
     Trying { told_busy: bool },
-    Held,
+    Held(Weak<LiveLease>),
     Lingering(Arc<LiveLease>),
     Releasing,
 }
@@ -153,6 +153,7 @@ pub(crate) struct Slot {
     inner: Mutex<Inner>,
     /// Where the delegate pauses.
     pause: Condvar,
+    warned: AtomicBool,
 }
 
 impl Slot {
@@ -171,7 +172,13 @@ impl Slot {
             passed: 0,
             granted_at: Moment::PAST,
         };
-        Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
+        Slot {
+            engine,
+            target,
+            inner: Mutex::new(inner),
+            pause: Condvar::new(),
+            warned: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -185,13 +192,16 @@ impl Slot {
     /// Waits for this thread's turn.
     pub(crate) fn enter(&self, options: &LockOptions, patience: Patience) -> Turn {
         let mut inner = self.inner.lock();
+        if self.engine.is_shut_down() {
+            return Turn::Cancelled;
+        }
         match &inner.state {
             State::Free => {
                 inner.state = State::Trying { told_busy: false };
                 inner.waits = patience != Patience::Once;
                 return Turn::Delegate(None);
             }
-            State::Held | State::Trying { told_busy: true } if patience == Patience::Once => {
+            State::Held(_) | State::Trying { told_busy: true } if patience == Patience::Once => {
                 return Turn::Busy;
             }
             State::Lingering(_) => {
@@ -216,10 +226,11 @@ impl Slot {
     }
 
     fn end_linger_for(&self, mut inner: MutexGuard<'_, Inner>, options: &LockOptions) -> Turn {
-        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Held) else {
+        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Free) else {
             unreachable!("called only while lingering");
         };
         if let Some(next) = lease.successor(options, self.engine.now()) {
+            inner.state = State::Held(Arc::downgrade(&next));
             drop(inner);
             self.engine.worker().watch(&next);
             return Turn::Held(next);
@@ -305,9 +316,9 @@ impl Slot {
     }
 
     /// The delegate has the lease now.
-    pub(crate) fn granted(&self, waiters: u32, now: Moment) {
+    pub(crate) fn granted(&self, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
         let mut inner = self.inner.lock();
-        inner.state = State::Held;
+        inner.state = State::Held(Arc::downgrade(lease));
         inner.asked_at = None;
         inner.grant = None;
         inner.passed = 0;
@@ -352,6 +363,7 @@ impl Slot {
             && let Some(next) = inner.queue.pop_front()
         {
             inner.passed = inner.passed.saturating_add(1);
+            inner.state = State::Held(Arc::downgrade(&successor));
             next.assign(Turn::Held(Arc::clone(&successor)));
             drop(inner);
             next.woken.notify_one();
@@ -444,9 +456,22 @@ impl Slot {
     /// the lease answered.
     pub(crate) fn hear_request(&self, number: u64) -> (bool, Option<Arc<LiveLease>>) {
         let inner = self.inner.lock();
-        let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held));
+        let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held(_)));
         drop(inner);
         (ours && held, if ours { self.end_linger(None) } else { None })
+    }
+
+    /// The lease that a thread here has.
+    pub(crate) fn lease(&self) -> Option<Arc<LiveLease>> {
+        match &self.inner.lock().state {
+            State::Held(lease) => lease.upgrade(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the first thing to warn of about this name.
+    pub(crate) fn warn_once(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     /// How many are known to wait, here and in other processes.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use crate::base::sync::{self, Arc, AtomicU64, Mutex, OnceLock, Ordering, Weak};
+use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
 use crate::engine::lease::{LiveLease, UnderWay};
@@ -73,6 +73,25 @@ pub(crate) struct GiveBack {
     pub(crate) last_token: Option<u64>,
 }
 
+/// How many owners' values are still to be taken out of Redis.
+#[derive(Debug, Default)]
+struct Unreturned {
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Unreturned {
+    fn one_more(&self) {
+        *self.count.lock() += 1;
+    }
+
+    fn one_less(&self) {
+        let mut count = self.count.lock();
+        *count = count.saturating_sub(1);
+        self.fewer.notify_all();
+    }
+}
+
 /// The handle that callers have.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -81,6 +100,7 @@ pub(crate) struct Worker {
     wakes_at: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
     started: OnceLock<()>,
+    unreturned: Arc<Unreturned>,
     runner: Mutex<Option<Runner>>,
 }
 
@@ -95,6 +115,7 @@ impl Worker {
         let (bell, rung) = bounded(1);
         let (sender, receiver) = unbounded();
         let wakes_at = Arc::new(AtomicU64::new(AWAKE));
+        let unreturned = Arc::new(Unreturned::default());
         let runner = Runner {
             protocol,
             clock: Arc::clone(&clock),
@@ -105,9 +126,10 @@ impl Worker {
             wakes_at: Arc::clone(&wakes_at),
             agenda: BinaryHeap::new(),
             hand: Vec::new(),
+            unreturned: Arc::clone(&unreturned),
         };
         let runner = Mutex::new(Some(runner));
-        Worker { sender, bell, wakes_at, clock, started: OnceLock::new(), runner }
+        Worker { unreturned, sender, bell, wakes_at, clock, started: OnceLock::new(), runner }
     }
 
     /// Renews a lease as its options say, and finds out when it is lost.
@@ -123,7 +145,20 @@ impl Worker {
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {
+        self.unreturned.one_more();
         self.put(self.clock.now(), Duty::GiveBack(Arc::new(duty)));
+    }
+
+    /// Waits until everything is given back, or the deadline. Answers how much is not.
+    pub(crate) fn wait_given_back(&self, deadline: Moment) -> usize {
+        let mut count = self.unreturned.count.lock();
+        loop {
+            let left = deadline.since(self.clock.now());
+            if *count == 0 || left.is_zero() {
+                return *count;
+            }
+            self.unreturned.fewer.wait_for(&mut count, left);
+        }
     }
 
     /// Ends a linger when its time is over.
@@ -170,6 +205,7 @@ struct Runner {
     agenda: BinaryHeap<Entry>,
     /// What is being done, put back on the agenda if that panics.
     hand: Vec<Duty>,
+    unreturned: Arc<Unreturned>,
 }
 
 impl Runner {
@@ -259,10 +295,13 @@ impl Runner {
                     jobs.push(Job::GiveBack(Arc::clone(duty)));
                 }
                 // It has expired by itself.
-                Duty::GiveBack(_) => {}
+                Duty::GiveBack(_) => self.unreturned.one_less(),
                 Duty::EndLinger(slot, token) => {
                     let lease = slot.upgrade().and_then(|slot| slot.end_linger(Some(*token)));
-                    jobs.extend(lease.map(|lease| Job::GiveBack(Arc::new(giving_back(&lease)))));
+                    jobs.extend(lease.map(|lease| {
+                        self.unreturned.one_more();
+                        Job::GiveBack(Arc::new(giving_back(&lease)))
+                    }));
                 }
                 Duty::Announce(told) => news.push(told.clone()),
             }
@@ -271,8 +310,14 @@ impl Runner {
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
             let now = self.clock.now();
-            follow
-                .extend(jobs.into_iter().zip(told).filter_map(|(job, told)| job.settle(told, now)));
+            for (job, told) in jobs.into_iter().zip(told) {
+                let gives_back = matches!(job, Job::GiveBack(_));
+                let next = job.settle(told, now);
+                if gives_back && next.is_none() {
+                    self.unreturned.one_less();
+                }
+                follow.extend(next);
+            }
         }
         self.agenda.extend(follow);
     }

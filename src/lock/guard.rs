@@ -18,8 +18,9 @@ use crate::lock::OwnedLease;
 /// that it may outlive its lock and its client. When a thread holds a lock several times, the last
 /// guard dropped gives it back.
 ///
-/// Dropping makes one attempt to release, bounded by the client's time-outs. If that fails it logs,
-/// and leaves the release to the client's worker; [`release`](Guard::release) reports instead.
+/// Dropping makes one attempt to release, bounded by the client's time-outs, and repeats it once
+/// where the pooled connection turned out dead. If that fails it logs, and leaves the release to the
+/// client's worker; [`release`](Guard::release) reports instead.
 ///
 /// A panic while it is held does not poison the lock: unwinding drops the guard.
 #[must_use = "if unused the lock is released immediately"]
@@ -40,8 +41,10 @@ impl Guard {
     /// Send it along with every write to the resource, and let the resource refuse a lower one than
     /// it has seen. That protects it even from a holder that was paused past its lease.
     ///
-    /// Two holds can get the same token only if the lock's keys were lost *and* the server's clock
-    /// was set back by more than the time in between, or both fell into one microsecond.
+    /// Beyond that order nothing can be told from its value. The order breaks if the server's clock
+    /// is set back by more than the time since the last hold while its token is not remembered any
+    /// more: the token expires about one lease after the last hold, and FLUSHALL deletes it. Two
+    /// holds around a FLUSHALL that fall into one microsecond share a token.
     pub fn fencing_token(&self) -> FencingToken {
         self.hold().lease().token()
     }

@@ -136,11 +136,6 @@ macro_rules! lock_methods {
                 $kind(handle)
             }
 
-            #[allow(dead_code, reason = "not every kind is used by key")]
-            pub(crate) fn handle(&self) -> &$crate::lock::Handle {
-                &self.0
-            }
-
             /// The name in Redis, the client's prefix included.
             pub fn name(&self) -> &[u8] {
                 self.0.name()

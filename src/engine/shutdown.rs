@@ -1,0 +1,41 @@
+//! How a client ends before its time: no waits, no renewals, everything given back.
+
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+use crate::base::loss::LossCause;
+use crate::base::sync::{Arc, Ordering};
+use crate::engine::Engine;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::{give_back, lost};
+
+/// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
+/// most `within`.
+pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
+    let deadline = engine.now().after(within);
+    engine.shut_down.store(true, Ordering::SeqCst);
+    for slot in engine.table().all() {
+        slot.cancel();
+        if let Some(lease) = slot.lease() {
+            shut_down_lease(&lease);
+        }
+        if let Some(lease) = slot.end_linger(None) {
+            give_back(&lease);
+        }
+    }
+    match engine.worker().wait_given_back(deadline) {
+        0 => Ok(()),
+        left => Err(Error::unreachable(format!(
+            "{left} locks could not be given back within {within:?}; they end with their leases, and \
+             the worker goes on trying"
+        ))),
+    }
+}
+
+/// Takes a lock from its holder: renewals stop first, then it is given back.
+pub(crate) fn shut_down_lease(lease: &Arc<LiveLease>) {
+    if let Some(loss) = lease.lose(LossCause::ShutDown, lease.slot().engine().now()) {
+        give_back(lease);
+        lost(lease, loss);
+    }
+}
