@@ -13,19 +13,19 @@ const SHOWN_BYTES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Identity {
     uuid: Uuid,
-    host: String,
-    pid: u32,
-    label: String,
+    id: String,
+    whereabouts: String,
     attempts: AtomicU64,
 }
 
 impl Identity {
     pub(crate) fn new(label: &str) -> Identity {
+        let uuid = Uuid::new_v4();
+        let host = tidy(&host_name()).replace(':', "_");
         Identity {
-            uuid: Uuid::new_v4(),
-            host: tidy(&host_name()).replace(':', "_"),
-            pid: std::process::id(),
-            label: tidy(label),
+            uuid,
+            id: uuid.simple().to_string(),
+            whereabouts: format!("{}:{host}:{}", std::process::id(), tidy(label)),
             attempts: AtomicU64::new(0),
         }
     }
@@ -34,16 +34,14 @@ impl Identity {
         &self.uuid
     }
 
-    pub(crate) fn host(&self) -> &str {
-        &self.host
+    /// The identity in hexadecimal digits.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    pub(crate) fn label(&self) -> &str {
-        &self.label
+    /// `<process>:<host>:<label>`, of which only the label may contain a colon.
+    pub(crate) fn whereabouts(&self) -> &str {
+        &self.whereabouts
     }
 
     /// A number that no attempt of this client had before.
@@ -140,8 +138,9 @@ mod tests {
 
     #[test]
     fn labels_are_tidied_and_shortened() {
-        assert_eq!(Identity::new("a\r\nb\0").label(), "ab");
-        assert_eq!(Identity::new(&"é".repeat(100)).label().len(), 128);
+        assert!(Identity::new("a\r\nb\0").whereabouts().ends_with(":ab"));
+        assert!(Identity::new(&"é".repeat(100)).whereabouts().ends_with(&"é".repeat(64)));
+        assert!(!Identity::new(&"é".repeat(100)).whereabouts().ends_with(&"é".repeat(65)));
     }
 
     #[test]

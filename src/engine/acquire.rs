@@ -304,7 +304,12 @@ impl<'a> Delegate<'a> {
             Some(left) if now < give_up => {
                 Next::Again(self.backoff.next().min(left).min(give_up.since(now)))
             }
-            _ => Next::GiveUp(Err(error)),
+            _ => {
+                if now >= give_up {
+                    self.slot.give_up(now.since(since));
+                }
+                Next::GiveUp(Err(error))
+            }
         }
     }
 

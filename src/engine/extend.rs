@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use redis::Value;
+
 use crate::base::error::{Error, Result};
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{cause, check_expiry, gone, lost};
-use crate::protocol::{Told, Verdict};
+use crate::protocol::{Applied, Told, Verdict};
 
 /// Makes a lease last at least `ttl` from now.
 pub(crate) fn extend(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
@@ -47,6 +49,25 @@ fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
         },
     )?;
     check_valid(lease)
+}
+
+/// Runs commands that apply only if a lease is still its owner's.
+pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
+    apply_inner(lease, pipeline).map_err(|error| error.of(lease.slot().target().name()))
+}
+
+fn apply_inner(lease: &Arc<LiveLease>, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
+    check_valid(lease)?;
+    let (engine, target) = (lease.slot().engine(), lease.slot().target());
+    let _under_way = lease.command();
+    let deadline = engine.exchange_deadline();
+    let verdict = match engine.protocol().apply(target, lease.owner(), pipeline, deadline)? {
+        Applied::Done(answers) => return Ok(answers),
+        Applied::Gone => Verdict::Gone,
+        Applied::Taken => Verdict::Taken,
+    };
+    conclude(lease, verdict)?;
+    Ok(Vec::new())
 }
 
 fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {

@@ -55,6 +55,8 @@ pub(crate) struct LiveLease {
     /// Commands under way: with any, it must not become another thread's (rule 17).
     under_way: AtomicU32,
     count: AtomicU32,
+    /// Whether the worker is to show the count.
+    unshown: AtomicBool,
 }
 
 /// What an attempt was granted.
@@ -116,6 +118,7 @@ impl LiveLease {
             failing: AtomicBool::new(false),
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
+            unshown: AtomicBool::new(false),
         })
     }
 
@@ -152,6 +155,7 @@ impl LiveLease {
             failing: AtomicBool::new(false),
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
+            unshown: AtomicBool::new(false),
         }))
     }
 
@@ -242,9 +246,17 @@ impl LiveLease {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Notes how many times its thread holds it.
-    pub(crate) fn set_hold_count(&self, count: u32) {
-        self.count.store(count, Ordering::Relaxed);
+    /// Notes how many times its thread holds it. Answers whether that is yet to be shown, and the
+    /// worker does not know of it.
+    pub(crate) fn set_hold_count(&self, count: u32) -> bool {
+        self.count.store(count, Ordering::SeqCst);
+        !self.unshown.load(Ordering::SeqCst) && !self.unshown.swap(true, Ordering::SeqCst)
+    }
+
+    /// The hold count that is shown now.
+    pub(crate) fn show_hold_count(&self) -> u32 {
+        self.unshown.store(false, Ordering::SeqCst);
+        self.count.load(Ordering::SeqCst)
     }
 
     /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14).

@@ -10,8 +10,8 @@
 //!
 //! Where others wait, *free* is left at once: the first of them becomes the delegate. They wait in
 //! the order in which they came. A thread that wants only one attempt waits for no holder, but it
-//! waits for the delegate's answer or for a release under way: before those it could not tell
-//! "somebody has it" from "Redis is down".
+//! waits for the delegate's answer, a fresh one, or for a release under way: before those it could
+//! not tell "somebody has it" from "Redis is down".
 //!
 //! A delegate that gives up while others wait leaves its place in the queue to the next (rule 5).
 
@@ -128,6 +128,8 @@ struct Inner {
     cancellations: u64,
     /// Whether the delegate wants more than one attempt.
     waits: bool,
+    /// When the delegate was told that another process has the lock.
+    told_at: Moment,
     /// Since when Redis has been asked and has not answered, by the delegate or a release.
     asked_at: Option<Moment>,
     /// The attempt that tries, holds or lingers.
@@ -163,6 +165,7 @@ impl Slot {
             queue: VecDeque::new(),
             cancellations: 0,
             waits: false,
+            told_at: Moment::PAST,
             asked_at: None,
             number: None,
             grant: None,
@@ -201,8 +204,14 @@ impl Slot {
                 inner.waits = patience != Patience::Once;
                 return Turn::Delegate(None);
             }
-            State::Held(_) | State::Trying { told_busy: true } if patience == Patience::Once => {
-                return Turn::Busy;
+            State::Held(_) if patience == Patience::Once => return Turn::Busy,
+            State::Trying { told_busy: true } if patience == Patience::Once => {
+                if self.engine.now().since(inner.told_at) <= USUAL_ANSWER {
+                    return Turn::Busy;
+                }
+                // What was true then is no answer now: the delegate asks for both.
+                inner.nudged = true;
+                self.pause.notify_one();
             }
             State::Lingering(_) => {
                 inner.waits = patience != Patience::Once;
@@ -218,8 +227,7 @@ impl Slot {
         });
         inner.queue.push_back(Arc::clone(&waiter));
         let deadline = match patience {
-            // What it waits for is bounded by the exchange under way.
-            Patience::Once => Moment::FAR,
+            Patience::Once => self.engine.exchange_deadline(),
             Patience::Until(deadline) => deadline,
         };
         self.wait(inner, &waiter, deadline)
@@ -256,16 +264,25 @@ impl Slot {
                 waiter.woken.wait(&mut inner);
                 continue;
             }
-            let now = self.engine.now();
-            let left = deadline.since(now);
+            let left = deadline.since(self.engine.now());
             if left.is_zero() {
                 inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-                return match inner.asked_at.map(|at| now.since(at)) {
-                    Some(silence) if silence > USUAL_ANSWER => Turn::Unanswered(silence),
-                    _ => Turn::Busy,
-                };
+                return self.silence(&inner).map_or(Turn::Busy, Turn::Unanswered);
             }
             waiter.woken.wait_for(&mut inner, left);
+        }
+    }
+
+    /// For how long Redis has not answered, if that is longer than usual.
+    fn silence(&self, inner: &Inner) -> Option<Duration> {
+        let silence = self.engine.now().since(inner.asked_at?);
+        (silence > USUAL_ANSWER).then_some(silence)
+    }
+
+    /// The outage has lasted for longer than anybody waits for its end.
+    pub(crate) fn give_up(&self, silence: Duration) {
+        for waiter in self.inner.lock().queue.drain(..) {
+            waiter.tell(Turn::Unanswered(silence));
         }
     }
 
@@ -283,6 +300,7 @@ impl Slot {
     pub(crate) fn told_busy(&self) {
         let mut inner = self.inner.lock();
         inner.state = State::Trying { told_busy: true };
+        inner.told_at = self.engine.now();
         inner.asked_at = None;
         refuse_the_hasty(&mut inner.queue);
     }

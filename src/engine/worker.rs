@@ -381,7 +381,8 @@ enum Job {
 
 impl Job {
     fn errand(&self) -> Errand<'_> {
-        let of_lease = |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.hold_count() };
+        let of_lease =
+            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.show_hold_count() };
         match self {
             Job::Renew(lease) => Errand {
                 target: lease.slot().target(),

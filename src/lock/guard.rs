@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::error::Result;
 use crate::base::loss::Loss;
 use crate::base::token::FencingToken;
-use crate::engine::extend::{check, extend};
+use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::Hold;
 use crate::engine::release::{check_expiry, gone, release};
 use crate::lock::OwnedLease;
@@ -124,6 +124,36 @@ impl Guard {
     /// ```
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         extend(self.hold().lease(), ttl)
+    }
+
+    /// Runs commands that apply all together, and only if the lock is still this hold's: the check at
+    /// the resource, where the resource is in the same Redis.
+    ///
+    /// Nothing is read from Redis before; the closure only says what to do. The answer has one value
+    /// for each command; one that failed by itself answers with an error value, and does not keep
+    /// the others from being applied. [`redis::from_redis_value`] turns a value into what it is.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](crate::Error::is_lost) if the lock is not held any longer: nothing was applied.
+    /// [`is_refused`](crate::Error::is_refused) if Redis would not take a command: nothing was
+    /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
+    /// guard.transaction(|pipe| {
+    ///     pipe.cmd("SET").arg("stock").arg(41).cmd("RPUSH").arg("sales").arg("one");
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction(
+        &self,
+        build: impl FnOnce(&mut redis::Pipeline),
+    ) -> Result<Vec<redis::Value>> {
+        let mut pipeline = redis::Pipeline::new();
+        build(&mut pipeline);
+        apply(self.hold().lease(), &pipeline)
     }
 
     /// Gives this hold back and tells how that went.

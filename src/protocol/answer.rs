@@ -59,6 +59,18 @@ pub(crate) enum Verdict {
 /// An attempt's answer, and the server's time in microseconds.
 pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), Failure> {
     let odd = || unexpected(&reply.value);
+    if let Value::Int(now) = reply.value {
+        let now = u64::try_from(now).map_err(|_| odd())?;
+        let granted = Granted {
+            token: now,
+            ttl: asked,
+            sent: reply.sent,
+            micros: now,
+            received: reply.received,
+            waiters: 0,
+        };
+        return Ok((Answer::Granted(granted), now));
+    }
     let numbers = numbers(&reply.value)?;
     let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
     let count = |count: i64| u32::try_from(count).map_err(|_| odd());
@@ -146,6 +158,14 @@ mod tests {
         let busy = Busy { ttl: None, ahead: 3, hands_over: true };
         assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, Answer::Busy(busy));
         assert_eq!(answer(&[2, 99]).unwrap(), (Answer::Late, 99));
+        let fresh = Reply { value: Value::Int(77), sent: at, received: at };
+        let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
+        let ttl = Duration::from_secs(9);
+        assert_eq!(
+            fresh,
+            Answer::Granted(Granted { token: 77, ttl, micros: 77, waiters: 0, ..granted })
+        );
+        assert_eq!(now, 77);
         assert_eq!(answer(&[3, 99]).unwrap(), (Answer::Gone, 99));
         for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
             assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");

@@ -11,6 +11,7 @@ use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::{Attempt, Mode};
 use crate::wire::failure::Failure;
+use crate::wire::script::Argument::{Bytes, Number};
 use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
@@ -96,15 +97,6 @@ impl Target {
         self.channel.as_deref()
     }
 
-    fn call(&self, script: &'static Script, arguments: &[&[u8]]) -> Call {
-        let mut keys: [&[u8]; 4] = [b""; 4];
-        let count = self.keys.len().min(keys.len());
-        for (slot, key) in keys.iter_mut().zip(&self.keys) {
-            *slot = key;
-        }
-        script.call(&keys[..count], arguments)
-    }
-
     pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {
         let mode: &[u8] = match attempt.mode {
             Mode::Try => b"try",
@@ -113,38 +105,32 @@ impl Target {
         };
         let queue = attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE);
         let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
-        self.call(
-            &self.kind.scripts().acquire,
+        self.kind.scripts().acquire.call(
+            &self.keys,
             &[
-                attempt.owner,
-                number(millis(attempt.ttl)).as_bytes(),
-                number(deadline_micros).as_bytes(),
-                fence(attempt.ttl).as_bytes(),
-                mode,
-                number(dies_after).as_bytes(),
-                number(millis(queue)).as_bytes(),
+                Bytes(attempt.owner),
+                Number(millis(attempt.ttl)),
+                Number(deadline_micros),
+                Number(fence(attempt.ttl)),
+                Bytes(mode),
+                Number(dies_after),
+                Number(millis(queue)),
             ],
         )
     }
 
     /// `last_token` is the last one used where that is not the one minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
-        let last_token = number(last_token.unwrap_or(0));
-        self.call(
-            &self.kind.scripts().release,
-            &[owner, fence(ttl).as_bytes(), last_token.as_bytes()],
-        )
+        self.kind
+            .scripts()
+            .release
+            .call(&self.keys, &[Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))])
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
-        self.call(
-            &self.kind.scripts().renew,
-            &[
-                owner,
-                number(millis(ttl)).as_bytes(),
-                number(count.into()).as_bytes(),
-                fence(ttl).as_bytes(),
-            ],
+        self.kind.scripts().renew.call(
+            &self.keys,
+            &[Bytes(owner), Number(millis(ttl)), Number(count.into()), Number(fence(ttl))],
         )
     }
 
@@ -153,11 +139,11 @@ impl Target {
     }
 
     pub(crate) fn force(&self) -> Call {
-        self.call(&self.kind.scripts().force, &[fence(SHORTEST_FENCE).as_bytes()])
+        self.kind.scripts().force.call(&self.keys, &[Number(fence(SHORTEST_FENCE))])
     }
 
     pub(crate) fn request(&self) -> Option<Call> {
-        self.kind.scripts().request.as_ref().map(|script| self.call(script, &[]))
+        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, &[]))
     }
 }
 
@@ -167,10 +153,7 @@ impl fmt::Debug for Target {
     }
 }
 
-fn number(number: u64) -> String {
-    number.to_string()
-}
-
-fn fence(ttl: Duration) -> String {
-    number(millis(ttl.max(SHORTEST_FENCE)))
+/// The time to live of the fence beside a lease, in milliseconds.
+fn fence(ttl: Duration) -> u64 {
+    millis(ttl.max(SHORTEST_FENCE))
 }

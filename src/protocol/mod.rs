@@ -7,7 +7,7 @@
 //! | `mutex`, `reentrant` | the kinds |
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
-//! | `watch` | release by transaction, without a script |
+//! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `single` | the protocol over one server |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
@@ -17,8 +17,8 @@ pub(crate) mod kind;
 pub(crate) mod mutex;
 pub(crate) mod reentrant;
 pub(crate) mod single;
+pub(crate) mod transaction;
 pub(crate) mod wake;
-mod watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +30,7 @@ use crate::wire::failure::Failure;
 
 pub(crate) use answer::{Answer, Verdict};
 pub(crate) use kind::Target;
+pub(crate) use transaction::Applied;
 pub(crate) use wake::{Listener, Wake};
 
 /// What the worker has to say about one lease.
@@ -123,6 +124,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Gives the lock back for whoever holds it; whether anybody did.
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
+
+    /// Runs the commands of a pipeline if the lock is the owner's.
+    fn apply(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        pipeline: &redis::Pipeline,
+        deadline: Moment,
+    ) -> Result<Applied, Failure>;
 
     /// Asks the holder to let go; whether anybody heard it.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;

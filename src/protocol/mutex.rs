@@ -22,23 +22,24 @@ const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
-/// A script of the mutex, after what all of them share.
+/// A script of the mutex: what goes without, what all of them share, what goes with it.
 macro_rules! script {
-    ($file:literal) => {
+    ($($first:literal)?; $($rest:literal)?) => {
         Script::new(concat!(
+            $(include_str!($first),)?
             include_str!("script/token.lua"),
             include_str!("script/queue.lua"),
-            include_str!($file)
+            $(include_str!($rest),)?
         ))
     };
 }
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("script/mutex_acquire.lua"),
-    release: script!("script/mutex_release.lua"),
+    acquire: script!("script/mutex_acquire.lua"; "script/mutex_wait.lua"),
+    release: script!("script/mutex_release.lua"; "script/mutex_pass.lua"),
     renew: Script::new(include_str!("script/mutex_renew.lua")),
-    force: script!("script/mutex_force.lua"),
-    request: Some(script!("script/mutex_request.lua")),
+    force: script!(; "script/mutex_force.lua"),
+    request: Some(script!(; "script/mutex_request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).
@@ -70,13 +71,11 @@ impl Kind for MutexKind {
         // Writing to a vector cannot fail.
         let _ = write!(
             owner,
-            "{VERSION}{}:{}:{number:x}:{}:{}:{}:{}",
+            "{VERSION}{}:{}:{number:x}:{}:{}",
             if hands_over { HANDS_OVER } else { FOREIGN },
-            identity.uuid().simple(),
+            identity.id(),
             millis(window),
-            identity.pid(),
-            identity.host(),
-            identity.label(),
+            identity.whereabouts(),
         );
         owner
     }
@@ -133,7 +132,7 @@ mod tests {
         let told = holder(MutexKind.owner(&identity, 10, Duration::from_secs(3), true));
         assert_eq!(told.label(), Some("billing: nightly"));
         assert_eq!(told.pid(), Some(std::process::id()));
-        assert_eq!(told.host(), Some(identity.host()));
+        assert!(identity.whereabouts().contains(told.host().unwrap()));
         assert!(told.to_string().starts_with("billing: nightly, process "));
     }
 

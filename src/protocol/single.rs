@@ -10,7 +10,8 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, unexpected, verdict};
 use crate::protocol::{
-    Answer, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, wake, watch,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, transaction,
+    wake,
 };
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -78,7 +79,7 @@ impl Protocol for Single {
                 self.read(verdict(&reply.value))
             }
             ReleaseKind::Watch => self.transport.exchange(deadline, |connection| {
-                watch::release(connection, target.key(), owner, deadline)
+                transaction::release(connection, target, owner, deadline)
             }),
         }
     }
@@ -125,6 +126,19 @@ impl Protocol for Single {
             Value::Int(held) => Ok(held > 0),
             other => self.read(Err(unexpected(&other))),
         }
+    }
+
+    fn apply(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        pipeline: &redis::Pipeline,
+        deadline: Moment,
+    ) -> Result<Applied, Failure> {
+        self.transport.exchange(deadline, |connection| {
+            let calls = pipeline.cmd_iter().map(Call::of).collect();
+            transaction::apply(connection, target, owner, calls, deadline)
+        })
     }
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {

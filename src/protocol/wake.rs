@@ -12,7 +12,7 @@ pub(crate) const NUDGE: &[u8] = b"n";
 
 /// The channel of one client.
 pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
-    format!("leasehold:{}", identity.uuid().simple()).into_bytes()
+    format!("leasehold:{}", identity.id()).into_bytes()
 }
 
 /// What a message says. All of them are hints but the grant, which is believed for what is in it.

@@ -21,17 +21,28 @@ impl Script {
     }
 
     /// The command that runs the script by its digest.
-    pub(crate) fn call(&'static self, keys: &[&[u8]], arguments: &[&[u8]]) -> Call {
-        let mut cmd = Cmd::with_capacity(
-            3 + keys.len() + arguments.len(),
-            64 + keys.iter().chain(arguments).map(|part| part.len() + 8).sum::<usize>(),
-        );
+    pub(crate) fn call(&'static self, keys: &[Vec<u8>], arguments: &[Argument<'_>]) -> Call {
+        let parts = 3 + keys.len() + arguments.len();
+        let mut cmd = Cmd::with_capacity(parts, 64 + 48 * parts);
         cmd.arg("EVALSHA").arg(self.digest()).arg(keys.len());
-        for part in keys.iter().chain(arguments) {
-            cmd.arg(*part);
+        for key in keys {
+            cmd.arg(key.as_slice());
+        }
+        for argument in arguments {
+            match argument {
+                Argument::Bytes(bytes) => cmd.arg(bytes),
+                Argument::Number(number) => cmd.arg(number),
+            };
         }
         Call { cmd, script: Some(self) }
     }
+}
+
+/// An argument of a script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Argument<'a> {
+    Bytes(&'a [u8]),
+    Number(u64),
 }
 
 /// One command, ready to be sent.
@@ -49,6 +60,11 @@ impl Call {
             cmd.arg(*part);
         }
         Call { cmd, script: None }
+    }
+
+    /// A command of the user's.
+    pub(crate) fn of(cmd: &Cmd) -> Call {
+        Call { cmd: cmd.clone(), script: None }
     }
 
     /// The bytes to send.
@@ -77,10 +93,12 @@ mod tests {
     #[test]
     fn the_fall_back_carries_the_source_and_the_same_arguments() {
         static SCRIPT: Script = Script::new("return ARGV[1]");
-        let call = SCRIPT.call(&[b"key"], &[b"\x00\xff", b""]);
+        let arguments = [Argument::Bytes(b"\x00\xff"), Argument::Bytes(b""), Argument::Number(7)];
+        let call = SCRIPT.call(&[b"key".to_vec()], &arguments);
         let whole = call.with_source().unwrap();
         let parts: Vec<_> = whole.cmd.args_iter().collect();
-        let expected: [&[u8]; 6] = [b"EVAL", b"return ARGV[1]", b"1", b"key", b"\x00\xff", b""];
+        let expected: [&[u8]; 7] =
+            [b"EVAL", b"return ARGV[1]", b"1", b"key", b"\x00\xff", b"", b"7"];
         assert_eq!(parts.len(), expected.len());
         for (part, expected) in parts.iter().zip(expected) {
             assert!(matches!(part, Arg::Simple(bytes) if *bytes == expected));

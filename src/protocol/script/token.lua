@@ -9,12 +9,11 @@ local function text(number)
   return string.format('%.0f', number) -- Lua would write an exponent (rule 20)
 end
 
--- A token above all earlier ones, and not below the server's time.
-local function mint(now, keep)
-  local last = redis.pcall('SET', KEYS[2], text(now), 'GET', 'PX', keep)
+-- The token after the last one, where the server's time has just been noted in its place.
+local function above(last, now, keep)
   if type(last) == 'table' then -- not a string: not ours, and in the way
     redis.call('SET', KEYS[2], text(now), 'PX', keep)
-    last = false
+    return now
   end
   last = tonumber(last)
   if not last or last < now then
@@ -23,6 +22,11 @@ local function mint(now, keep)
   -- The clock went back, or two holds fell into one of its ticks.
   redis.call('SET', KEYS[2], text(last + 1), 'PX', text(keep + math.ceil((last - now) / 1000)))
   return last + 1
+end
+
+-- A token above all earlier ones, and not below the server's time.
+local function mint(now, keep)
+  return above(redis.pcall('SET', KEYS[2], text(now), 'GET', 'PX', keep), now, keep)
 end
 
 -- Notes the last token used, where that is beyond the one that was minted.

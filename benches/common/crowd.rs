@@ -1,0 +1,379 @@
+//! Threads in several processes that all want one lock, again and again.
+//!
+//! The processes live for long and run when told to, in slices, so that other contenders may have
+//! their turn in between; what they have seen is told at the end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use leasehold::LockClient;
+use leasehold_support::Child;
+use leasehold_support::child::{hear, tell};
+
+use super::clock::{now, sleep_until};
+use super::cost::process_time;
+use super::way::{Lock, Way};
+use super::witness::{Seen, Witness};
+
+/// The role of a process of the crowd.
+pub(crate) const ROLE: &str = "crowd";
+/// What the slowest machine may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a process tells how far it is, where that is watched.
+const TICK: Duration = Duration::from_millis(50);
+const URL: &str = "LEASEHOLD_CROWD_URL";
+
+/// What a crowd does.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) url: String,
+    pub(crate) name: String,
+    pub(crate) way: Way,
+    pub(crate) processes: usize,
+    pub(crate) threads: usize,
+    pub(crate) hold: Duration,
+    /// The file of the [`Witness`], if there is to be one.
+    pub(crate) witness: Option<PathBuf>,
+    /// Whether the processes note in that file, from place 1 on, how far they are.
+    pub(crate) watched: bool,
+}
+
+/// What a slice was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slice {
+    /// Acquisitions that began and ended in its time.
+    pub(crate) within: u64,
+    /// Those and the ones under way when its time was over.
+    pub(crate) all: u64,
+}
+
+/// What a crowd has seen in all.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// Acquisitions of each thread, for each process.
+    pub(crate) shares: Vec<Vec<f64>>,
+    /// Waits for the lock, in ns.
+    pub(crate) waits: Histogram<u64>,
+    /// Locks and unlocks without the hold between, in ns.
+    pub(crate) operations: Histogram<u64>,
+    pub(crate) seen: Seen,
+    /// Locks lost while held.
+    pub(crate) lost: u64,
+    /// Processor time of all processes, in seconds.
+    pub(crate) processor: f64,
+}
+
+/// The processes.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    plan: Plan,
+    children: Vec<Child>,
+}
+
+impl Crowd {
+    pub(crate) fn start(plan: &Plan) -> io::Result<Crowd> {
+        let witness = plan.witness.clone().unwrap_or_default();
+        let children = (0..plan.processes).map(|process| {
+            Child::role(ROLE)
+                .arg(&plan.name)
+                .arg(plan.way.title())
+                .arg(plan.threads.to_string())
+                .arg(plan.hold.as_micros().to_string())
+                .arg(if plan.watched { process + 1 } else { 0 }.to_string())
+                .arg(&witness)
+                // In the environment, where `ps` does not show a password.
+                .env(URL, &plan.url)
+                .start()
+        });
+        let mut crowd = Crowd { plan: plan.clone(), children: children.collect::<Result<_, _>>()? };
+        for child in &mut crowd.children {
+            child.expect_line("ready", PATIENCE);
+        }
+        Ok(crowd)
+    }
+
+    /// Lets all of them want the lock for this long.
+    pub(crate) fn slice(&mut self, span: Duration) -> Slice {
+        self.begin(span);
+        self.finish()
+    }
+
+    /// Begins a slice.
+    pub(crate) fn begin(&mut self, span: Duration) {
+        // By then all of them are there.
+        let threads = self.plan.processes * self.plan.threads;
+        let start = now() + 2_000_000 + threads as u64 * 50_000;
+        let end = start + u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.say(&format!("slice {start} {end}"));
+    }
+
+    /// Waits for the end of the slice.
+    pub(crate) fn finish(&mut self) -> Slice {
+        let mut slice = Slice::default();
+        for child in &mut self.children {
+            let [within, all] = numbers(&child.expect_line("done", PATIENCE));
+            slice.within += within;
+            slice.all += all;
+        }
+        slice
+    }
+
+    /// Forgets what was so far, which was to warm up.
+    pub(crate) fn forget(&mut self) {
+        self.say("forget");
+    }
+
+    /// Ends the crowd, and asks what it has seen.
+    ///
+    /// # Panics
+    ///
+    /// If one of them does not end well.
+    pub(crate) fn end(mut self) -> Account {
+        self.say("end");
+        let mut account = Account {
+            shares: Vec::new(),
+            waits: times(),
+            operations: times(),
+            seen: Seen::default(),
+            lost: 0,
+            processor: 0.0,
+        };
+        for child in &mut self.children {
+            let shares = child.expect_line("shares", PATIENCE);
+            account
+                .shares
+                .push(shares.split(' ').map(|share| share.parse().unwrap_or(f64::NAN)).collect());
+            hear_times(&child.expect_line("waits", PATIENCE), &mut account.waits);
+            hear_times(&child.expect_line("operations", PATIENCE), &mut account.operations);
+            let [overlaps, disorder, lost, micros] = numbers(&child.expect_line("seen", PATIENCE));
+            account.seen.overlaps += overlaps;
+            account.seen.disorder += disorder;
+            account.lost += lost;
+            account.processor += micros as f64 / 1e6;
+            let status = child.wait(PATIENCE);
+            assert!(status.success(), "{status}: {}", child.output());
+        }
+        account
+    }
+
+    fn say(&mut self, line: &str) {
+        self.children.iter_mut().for_each(|child| child.say(line));
+    }
+}
+
+/// A line of so many numbers.
+fn numbers<const N: usize>(line: &str) -> [u64; N] {
+    let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("{N} numbers were to be told, not {line:?}"))
+}
+
+/// For times in ns, to a hundredth of each.
+fn times() -> Histogram<u64> {
+    Histogram::new(2).expect("two digits are allowed")
+}
+
+fn tell_times(prefix: &str, times: &Histogram<u64>) {
+    let mut counts = BTreeMap::new();
+    for step in times.iter_recorded() {
+        counts.insert(step.value_iterated_to(), step.count_at_value());
+    }
+    // The greatest is told as it was, not as the end of its bucket.
+    if let Some((_, count)) = counts.pop_last() {
+        *counts.entry(times.max()).or_insert(0) += count;
+    }
+    let counts: Vec<_> = counts.iter().map(|(time, count)| format!("{time}:{count}")).collect();
+    tell(&format!("{prefix} {}", counts.join(" ")));
+}
+
+fn hear_times(line: &str, times: &mut Histogram<u64>) {
+    for step in line.split(' ').filter(|step| !step.is_empty()) {
+        let (time, count) = step.split_once(':').expect("a time and a count");
+        let (time, count) = (time.parse().expect("a time"), count.parse().expect("a count"));
+        times.record_n(time, count).expect("it grows as needed");
+    }
+}
+
+/// A thread of the crowd.
+struct Member {
+    acquisitions: u64,
+    waits: Histogram<u64>,
+    operations: Histogram<u64>,
+    seen: Seen,
+    lost: u64,
+}
+
+impl Member {
+    fn new() -> Member {
+        let (waits, operations) = (times(), times());
+        Member { acquisitions: 0, waits, operations, seen: Seen::default(), lost: 0 }
+    }
+
+    /// Wants the lock until the end of the slice; answers what it was.
+    fn run(&mut self, work: &Work, start: u64, end: u64) -> Slice {
+        let mut slice = Slice::default();
+        sleep_until(start);
+        while now() < end {
+            self.once(work);
+            slice.all += 1;
+            slice.within += u64::from(now() <= end);
+            work.progress.fetch_add(1, Ordering::Relaxed);
+        }
+        self.acquisitions += slice.all;
+        slice
+    }
+
+    fn once(&mut self, work: &Work) {
+        let asked = Instant::now();
+        let guard = work.lock.lock().unwrap_or_else(|error| panic!("no lock: {error}"));
+        let had = Instant::now();
+        match &work.witness {
+            Some(witness) => {
+                witness.section(guard.fencing_token().get(), &mut self.seen, || work.hold());
+            }
+            None => work.hold(),
+        }
+        let given_up = Instant::now();
+        match guard.release() {
+            Err(error) if error.is_lost() => self.lost += 1,
+            outcome => outcome.unwrap_or_else(|error| panic!("no release: {error}")),
+        }
+        let (wait, release) = (had - asked, given_up.elapsed());
+        self.waits.saturating_record(nanos(wait));
+        self.operations.saturating_record(nanos(wait + release));
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What the threads of a process share.
+struct Work {
+    lock: Lock,
+    hold: Duration,
+    witness: Option<Witness>,
+    progress: AtomicU64,
+    /// Where progress is noted, if it is watched.
+    place: u64,
+}
+
+impl Work {
+    fn hold(&self) {
+        if !self.hold.is_zero() {
+            thread::sleep(self.hold);
+        }
+    }
+
+    /// Notes how far this process is until nobody runs any more.
+    fn note_progress(&self, running: &AtomicUsize) {
+        let Some(witness) = self.witness.as_ref().filter(|_| self.place > 0) else { return };
+        while running.load(Ordering::Relaxed) > 0 {
+            thread::sleep(TICK);
+            let noted = witness.write(self.place, self.progress.load(Ordering::Relaxed));
+            noted.expect("the shared file stays");
+        }
+    }
+}
+
+/// Plays a process of the crowd.
+pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let told: Vec<String> = std::env::args().skip(1).collect();
+    let [name, way, threads, hold, place, path] = told.as_slice() else {
+        return Err(format!("a process of the crowd is told more than {told:?}").into());
+    };
+    let client = LockClient::open(std::env::var(URL)?)?;
+    let way = Way::of_title(way).ok_or("no such way to wait")?;
+    let work = Work {
+        lock: way.lock(&client, name)?,
+        hold: Duration::from_micros(hold.parse()?),
+        witness: Some(path).filter(|path| !path.is_empty()).map(open).transpose()?,
+        progress: AtomicU64::new(0),
+        place: place.parse()?,
+    };
+    let threads: usize = threads.parse()?;
+    let mut members: Vec<Member> = (0..threads).map(|_| Member::new()).collect();
+    let mut processor = 0.0;
+    tell("ready");
+    while let Some(order) = hear() {
+        match order.split_once(' ') {
+            Some(("slice", span)) => {
+                let [start, end] = numbers(span);
+                let before = process_time();
+                let Slice { within, all } = slice(&work, &mut members, start, end);
+                processor += process_time() - before;
+                tell(&format!("done {within} {all}"));
+            }
+            None if order == "forget" => {
+                members.iter_mut().for_each(|member| *member = Member::new());
+                processor = 0.0;
+            }
+            _ => break,
+        }
+    }
+    report(&members, processor);
+    Ok(())
+}
+
+fn open(path: &String) -> io::Result<Witness> {
+    Witness::open(path.as_ref())
+}
+
+fn slice(work: &Work, members: &mut [Member], start: u64, end: u64) -> Slice {
+    let running = AtomicUsize::new(members.len());
+    thread::scope(|scope| {
+        let spawned: Vec<_> = members
+            .iter_mut()
+            .map(|member| {
+                let running = &running;
+                scope.spawn(move || {
+                    let slice = member.run(work, start, end);
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    slice
+                })
+            })
+            .collect();
+        work.note_progress(&running);
+        let slices = spawned.into_iter().map(|thread| thread.join().expect("no panic"));
+        slices.fold(Slice::default(), |sum, slice| Slice {
+            within: sum.within + slice.within,
+            all: sum.all + slice.all,
+        })
+    })
+}
+
+fn report(members: &[Member], processor: f64) {
+    let (mut waits, mut operations) = (times(), times());
+    let (mut seen, mut lost) = (Seen::default(), 0);
+    for member in members {
+        waits.add(&member.waits).expect("it grows as needed");
+        operations.add(&member.operations).expect("it grows as needed");
+        seen.overlaps += member.seen.overlaps;
+        seen.disorder += member.seen.disorder;
+        lost += member.lost;
+    }
+    let shares: Vec<_> = members.iter().map(|member| member.acquisitions.to_string()).collect();
+    tell(&format!("shares {}", shares.join(" ")));
+    tell_times("waits", &waits);
+    tell_times("operations", &operations);
+    let micros = (processor * 1e6) as u64;
+    tell(&format!("seen {} {} {lost} {micros}", seen.overlaps, seen.disorder));
+}
+
+/// Ends a role: with its error, if it failed.
+pub(crate) fn outcome(
+    role: &str,
+    result: Result<(), impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+) -> std::process::ExitCode {
+    match result.map_err(Into::into) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{role}: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

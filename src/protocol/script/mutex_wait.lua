@@ -1,0 +1,81 @@
+-- The rest of mutex_acquire.lua: somebody has the mutex, or waits for it.
+local me, mode, keep = ARGV[1], ARGV[5], tonumber(ARGV[4])
+
+local function granted(left, token)
+  return {1, token or mint(now, keep), left, now, redis.call('ZCARD', KEYS[3])}
+end
+
+if taken then
+  return granted(tonumber(ARGV[2]), above(last, now, keep))
+end
+
+if mode ~= 'beat' and not owner then
+  owner = hand_over(now, keep, me)
+  if not owner or owner == me then
+    return granted(tonumber(ARGV[2]))
+  end
+end
+
+if owner == me then
+  -- Asked again: the same token, and never a shorter lease (rule 3).
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= 0 and left < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    left = tonumber(ARGV[2])
+  end
+  return granted(left, tonumber(redis.call('GET', KEYS[2])))
+end
+
+local channel, number = listener(owner or '')
+local ahead = 0
+if mode ~= 'try' then
+  local death = text(now + tonumber(ARGV[6]))
+  local place, news
+  if mode == 'join' then
+    local last = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'REV', 'WITHSCORES')[2])
+    place = math.max(last or 0, 0) + 1
+    news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
+  end
+  if news then
+    redis.call('ZADD', KEYS[4], death, me)
+  else
+    place = tonumber(redis.call('ZSCORE', KEYS[3], me))
+    if not place then
+      return {3, now}
+    end
+    if not owner then
+      owner = hand_over(now, keep, me)
+      if not owner or owner == me then
+        redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
+        redis.call('ZREM', KEYS[3], me)
+        redis.call('ZREM', KEYS[4], me)
+        return granted(tonumber(ARGV[2]))
+      end
+      channel, number = listener(owner)
+    end
+    if place < 0 then
+      place = -place
+      redis.pcall('ZADD', KEYS[3], 'XX', text(place), me)
+    end
+    redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
+  end
+  if place % 8 == 1 or not news then
+    -- Who joins or beats keeps the queue alive; not every one needs to.
+    redis.call('PEXPIRE', KEYS[3], ARGV[7])
+    redis.call('PEXPIRE', KEYS[4], ARGV[7])
+    local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', 0, 8)
+    for _, attempt in ipairs(gone) do
+      redis.call('ZREM', KEYS[3], attempt)
+      redis.call('ZREM', KEYS[4], attempt)
+    end
+  end
+  if place > 1 and not (news and channel) then
+    ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
+  elseif news then
+    ahead = place - 1
+  end
+  if channel and ahead == 0 then
+    redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
+  end
+end
+return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0}

@@ -1,0 +1,88 @@
+//! Commands that apply only if a lock is still its owner's: `WATCH`, a look at the owner, then
+//! `MULTI`, the commands, `EXEC`. Redis drops the transaction when the key changed, or expired, in
+//! between.
+
+use redis::Value;
+
+use crate::base::time::Moment;
+use crate::protocol::Target;
+use crate::protocol::answer::{Verdict, unexpected};
+use crate::wire::connection::Connection;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+
+/// What became of a guarded transaction.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Applied {
+    /// It was the owner's, and the commands were done; an answer for each.
+    Done(Vec<Value>),
+    /// Nothing was done: the key is gone.
+    Gone,
+    /// Nothing was done: another owner has it.
+    Taken,
+}
+
+/// Runs commands if the lock is the owner's, on a connection that is spoilt if that fails: one that
+/// is left watching, or within a transaction, must not serve another caller.
+pub(crate) fn apply(
+    connection: &mut Connection,
+    target: &Target,
+    owner: &[u8],
+    calls: Vec<Call>,
+    deadline: Moment,
+) -> Result<Applied, Failure> {
+    let mut transaction = vec![Call::plain(&[b"MULTI"])];
+    transaction.extend(calls);
+    transaction.push(Call::plain(&[b"EXEC"]));
+    let outcome = apply_inner(connection, target, owner, &transaction, deadline);
+    if outcome.is_err() {
+        connection.poison();
+    }
+    outcome
+}
+
+fn apply_inner(
+    connection: &mut Connection,
+    target: &Target,
+    owner: &[u8],
+    transaction: &[Call],
+    deadline: Moment,
+) -> Result<Applied, Failure> {
+    loop {
+        connection.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+        let found = connection.call(&target.inspect(), deadline)?.value;
+        let holder = target.kind().inspected(found)?;
+        if holder.as_ref().is_none_or(|holder| holder.owner != owner) {
+            connection.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
+            return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
+        }
+        let mut last = Value::Nil;
+        for reply in connection.call_all(transaction, deadline) {
+            last = reply?.value;
+        }
+        match last {
+            // The key changed in between, be it by a renewal: look again at whose it is. Each round
+            // has the same deadline, and the owner's value never comes back.
+            Value::Nil => {}
+            Value::Array(answers) => return Ok(Applied::Done(answers)),
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Gives a string lock back if it is still the owner's.
+pub(crate) fn release(
+    connection: &mut Connection,
+    target: &Target,
+    owner: &[u8],
+    deadline: Moment,
+) -> Result<Verdict, Failure> {
+    let delete = vec![Call::plain(&[b"DEL", target.key()])];
+    match apply(connection, target, owner, delete, deadline)? {
+        Applied::Done(answers) if answers == [Value::Int(1)] => Ok(Verdict::Done),
+        Applied::Done(answers) if answers == [Value::Int(0)] => Ok(Verdict::Gone),
+        Applied::Done(answers) => Err(unexpected(&Value::Array(answers))),
+        Applied::Gone => Ok(Verdict::Gone),
+        Applied::Taken => Ok(Verdict::Taken),
+    }
+}
