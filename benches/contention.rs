@@ -1,2 +1,146 @@
-//! Being written.
-fn main() {}
+//! What a lock costs that is contended for, in one process and among several.
+//!
+//! `cargo bench --bench contention -- [--json] [--seconds S] [--only "WORD…"]…`
+//!
+//! *Raw* is the very same two scripts with the same arguments, and the same work between them, on
+//! one bare connection that nobody contends with; *plain* is `SET NX PX` and a compare-and-delete
+//! script. Ratios compare rates, more is better, and are medians over interleaved slices of one run;
+//! times of two runs, or of two machines, are not to be compared.
+//!
+//! | row | mode | what |
+//! | --- | --- | --- |
+//! | `1x1` … `1x128` | each way to wait | processes × threads that want one lock again and again |
+//! | `hand-over` | | from a release to the waiter's having it, in another process |
+//! | `idle` | | 64 threads in 4 processes behind one holder |
+//! | `linger` | `relock`, `remote` | a lease that stays: for its process, and for another |
+//! | `names` | | 32 threads, each its own name |
+//!
+//! Rows are chosen by words: `--only "4x1 queue 0ms"` is one, `--only 4x1` are all of that shape.
+//! `--seconds` is how long a row is measured.
+//!
+//! In every row each critical section looks for others through a file that all processes share;
+//! `overlaps` also counts tokens that did not grow. They, and locks that were lost, are what the
+//! bench fails for; a budget that is missed is only told.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench tells people its figures")]
+
+mod common;
+#[path = "contention/hand_over.rs"]
+mod hand_over;
+#[path = "contention/idle.rs"]
+mod idle;
+#[path = "contention/linger.rs"]
+mod linger;
+#[path = "contention/names.rs"]
+mod names;
+#[path = "contention/one_name.rs"]
+mod one_name;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold::{LockClient, LockClientBuilder};
+use leasehold_support::{Server, child};
+
+use common::arguments::Arguments;
+use common::crowd;
+use common::raw::Shape;
+use common::report::Report;
+use common::way::Way;
+use common::witness::Seen;
+
+/// How long a row is measured when nothing is said.
+const SECONDS: f64 = 2.0;
+/// What the slowest machine may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Where a process is told the server's URL.
+const URL: &str = "LEASEHOLD_CONTENTION_URL";
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let Some(role) = child::role() else { return measure() };
+    let outcome = match role.as_str() {
+        crowd::ROLE => crowd::play(),
+        hand_over::ROLE => hand_over::play(),
+        idle::ROLE => idle::play(),
+        linger::ROLE => linger::play(),
+        _ => Err("there is no such role".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{role}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> ExitCode {
+    let arguments = Arguments::read_or(SECONDS);
+    let server = match Server::start() {
+        Ok(server) => server,
+        Err(error) => {
+            eprintln!("no server to measure with: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    eprintln!("{}, {processors} processors", server.version());
+    let report = Report::new("contention", arguments.json);
+    let mut bench = Bench { server, arguments, report, files: 0 };
+    one_name::rows(&mut bench);
+    hand_over::row(&mut bench);
+    idle::row(&mut bench);
+    linger::rows(&mut bench);
+    names::row(&mut bench);
+    bench.report.finish()
+}
+
+/// What all rows need.
+struct Bench {
+    server: Server,
+    arguments: Arguments,
+    report: Report,
+    files: u32,
+}
+
+impl Bench {
+    fn client(&self, builder: impl FnOnce(LockClientBuilder) -> LockClientBuilder) -> LockClient {
+        let builder = builder(LockClient::builder(self.server.unix_url()));
+        builder.connect_now(true).build().expect("our server takes a client")
+    }
+
+    /// What this kind of lock sends where nobody contends.
+    fn shape(&self, way: Way) -> Shape {
+        let name = "what raw sends";
+        let client = self.client(|builder| builder);
+        let lock = way.lock(&client, name).expect("a valid name");
+        Shape::of(&self.server, name, || lock.lock(), || lock.holder())
+    }
+
+    /// A new file for processes to share.
+    fn file(&mut self) -> PathBuf {
+        self.files += 1;
+        self.server.directory().join(format!("shared-{}", self.files))
+    }
+
+    /// Notes a failure if anything was seen that must never be.
+    fn require_safe(&mut self, row: &str, seen: Seen, lost: u64) {
+        let Seen { overlaps, disorder } = seen;
+        self.report.require(overlaps == 0, || format!("{row}: {overlaps} overlaps"));
+        self.report.require(disorder == 0, || format!("{row}: {disorder} tokens did not grow"));
+        self.report.require(lost == 0, || format!("{row}: {lost} locks were lost"));
+    }
+
+    /// Notes how a figure stands to the least that it should be.
+    fn at_least(&mut self, what: &str, value: f64, limit: f64) {
+        self.report.budget(what, value, limit, value >= limit);
+    }
+
+    /// Notes how a figure stands to the most that it should be.
+    fn at_most(&mut self, what: &str, value: f64, limit: f64) {
+        self.report.budget(what, value, limit, value <= limit);
+    }
+}

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -243,8 +243,8 @@ impl Member {
             outcome => outcome.unwrap_or_else(|error| panic!("no release: {error}")),
         }
         let (wait, release) = (had - asked, given_up.elapsed());
-        self.waits.saturating_record(nanos(wait));
-        self.operations.saturating_record(nanos(wait + release));
+        self.waits.record(nanos(wait)).expect("it grows as needed");
+        self.operations.record(nanos(wait + release)).expect("it grows as needed");
     }
 }
 
@@ -270,9 +270,9 @@ impl Work {
     }
 
     /// Notes how far this process is until nobody runs any more.
-    fn note_progress(&self, running: &AtomicUsize) {
+    fn note_progress<T>(&self, threads: &[ScopedJoinHandle<'_, T>]) {
         let Some(witness) = self.witness.as_ref().filter(|_| self.place > 0) else { return };
-        while running.load(Ordering::Relaxed) > 0 {
+        while threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(TICK);
             let noted = witness.write(self.place, self.progress.load(Ordering::Relaxed));
             noted.expect("the shared file stays");
@@ -324,21 +324,11 @@ fn open(path: &String) -> io::Result<Witness> {
 }
 
 fn slice(work: &Work, members: &mut [Member], start: u64, end: u64) -> Slice {
-    let running = AtomicUsize::new(members.len());
     thread::scope(|scope| {
-        let spawned: Vec<_> = members
-            .iter_mut()
-            .map(|member| {
-                let running = &running;
-                scope.spawn(move || {
-                    let slice = member.run(work, start, end);
-                    running.fetch_sub(1, Ordering::Relaxed);
-                    slice
-                })
-            })
-            .collect();
-        work.note_progress(&running);
-        let slices = spawned.into_iter().map(|thread| thread.join().expect("no panic"));
+        let run = |member| scope.spawn(move || Member::run(member, work, start, end));
+        let threads: Vec<_> = members.iter_mut().map(run).collect();
+        work.note_progress(&threads);
+        let slices = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         slices.fold(Slice::default(), |sum, slice| Slice {
             within: sum.within + slice.within,
             all: sum.all + slice.all,
@@ -362,18 +352,4 @@ fn report(members: &[Member], processor: f64) {
     tell_times("operations", &operations);
     let micros = (processor * 1e6) as u64;
     tell(&format!("seen {} {} {lost} {micros}", seen.overlaps, seen.disorder));
-}
-
-/// Ends a role: with its error, if it failed.
-pub(crate) fn outcome(
-    role: &str,
-    result: Result<(), impl Into<Box<dyn std::error::Error + Send + Sync>>>,
-) -> std::process::ExitCode {
-    match result.map_err(Into::into) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{role}: {error}");
-            std::process::ExitCode::FAILURE
-        }
-    }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Monitor<'a> {
 }
 
 impl Monitor<'_> {
-    const END: &str = "the monitor's end";
+    const END: &'static str = "the monitor's end";
 
     pub(crate) fn start(server: &Server) -> Monitor<'_> {
         let mut stream = UnixStream::connect(server.socket()).expect("the server's socket");

@@ -195,7 +195,7 @@ impl LockClientBuilder {
             self.command_timeout,
         )?);
         if self.connect_now {
-            transport.connect(clock.now().after(self.connect_timeout + self.command_timeout))?;
+            transport.check(clock.now().after(self.connect_timeout + self.command_timeout))?;
         }
         let identity = Arc::new(Identity::new(&self.label));
         let address = transport.address().to_owned();

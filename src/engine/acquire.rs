@@ -50,7 +50,7 @@ fn acquire_inner(
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
     match slot.enter(options, patience) {
-        Turn::Delegate(bid) => Delegate::new(slot, options, patience, bid).run(),
+        Turn::Delegate(bid, seen) => Delegate::new(slot, options, patience, bid, seen).run(),
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
@@ -83,6 +83,8 @@ struct Delegate<'a> {
     bid: Option<Bid>,
     /// Since when Redis gives no useful answer.
     outage: Option<Moment>,
+    /// When Redis last told of a holder.
+    busy_at: Option<Moment>,
     /// Whether releases are heard of.
     listening: bool,
     cancellations: u64,
@@ -94,6 +96,7 @@ impl<'a> Delegate<'a> {
         options: &'a LockOptions,
         patience: Patience,
         bid: Option<Bid>,
+        cancellations: u64,
     ) -> Delegate<'a> {
         let mut delegate = Delegate {
             slot,
@@ -103,8 +106,9 @@ impl<'a> Delegate<'a> {
             backoff: Backoff::new(),
             bid,
             outage: None,
+            busy_at: None,
             listening: false,
-            cancellations: slot.cancellations(),
+            cancellations,
         };
         if delegate.bid.is_none() {
             delegate.bid_anew();
@@ -226,8 +230,9 @@ impl<'a> Delegate<'a> {
         let now = self.engine.now();
         let GrantMessage { token, micros, window, waiters, .. } = grant;
         let lease = self.options.lease_option();
-        // A fixed lease is not renewed, so it must be whole from the start (rule 9).
-        let whole = lease.is_renewed() || window >= lease.ttl();
+        // A lease that is not renewed must be whole from the start (rule 9).
+        let renewed = lease.is_renewed() && self.options.max_renewals_option() != Some(0);
+        let whole = renewed || window >= lease.ttl();
         match self.engine.protocol().not_before(micros, now) {
             Some(sent) if whole && validity(sent, window) > now => {
                 self.take(Granted { token, ttl: window, sent, micros, received: now, waiters })
@@ -238,6 +243,7 @@ impl<'a> Delegate<'a> {
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
         self.outage = None;
+        self.busy_at = Some(self.engine.now());
         if let Some(bid) = &mut self.bid {
             bid.unknown = false;
         }
@@ -247,7 +253,10 @@ impl<'a> Delegate<'a> {
         if kind != WaitKind::Spin
             && let Err(error) = self.begin_to_listen(mode)
         {
-            return if error.is_unreachable() {
+            return if self.left().is_none() {
+                // Redis has just told of a holder, and that is all there was time for.
+                Next::GiveUp(Ok(()))
+            } else if error.is_unreachable() {
                 self.ride_out(error)
             } else {
                 Next::GiveUp(Err(error))
@@ -287,9 +296,14 @@ impl<'a> Delegate<'a> {
         if !failure.is_passing() {
             return Next::GiveUp(Err(failure.into()));
         }
+        let now = self.engine.now();
+        if self.left().is_none() && self.busy_at.is_some_and(|at| now.since(at) <= HEARTBEAT) {
+            // The caller's time was too short for another answer; the last one told of a holder.
+            return Next::GiveUp(Ok(()));
+        }
         // A pooled connection may have died unnoticed: that is no outage yet.
         if failure.is_disconnect() && self.outage.is_none() {
-            self.outage = Some(self.engine.now());
+            self.outage = Some(now);
             return Next::Again(Duration::ZERO);
         }
         self.ride_out(failure.into())

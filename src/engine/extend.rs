@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::base::error::{Error, Result};
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{cause, check_expiry, gone, lost};
 use crate::protocol::{Applied, Told, Verdict};
+use crate::wire::{Pipeline, Value};
 
 /// Makes a lease last at least `ttl` from now.
 pub(crate) fn extend(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
@@ -52,11 +51,11 @@ fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
 }
 
 /// Runs commands that apply only if a lease is still its owner's.
-pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
+pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
     apply_inner(lease, pipeline).map_err(|error| error.of(lease.slot().target().name()))
 }
 
-fn apply_inner(lease: &Arc<LiveLease>, pipeline: &redis::Pipeline) -> Result<Vec<Value>> {
+fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
     let _under_way = lease.command();

@@ -184,6 +184,6 @@ impl Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("protocol", &self.protocol).finish_non_exhaustive()
+        f.debug_struct("Engine").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }

@@ -122,8 +122,8 @@ pub(crate) fn giving_back(lease: &LiveLease) -> GiveBack {
     }
 }
 
-/// What is owed when a lease was found lost: the slot is free for the next, the user is told, and
-/// what is left of it in Redis is given back.
+/// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
+/// What may be left of it in Redis ends by itself, and not before: its thread may still be at work.
 pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
     log::warn!("{loss}");
     lease.slot().vacate(None);

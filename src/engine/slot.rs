@@ -16,6 +16,7 @@
 //! A delegate that gives up while others wait leaves its place in the queue to the next (rule 5).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
@@ -47,8 +48,9 @@ pub(crate) enum Patience {
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// It is the delegate now, perhaps with the place of the one before, and must call
-    /// [`Slot::granted`] or [`Slot::vacate`].
-    Delegate(Option<Bid>),
+    /// [`Slot::granted`] or [`Slot::vacate`]. With it comes how many cancellations there had been
+    /// when it came.
+    Delegate(Option<Bid>, u64),
     /// It has the lease.
     Held(Arc<LiveLease>),
     /// Somebody has the lock, and the thread will not wait longer.
@@ -104,6 +106,8 @@ enum State {
 struct Waiter {
     patience: Patience,
     options: LockOptions,
+    /// How many cancellations there had been when it came.
+    cancellations: u64,
     woken: Condvar,
     /// Written once, under the slot's lock.
     turn: Mutex<Option<Turn>>,
@@ -148,7 +152,6 @@ struct Inner {
 }
 
 /// One name, one kind, one client.
-#[derive(Debug)]
 pub(crate) struct Slot {
     engine: Arc<Engine>,
     target: Arc<Target>,
@@ -202,7 +205,7 @@ impl Slot {
             State::Free => {
                 inner.state = State::Trying { told_busy: false };
                 inner.waits = patience != Patience::Once;
-                return Turn::Delegate(None);
+                return Turn::Delegate(None, inner.cancellations);
             }
             State::Held(_) if patience == Patience::Once => return Turn::Busy,
             State::Trying { told_busy: true } if patience == Patience::Once => {
@@ -222,6 +225,7 @@ impl Slot {
         let waiter = Arc::new(Waiter {
             patience,
             options: *options,
+            cancellations: inner.cancellations,
             woken: Condvar::new(),
             turn: Mutex::new(None),
         });
@@ -245,9 +249,10 @@ impl Slot {
         }
         inner.state = State::Trying { told_busy: false };
         inner.number = None;
+        let seen = inner.cancellations;
         drop(inner);
         crate::engine::release::give_back(&lease);
-        Turn::Delegate(None)
+        Turn::Delegate(None, seen)
     }
 
     fn wait(
@@ -318,11 +323,6 @@ impl Slot {
         if called_off { Paused::CalledOff } else { Paused::Over }
     }
 
-    /// How many cancellations there were so far.
-    pub(crate) fn cancellations(&self) -> u64 {
-        self.inner.lock().cancellations
-    }
-
     /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
     pub(crate) fn take_grant(&self) -> Option<GrantMessage> {
         let mut inner = self.inner.lock();
@@ -361,11 +361,11 @@ impl Slot {
         inner.waits = next.patience != Patience::Once;
         match bid {
             Some(bid) if bid.queued && bid.suits(&next.options, next.patience) => {
-                next.tell(Turn::Delegate(Some(bid)));
+                next.tell(Turn::Delegate(Some(bid), next.cancellations));
                 None
             }
             bid => {
-                next.tell(Turn::Delegate(None));
+                next.tell(Turn::Delegate(None, next.cancellations));
                 bid
             }
         }
@@ -526,6 +526,12 @@ impl Bid {
             && self.options.lease_option() == options.lease_option()
             && self.options.wait_kind() == options.wait_kind()
             && self.options.release_option() == options.release_option()
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({:?})", self.target)
     }
 }
 

@@ -263,6 +263,7 @@ impl Runner {
         }
         // The client is gone. Leases keep it alive, so only what was left to us remains.
         self.collect();
+        self.agenda.retain(|entry| !entry.duty.is_over());
         match self.agenda.peek() {
             None => false,
             Some(entry) => {
@@ -322,15 +323,10 @@ impl Runner {
         self.agenda.extend(follow);
     }
 
-    /// Runs all errands as one pipeline, and not longer than until the next lease runs out.
+    /// Runs all errands as one pipeline.
     fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
         let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
-        let next = self.agenda.peek().and_then(|entry| entry.duty.runs_out());
-        let soonest = jobs.iter().filter_map(Job::runs_out).chain(next).min();
-        let deadline = now.after(self.exchange);
-        let floor = now.after(SHORTEST_RETRY);
-        let deadline = soonest.map_or(deadline, |soonest| deadline.min(soonest).max(floor));
-        self.protocol.run(&errands, deadline)
+        self.protocol.run(&errands, now.after(self.exchange))
     }
 
     /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
@@ -401,13 +397,6 @@ impl Job {
         }
     }
 
-    fn runs_out(&self) -> Option<Moment> {
-        match self {
-            Job::Renew(lease) => Some(lease.valid_until()).filter(|&until| until != Moment::PAST),
-            Job::Show(_) | Job::GiveBack(_) => None,
-        }
-    }
-
     /// Draws the conclusions from an answer. Answers what is to be done later.
     fn settle(self, told: Result<Told, Failure>, now: Moment) -> Option<Entry> {
         match (self, told) {
@@ -458,16 +447,6 @@ impl Duty {
             }
             Duty::EndLinger(slot, _) => slot.strong_count() == 0,
             Duty::GiveBack(_) | Duty::Announce(_) => false,
-        }
-    }
-
-    fn runs_out(&self) -> Option<Moment> {
-        match self {
-            Duty::Watch(lease) => lease
-                .upgrade()
-                .map(|lease| lease.valid_until())
-                .filter(|&until| until != Moment::PAST),
-            Duty::Show(_) | Duty::GiveBack(_) | Duty::EndLinger(..) | Duty::Announce(_) => None,
         }
     }
 }

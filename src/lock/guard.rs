@@ -11,6 +11,7 @@ use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::Hold;
 use crate::engine::release::{check_expiry, gone, release};
 use crate::lock::OwnedLease;
+use crate::wire::{Pipeline, Value};
 
 /// One hold of a lock, given back when it is dropped.
 ///
@@ -131,7 +132,7 @@ impl Guard {
     ///
     /// Nothing is read from Redis before; the closure only says what to do. The answer has one value
     /// for each command; one that failed by itself answers with an error value, and does not keep
-    /// the others from being applied. [`redis::from_redis_value`] turns a value into what it is.
+    /// the others from being applied. [`from_redis_value`](crate::redis::from_redis_value) turns a value into what it is.
     ///
     /// # Errors
     ///
@@ -147,11 +148,8 @@ impl Guard {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn transaction(
-        &self,
-        build: impl FnOnce(&mut redis::Pipeline),
-    ) -> Result<Vec<redis::Value>> {
-        let mut pipeline = redis::Pipeline::new();
+    pub fn transaction(&self, build: impl FnOnce(&mut Pipeline)) -> Result<Vec<Value>> {
+        let mut pipeline = Pipeline::new();
         build(&mut pipeline);
         apply(self.hold().lease(), &pipeline)
     }

@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::option::ReleaseKind;
 use crate::base::time::Moment;
+use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 
 pub(crate) use answer::{Answer, Verdict};
@@ -130,7 +131,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         &self,
         target: &Target,
         owner: &[u8],
-        pipeline: &redis::Pipeline,
+        pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure>;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Pipeline, Value};
 
 use crate::base::id::{Holder, Identity};
 use crate::base::option::ReleaseKind;
@@ -13,6 +13,7 @@ use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, transaction,
     wake,
 };
+use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
@@ -27,6 +28,14 @@ pub(crate) struct Single {
 impl Single {
     pub(crate) fn new(transport: Arc<Transport>, identity: Arc<Identity>) -> Single {
         Single { transport, identity }
+    }
+
+    /// A command that may be repeated: a pooled connection may have died unnoticed.
+    fn repeatable(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        match self.transport.call(call, deadline) {
+            Err(failure) if failure.is_disconnect() => self.transport.call(call, deadline),
+            outcome => outcome,
+        }
     }
 
     /// An answer that cannot be read may belong to another command, so no connection is trusted
@@ -56,11 +65,17 @@ impl Protocol for Single {
         if !clock.is_known() {
             self.transport.connect(deadline)?;
         }
-        let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
-        let reply = self.transport.call(&call, deadline)?;
-        let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
-        clock.note(micros, reply.sent, reply.received);
-        Ok(answer)
+        let mut again = true;
+        loop {
+            let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
+            let reply = self.transport.call(&call, deadline)?;
+            let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
+            clock.note(micros, reply.sent, reply.received);
+            // After a long silence the server's time is not known well enough; now it is.
+            if answer != Answer::Late || !std::mem::take(&mut again) {
+                return Ok(answer);
+            }
+        }
     }
 
     fn release(
@@ -92,7 +107,7 @@ impl Protocol for Single {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        let reply = self.transport.call(&target.renew(owner, ttl, count), deadline)?;
+        let reply = self.repeatable(&target.renew(owner, ttl, count), deadline)?;
         Ok(Told { verdict: self.read(verdict(&reply.value))?, sent: reply.sent })
     }
 
@@ -117,7 +132,7 @@ impl Protocol for Single {
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = self.transport.call(&target.inspect(), deadline)?;
+        let reply = self.repeatable(&target.inspect(), deadline)?;
         self.read(target.kind().inspected(reply.value))
     }
 
@@ -132,7 +147,7 @@ impl Protocol for Single {
         &self,
         target: &Target,
         owner: &[u8],
-        pipeline: &redis::Pipeline,
+        pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure> {
         self.transport.exchange(deadline, |connection| {

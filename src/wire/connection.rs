@@ -7,11 +7,14 @@ use redis::{RedisError, ServerErrorKind, Value};
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, Hindrance, io_kind};
 use crate::wire::script::Call;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 const SLACK: Duration = Duration::from_millis(10);
+
+/// What a socket takes whole or not at all.
+const ONE_WRITE: usize = 4096;
 
 /// An answer, and when the command was sent and answered on the holder's clock.
 #[derive(Debug)]
@@ -124,6 +127,14 @@ impl Connection {
         self.allow(deadline, now).map_err(|_| Failure::NotSent(Hindrance::Overdue))?;
         match self.inner.send_packed_command(packed) {
             Ok(()) => Ok(now),
+            // A peer that is gone took nothing of a command that fits into one write.
+            Err(error)
+                if packed.len() <= ONE_WRITE
+                    && io_kind(&error) == Some(io::ErrorKind::BrokenPipe) =>
+            {
+                self.poisoned = true;
+                Err(Failure::NotSent(Hindrance::Closed(error)))
+            }
             Err(error) => Err(self.broken(error)),
         }
     }
@@ -133,7 +144,9 @@ impl Connection {
         loop {
             return match self.inner.recv_response() {
                 Ok(Value::Push { .. }) => continue,
-                Ok(value) => value.extract_error().map_err(Failure::Refused),
+                Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
+                // Errors inside an answer are those of single commands of a transaction.
+                Ok(value) => Ok(value),
                 Err(error) if error.is_io_error() || error.code().is_none() => {
                     Err(self.broken(error))
                 }
@@ -168,6 +181,12 @@ impl Connection {
     fn broken(&mut self, error: RedisError) -> Failure {
         self.poisoned = true;
         Failure::Unknown(error)
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("poisoned", &self.poisoned).finish_non_exhaustive()
     }
 }
 

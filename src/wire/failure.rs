@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
+use crate::base::sync::Arc;
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(crate) enum Failure {
 pub(crate) enum Hindrance {
     /// No connection could be made.
     Connect(RedisError),
+    /// The connection had been closed before.
+    Closed(RedisError),
     /// All connections were in use for this long.
     Exhausted(Duration),
     /// This process is a fork of the one that made the client.
@@ -77,7 +80,7 @@ impl Failure {
                 Refusal::Denied | Refusal::WrongType => false,
                 Refusal::Other => error.is_io_error() || is_max_clients(error),
             },
-            Failure::NotSent(Hindrance::Exhausted(_)) => true,
+            Failure::NotSent(Hindrance::Exhausted(_) | Hindrance::Closed(_)) => true,
             Failure::NotSent(Hindrance::Forked | Hindrance::Overdue) => false,
             Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
             Failure::Unknown(_) => true,
@@ -89,6 +92,11 @@ impl Failure {
         matches!(self, Failure::Unknown(_))
     }
 
+    /// Whether the server denied it to this user.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::Denied)
+    }
+
     /// Whether the key holds something else.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
@@ -96,14 +104,20 @@ impl Failure {
 
     /// Whether the connection was lost, rather than silent.
     pub(crate) fn is_disconnect(&self) -> bool {
-        matches!(self, Failure::Unknown(error) if !error.is_timeout())
+        match self {
+            Failure::Unknown(error) => !error.is_timeout(),
+            Failure::NotSent(Hindrance::Closed(_)) => true,
+            Failure::NotSent(_) | Failure::Refused(_) => false,
+        }
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
-            Failure::NotSent(Hindrance::Connect(error)) => refused_connection(error),
+            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error)) => {
+                refused_connection(error)
+            }
             Failure::NotSent(Hindrance::Exhausted(waited)) => Error::exhausted(format!(
                 "no pooled connection came free within {waited:?}; raise max_size or max_wait"
             )),
@@ -148,6 +162,14 @@ fn refused_connection(error: RedisError) -> Error {
     if denied { Error::denied(text) } else { Error::unreachable(text) }.caused_by(error)
 }
 
+/// What kind of trouble the operating system told of, if it was that.
+pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
+    // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
+    type Kept = Arc<dyn std::error::Error + Send + Sync>;
+    let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
+    Some(kept.downcast_ref::<std::io::Error>()?.kind())
+}
+
 fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
 }
@@ -156,6 +178,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::NotSent(Hindrance::Connect(error)) => write!(f, "no connection: {error}"),
+            Failure::NotSent(Hindrance::Closed(error)) => write!(f, "it was closed: {error}"),
             Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
             Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
             Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),

@@ -1,10 +1,11 @@
 //! Makes connections for the pool.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::Clock;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
@@ -13,7 +14,6 @@ use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
 
 /// What all connections of a client have in common.
-#[derive(Debug)]
 pub(crate) struct Manager {
     client: redis::Client,
     clock: Arc<dyn Clock>,
@@ -21,8 +21,16 @@ pub(crate) struct Manager {
     connect_timeout: Duration,
     command_timeout: Duration,
     generation: AtomicU64,
-    failures: AtomicU64,
+    attempts: Mutex<Attempts>,
+    attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
+}
+
+/// How many connections were made and could not be made so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attempts {
+    pub(crate) made: u64,
+    pub(crate) failed: u64,
 }
 
 impl Manager {
@@ -40,17 +48,25 @@ impl Manager {
             connect_timeout,
             command_timeout,
             generation: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
+            attempts: Mutex::new(Attempts::default()),
+            attempted: Condvar::new(),
             last_failure: Mutex::new(None),
         })
     }
 
-    /// How many connections could not be made so far.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Acquire)
+    pub(crate) fn attempts(&self) -> Attempts {
+        *self.attempts.lock()
     }
 
-    /// Why the last of them could not.
+    /// Waits until there was another attempt than those that were seen, but not longer than this.
+    pub(crate) fn wait_for_attempt(&self, seen: Attempts, wait: Duration) {
+        let mut attempts = self.attempts.lock();
+        if *attempts == seen {
+            self.attempted.wait_for(&mut attempts, wait);
+        }
+    }
+
+    /// Why the last of those could not that could not.
     pub(crate) fn last_failure(&self) -> Option<RedisError> {
         self.last_failure.lock().clone()
     }
@@ -58,6 +74,11 @@ impl Manager {
     /// Whether a connection was made before the server was last seen to hang up.
     pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
         connection.generation != self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection may be used again.
+    pub(crate) fn is_usable(&self, connection: &Connection) -> bool {
+        !connection.is_poisoned() && !self.is_outdated(connection)
     }
 
     /// Outdates all connections made so far: where the server hung up on one, the idle others are
@@ -86,7 +107,8 @@ impl Manager {
         Subscription::new(inner, self.command_timeout, channel)
     }
 
-    fn open(&self) -> Result<Connection, RedisError> {
+    /// Makes a connection, on the caller's thread.
+    pub(crate) fn open(&self) -> Result<Connection, RedisError> {
         let generation = self.generation.load(Ordering::Relaxed);
         let inner = self.client.get_connection_with_timeout(self.connect_timeout)?;
         let mut connection =
@@ -98,9 +120,10 @@ impl Manager {
             // A user may be without TIME; the scripts will say what is missing.
             Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => return Err(error),
             Err(Failure::Refused(_)) => {}
-            Err(Failure::NotSent(Hindrance::Connect(error)) | Failure::Unknown(error)) => {
-                return Err(error);
-            }
+            Err(
+                Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+                | Failure::Unknown(error),
+            ) => return Err(error),
             Err(Failure::NotSent(_)) => {
                 return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
             }
@@ -124,6 +147,13 @@ impl Manager {
     }
 }
 
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client has the user and the password.
+        f.debug_struct("Manager").field("attempts", &self.attempts()).finish_non_exhaustive()
+    }
+}
+
 /// The face that r2d2 sees; the pool keeps another handle of the same manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Maker(pub(crate) Arc<Manager>);
@@ -133,10 +163,17 @@ impl r2d2::ManageConnection for Maker {
     type Error = RedisError;
 
     fn connect(&self) -> Result<Connection, RedisError> {
-        self.0.open().inspect_err(|error| {
+        let outcome = self.0.open();
+        if let Err(error) = &outcome {
             *self.0.last_failure.lock() = Some(error.clone());
-            self.0.failures.fetch_add(1, Ordering::AcqRel);
-        })
+        }
+        let mut attempts = self.0.attempts.lock();
+        match outcome {
+            Ok(_) => attempts.made += 1,
+            Err(_) => attempts.failed += 1,
+        }
+        self.0.attempted.notify_all();
+        outcome
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
@@ -151,6 +188,6 @@ impl r2d2::ManageConnection for Maker {
     }
 
     fn has_broken(&self, connection: &mut Connection) -> bool {
-        connection.is_poisoned() || self.0.is_outdated(connection)
+        !self.0.is_usable(connection)
     }
 }

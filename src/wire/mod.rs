@@ -12,6 +12,9 @@
 //! | `server_clock` | the server's time, seen from ours |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
+/// The driver's types that appear above: what a user's commands and their answers are made of.
+pub(crate) use redis::{Pipeline, Value};
+
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod failure;

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use redis::RedisError;
-use scheduled_thread_pool::ScheduledThreadPool;
+use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use crate::base::error::{Error, Result};
 use crate::base::option::Shown;
-use crate::base::sync::{Arc, OnceLock};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Maker, Manager};
 
-/// While no connection comes free, how often to look whether none can be made.
-const LOOK: Duration = Duration::from_millis(5);
+/// While no connection comes free, how often to look.
+const LOOK: Duration = Duration::from_millis(20);
 /// r2d2 tries again to connect after pauses that grow up to half of this.
 const RECONNECT: Duration = Duration::from_millis(200);
 
@@ -109,6 +109,12 @@ impl Pool {
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
     ) -> Pool {
+        // A thread of its own: were it shared, a server that does not answer would keep it from the
+        // clients of all others.
+        let connector = ScheduledThreadPool::builder().num_threads(1);
+        let connector = connector.thread_name_pattern("leasehold-connect");
+        let connector =
+            connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled).build();
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
             .min_idle(Some(settings.min_idle))
@@ -116,7 +122,7 @@ impl Pool {
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
             .connection_timeout(RECONNECT)
-            .thread_pool(threads())
+            .thread_pool(Arc::new(connector))
             .error_handler(Box::new(Quiet))
             .build_unchecked(Maker(Arc::clone(manager)));
         Pool {
@@ -142,23 +148,40 @@ impl Pool {
     fn get_slowly(&self, deadline: Moment) -> Result<Borrowed, Failure> {
         let start = self.clock.now();
         let limit = deadline.min(start.after(self.max_wait));
-        let failures = self.manager.failures();
+        let before = self.manager.attempts();
+        let mut seen = before;
+        // Each call of r2d2's `get_timeout` has one more connection made where the pool has room, so it
+        // is called once, and again when one has been made that another may have taken.
+        let mut ask = true;
+        let mut made = false;
         loop {
-            // r2d2 keeps trying until its own time-out; a refusal need not be waited for.
-            if self.manager.failures() != failures
-                && let Some(error) = self.manager.last_failure()
-            {
-                return Err(Failure::NotSent(Hindrance::Connect(error)));
-            }
             let left = limit.since(self.clock.now());
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(start)));
             }
-            match self.inner.get_timeout(left.min(LOOK)) {
-                Ok(connection) if self.manager.is_outdated(&connection) => {}
-                Ok(connection) => return Ok(connection),
-                Err(_) => {}
+            let full = self.inner.state().connections >= self.inner.max_size();
+            let found = if ask || full {
+                self.inner.get_timeout(left.min(LOOK)).ok()
+            } else {
+                // One that was just made comes to the pool in a moment.
+                let wait = if made { Duration::from_millis(1) } else { LOOK };
+                self.manager.wait_for_attempt(seen, left.min(wait));
+                self.inner.try_get()
+            };
+            let outdated = match found {
+                Some(connection) if self.manager.is_usable(&connection) => return Ok(connection),
+                found => found.is_some(),
+            };
+            let now = self.manager.attempts();
+            // r2d2 keeps trying until its own time-out; a refusal need not be waited for.
+            if now.failed != before.failed
+                && let Some(error) = self.manager.last_failure()
+            {
+                return Err(Failure::NotSent(Hindrance::Connect(error)));
             }
+            ask = outdated || made;
+            made = now.made != seen.made;
+            seen = now;
         }
     }
 
@@ -200,19 +223,6 @@ impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("state", &self.inner.state()).finish_non_exhaustive()
     }
-}
-
-/// One thread makes the connections of all clients of the process.
-fn threads() -> Arc<ScheduledThreadPool> {
-    static THREADS: OnceLock<Arc<ScheduledThreadPool>> = OnceLock::new();
-    Arc::clone(THREADS.get_or_init(|| {
-        Arc::new(
-            ScheduledThreadPool::builder()
-                .num_threads(1)
-                .thread_name_pattern("leasehold-connect")
-                .build(),
-        )
-    }))
 }
 
 /// Failures to connect reach the caller as errors; r2d2 would also log each of its own retries.

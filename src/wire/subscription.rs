@@ -5,11 +5,12 @@
 //! waited for here comes as a message, the sign of life too.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
-use redis::{PushKind, RedisError, Value};
+use redis::{PushKind, Value};
 
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, io_kind};
 use crate::wire::script::Call;
 
 /// What was heard.
@@ -61,7 +62,11 @@ impl Subscription {
         match self.inner.recv_response() {
             Ok(Value::Push { kind, data }) => Ok(event(&kind, data)),
             Ok(value) => value.extract_error().map(|_| Event::Nothing).map_err(Failure::Refused),
-            Err(error) if error.is_timeout() || is_interrupted(&error) => Ok(Event::Nothing),
+            Err(error)
+                if error.is_timeout() || io_kind(&error) == Some(io::ErrorKind::Interrupted) =>
+            {
+                Ok(Event::Nothing)
+            }
             Err(error) if error.is_io_error() || error.code().is_none() => {
                 Err(Failure::Unknown(error))
             }
@@ -74,14 +79,6 @@ impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").finish_non_exhaustive()
     }
-}
-
-fn is_interrupted(error: &RedisError) -> bool {
-    use std::error::Error;
-    error
-        .source()
-        .and_then(|source| source.downcast_ref::<std::io::Error>())
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
 }
 
 fn event(kind: &PushKind, data: Vec<Value>) -> Event {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::ConnectionInfo;
 
 use crate::base::error::Result;
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint;
@@ -20,9 +20,9 @@ use crate::wire::subscription::Subscription;
 #[derive(Debug)]
 pub(crate) struct Transport {
     pool: Pool,
-    /// Renewals must not wait for callers, so they have a pool of one. It is a pool because r2d2
-    /// connects on its own thread: a name look-up, which has no time-out, cannot hold up the worker.
-    reserved: Pool,
+    /// Renewals must not wait for callers. The worker connects by itself: without this connection
+    /// there is nothing that it could do.
+    reserved: Mutex<Option<Connection>>,
     manager: Arc<Manager>,
     server_clock: Arc<ServerClock>,
     process: u32,
@@ -48,17 +48,9 @@ impl Transport {
         )
         .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
         let manager = Arc::new(manager);
-        let reserved = PoolSettings {
-            max_size: 1,
-            min_idle: 0,
-            max_idle: None,
-            idle_timeout: None,
-            test_on_borrow: false,
-            ..settings.clone()
-        };
         Ok(Transport {
-            pool: Pool::new(&manager, Arc::clone(&clock), settings),
-            reserved: Pool::new(&manager, clock, &reserved),
+            pool: Pool::new(&manager, clock, settings),
+            reserved: Mutex::new(None),
             manager,
             server_clock,
             process: std::process::id(),
@@ -81,9 +73,24 @@ impl Transport {
         self.pool.get(deadline).map(drop)
     }
 
+    /// Makes sure that the server answers and serves, which one that is starting does not.
+    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+        match self.call(&Call::plain(&[b"PING"]), deadline) {
+            // A user may be denied even that.
+            Err(failure) if failure.is_denied() => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
     /// One command and its answer.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.exchange(deadline, |connection| connection.call(call, deadline))
+        match self.exchange(deadline, |connection| connection.call(call, deadline)) {
+            // It had died unnoticed, and nothing was sent on it.
+            Err(Failure::NotSent(Hindrance::Closed(_))) => {
+                self.exchange(deadline, |connection| connection.call(call, deadline))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Several commands that must travel on one connection.
@@ -98,20 +105,19 @@ impl Transport {
 
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        let mut replies = Vec::new();
-        let outcome = self.check_process().and_then(|()| {
-            self.reserved.exchange(deadline, |connection| {
-                replies = connection.call_all(calls, deadline);
-                match replies.last() {
-                    Some(Err(failure)) => Err(failure.clone()),
-                    _ => Ok(()),
-                }
-            })
+        let mut reserved = self.reserved.lock();
+        let outcome = self.check_process().and_then(|()| match reserved.take() {
+            Some(connection) if self.manager.is_usable(&connection) => Ok(connection),
+            _ => self.manager.open().map_err(|error| Failure::NotSent(Hindrance::Connect(error))),
         });
-        if let Err(failure) = outcome {
-            replies.resize_with(calls.len(), || Err(failure.clone()));
+        match outcome {
+            Ok(mut connection) => {
+                let replies = connection.call_all(calls, deadline);
+                *reserved = Some(connection);
+                replies
+            }
+            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
         }
-        replies
     }
 
     /// Makes a connection that listens to a channel, on the caller's thread.

@@ -3,7 +3,7 @@
 -- KEYS  as in queue.lua, which stands before this
 -- ARGV  1 time to live of the fence, ms
 -- Answers 1 somebody held it   0 nobody did
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if not redis.call('GET', KEYS[1]) then -- an error for what is not a string, which is no mutex
   return 0
 end
 redis.call('ZREM', KEYS[3], '') -- never refused, so that what follows is not either (rule 16)

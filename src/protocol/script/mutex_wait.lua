@@ -12,6 +12,8 @@ end
 if mode ~= 'beat' and not owner then
   owner = hand_over(now, keep, me)
   if not owner or owner == me then
+    -- A waiter that was tried and found gone may have been written there meanwhile.
+    redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
     return granted(tonumber(ARGV[2]))
   end
 end
@@ -23,6 +25,7 @@ if owner == me then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
     left = tonumber(ARGV[2])
   end
+  redis.call('PEXPIRE', KEYS[2], keep, 'GT')
   return granted(left, tonumber(redis.call('GET', KEYS[2])))
 end
 
@@ -32,8 +35,10 @@ if mode ~= 'try' then
   local death = text(now + tonumber(ARGV[6]))
   local place, news
   if mode == 'join' then
-    local last = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'REV', 'WITHSCORES')[2])
-    place = math.max(last or 0, 0) + 1
+    -- Behind everybody, those included who were taken for dead.
+    local last = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'REV', 'WITHSCORES')[2]) or 0
+    local dead = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]) or 0
+    place = math.max(last, -dead) + 1
     news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
   end
   if news then
@@ -46,9 +51,10 @@ if mode ~= 'try' then
     if not owner then
       owner = hand_over(now, keep, me)
       if not owner or owner == me then
-        redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
+        -- In this order also out of memory (rule 16).
         redis.call('ZREM', KEYS[3], me)
         redis.call('ZREM', KEYS[4], me)
+        redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
         return granted(tonumber(ARGV[2]))
       end
       channel, number = listener(owner)

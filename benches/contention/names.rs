@@ -1,0 +1,69 @@
+//! Many threads of one process, each with its own name.
+
+use leasehold::{Guard, Mutex};
+use leasehold_support::Server;
+use leasehold_support::stat::median;
+
+use crate::Bench;
+use crate::common::batch::{interleave, parallel, ratio};
+use crate::common::cost::Cost;
+use crate::common::raw::Raw;
+use crate::common::report::Row;
+use crate::common::way::Way;
+
+const THREADS: usize = 32;
+/// Connections of the pool that all of them share.
+const SHARED: u32 = 8;
+/// Operations of each thread in a batch.
+const EACH: usize = 50;
+
+pub(crate) fn row(bench: &mut Bench) {
+    if !bench.arguments.names("names") {
+        return;
+    }
+    let (url, shape) = (bench.server.unix_url(), bench.shape(Way::Queue));
+    let raw = |thread| Raw::new(&url, &shape, &format!("raw {thread}"));
+    let mut raws: Vec<Raw> = (0..THREADS).map(raw).collect();
+    let connections = connections(&bench.server);
+    let client = bench.client(|builder| builder.max_size(SHARED));
+    let lock = |thread| client.mutex(format!("own {thread}")).expect("a valid name");
+    let mut locks: Vec<Mutex> = (0..THREADS).map(lock).collect();
+    let operation =
+        |lock: &mut Mutex| lock.lock().and_then(Guard::release).expect("nobody contends");
+    let [raw, times] = interleave(
+        bench.arguments.seconds,
+        [parallel(EACH, &mut raws, Raw::lock_unlock), parallel(EACH, &mut locks, operation)],
+    );
+    let connections = self::connections(&bench.server) - connections;
+    let cost = Cost::of(&bench.server, EACH * THREADS, || {
+        parallel(EACH, &mut locks, operation)(&mut Vec::new());
+    });
+    let ratio = ratio(&raw.time, &times.time);
+    bench.report.row(
+        Row::new("names", Way::Queue.title())
+            .set("processes", 1.0)
+            .set("threads", THREADS as f64)
+            .set("names", THREADS as f64)
+            .set("hold_us", 0.0)
+            .set("acq_per_s", times.rate())
+            .set("raw_per_s", raw.rate())
+            .set("ratio", ratio)
+            .set("server_us_per_acq", cost.server)
+            .set("client_us_per_acq", cost.client)
+            .set("op_p50_us", median(&times.p50))
+            .set("op_p99_us", median(&times.p99))
+            .set("raw_p50_us", median(&raw.p50))
+            .set("raw_p99_us", median(&raw.p99)),
+    );
+    bench.report.note(format!("{connections} connections of the client; raw has {THREADS}"));
+    bench.report.table("threads each with its own name (ratio: rate by raw rate)");
+    bench.at_least("names: rate by raw rate", ratio, 1.7);
+    bench.at_most("names: connections", connections as f64, 8.0);
+}
+
+/// How many connections the server has, the one that asks among them.
+fn connections(server: &Server) -> usize {
+    let list = redis::cmd("CLIENT").arg("LIST").query(&mut server.connection());
+    let list: String = list.expect("the server lists its clients");
+    list.lines().filter(|line| !line.is_empty()).count()
+}

@@ -1,0 +1,424 @@
+//! Injected faults of the network, the server and the holder. Each proves that its fault fired.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{
+    SLACK, SOON, alone, ask, exists, fixed, hasty, ms, open, pttl, renewed, server, together,
+    until, warm,
+};
+use leasehold::{LockClient, LossCause};
+use leasehold_support::child::{hear, role, tell};
+use leasehold_support::{Action, Child, Fault, Proxy, Server};
+
+/// In the place of an answer: nothing, and the connection stays.
+const SILENCE: Action = Action::Garbage(Vec::new());
+/// How long one call of a hasty client may take, on this machine.
+const BOUND: Duration = ms(300);
+
+fn start() -> (Server, Proxy) {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    (server, proxy)
+}
+
+fn scripts(server: &Server) -> u64 {
+    server.command_calls(&["eval", "evalsha"])
+}
+
+/// The key stays away, although there is time for whatever might bring it back.
+fn stays_away(server: &Server, key: &str) {
+    let begin = Instant::now();
+    while begin.elapsed() < ms(250) {
+        assert!(!exists(server, key), "a ghost, for {} ms more", pttl(server, key));
+        thread::sleep(ms(5));
+    }
+}
+
+#[test]
+fn a_reply_lost_after_execution_is_recognised_as_ours() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for action in [Action::LoseReply, Action::HalfReply] {
+        let fault = proxy.add(Fault::request("ours", action));
+        server.reset_stats();
+        let guard = client.mutex("ours").unwrap().try_lock().unwrap().expect("ours");
+        assert_eq!((fault.fired(), scripts(&server)), (1, 2));
+        let counter: u64 = ask(&server, &["GET", "{ours}:fence"]);
+        assert_eq!(guard.fencing_token().get(), counter);
+        guard.check().unwrap();
+        guard.release().unwrap();
+        stays_away(&server, "ours");
+    }
+}
+
+/// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.
+#[test]
+fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let fault = proxy.add(Fault::request("ours", Action::LoseReply));
+    let guard = client.mutex_with("ours", fixed(3_000)).unwrap().lock().unwrap();
+    assert_eq!(fault.fired(), 1);
+    let (remaining, left) = (guard.remaining(), pttl(&server, "ours"));
+    assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+    assert!(remaining > ms(2_000));
+}
+
+#[test]
+fn a_request_cut_before_the_server_is_repeated_once() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for action in [Action::Cut, Action::CutHalf] {
+        let fault = proxy.add(Fault::request("x", action));
+        let guard = client.mutex("x").unwrap().try_lock().unwrap().expect("free");
+        assert_eq!(fault.fired(), 1);
+        guard.release().unwrap();
+        stays_away(&server, "x");
+    }
+}
+
+#[test]
+fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key() {
+    let _turn = alone();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    for action in [Action::Drop, Action::Cut, Action::CutHalf] {
+        let fault = proxy.add(Fault::request("x", action.clone()).sticky());
+        let begin = Instant::now();
+        let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+        let took = begin.elapsed();
+        assert!(fault.fired() > 0);
+        assert!(error.is_unknown_outcome(), "{action:?}: {error:?}");
+        assert!(took < BOUND + SLACK, "{action:?}: {took:?}");
+        assert!(!exists(&server, "x"));
+        fault.remove();
+        stays_away(&server, "x");
+    }
+}
+
+/// Regression, CURATOR-79: what was made on the server is not left behind when nobody heard of it.
+#[test]
+fn a_grant_whose_reply_never_comes_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    for kind in ["mutex", "reentrant"] {
+        let fault = proxy.add(Fault::request("ghost", SILENCE));
+        let error = match kind {
+            "mutex" => client.mutex("ghost").unwrap().try_lock().unwrap_err(),
+            _ => client.reentrant("ghost").unwrap().try_lock().unwrap_err(),
+        };
+        assert_eq!(fault.fired(), 1);
+        assert!(error.is_unknown_outcome(), "{error:?}");
+        let freed = (0..1_500).any(|_| {
+            thread::sleep(ms(2));
+            !exists(&server, "ghost")
+        });
+        assert!(freed, "{kind}: a ghost holds it for {} ms more", pttl(&server, "ghost"));
+        stays_away(&server, "ghost");
+    }
+}
+
+/// Regression, CURATOR-79: the wait is called off while the answer, a grant, is on its way.
+#[test]
+fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex("ghost").unwrap();
+    let fault = proxy.add(Fault::request("ghost", SILENCE).sticky());
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        assert!(fault.wait_fired(SOON));
+        until("it is called off", || {
+            lock.cancel_waits();
+            waiter.is_finished()
+        });
+        assert!(waiter.join().unwrap().is_err());
+    });
+    fault.remove();
+    let freed = (0..1_500).any(|_| {
+        thread::sleep(ms(2));
+        !exists(&server, "ghost")
+    });
+    assert!(freed, "a ghost holds it for {} ms more", pttl(&server, "ghost"));
+}
+
+#[test]
+fn a_garbage_reply_is_not_taken_for_an_answer() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for garbage in
+        ["?!\r\n", "+OK\r\n", ":77\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*0\r\n", "\r\n"]
+    {
+        let action = Action::Garbage(garbage.as_bytes().to_vec());
+        let fault = proxy.add(Fault::request("x", action.clone()));
+        let guard = client.mutex("x").unwrap().try_lock().unwrap().expect("ours");
+        assert_eq!(fault.fired(), 1, "{garbage:?}");
+        guard.check().unwrap();
+        // And the same for its release.
+        let fault = proxy.add(Fault::request("x", action));
+        guard.release().unwrap();
+        assert_eq!(fault.fired(), 1, "{garbage:?}");
+        assert!(!exists(&server, "x"), "{garbage:?}");
+    }
+}
+
+#[test]
+fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    let fault = proxy.add(Fault::request("x", Action::Garbage(b"*1\r\n:9\r\n".to_vec())).sticky());
+    let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome() && fault.fired() > 0, "{error:?}");
+    fault.remove();
+    until("it is given back", || !exists(&server, "x"));
+}
+
+#[test]
+fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
+    let _turn = alone();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let bounded = |call: &str, work: &dyn Fn() -> leasehold::Result<()>| {
+        let begin = Instant::now();
+        let error = work().expect_err(call);
+        let took = begin.elapsed();
+        assert!(error.is_unknown_outcome() || error.is_unreachable(), "{call}: {error:?}");
+        assert!(took < BOUND + SLACK, "{call}: {took:?}");
+    };
+    proxy.black_hole();
+    let other = client.mutex("y").unwrap();
+    bounded("try_lock", &|| other.try_lock().map(drop));
+    bounded("try_lock_for", &|| other.try_lock_for(ms(100)).map(drop));
+    bounded("check", &|| guard.check());
+    bounded("extend", &|| guard.extend(ms(60_000)));
+    bounded("holder", &|| lock.holder().map(drop));
+    bounded("force_release", &|| other.force_release().map(drop));
+    let begin = Instant::now();
+    assert!(guard.release().is_err());
+    assert!(begin.elapsed() < BOUND + SLACK, "{:?}", begin.elapsed());
+    proxy.heal();
+    // What was sent meanwhile goes through now, and is too late or is cleaned up.
+    until("all is given back", || !exists(&server, "x") && !exists(&server, "y"));
+    stays_away(&server, "y");
+    drop(other.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+/// The next command must not read the late answer of the one before.
+#[test]
+fn a_late_reply_is_not_read_by_the_next_command() {
+    let _turn = together();
+    let (server, proxy) = start();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = hasty(&proxy.url());
+    for _ in 0..2 {
+        // There is a connection, and nothing else is on its way.
+        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+        let late = proxy.add(Fault::reply("", Action::Delay(ms(450))));
+        assert!(client.mutex("a").unwrap().try_lock().unwrap_err().is_unknown_outcome());
+        assert_eq!(late.fired(), 1);
+        let begin = Instant::now();
+        while begin.elapsed() < ms(400) {
+            let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
+            assert_eq!(holder.owner(), b"stranger");
+            assert!(client.mutex("b").unwrap().try_lock().unwrap().is_none());
+            assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+        }
+        ask::<()>(&server, &["DEL", "a"]);
+    }
+}
+
+/// The request runs only after its own clean-up has: without a deadline of its own it would make
+/// a lock that nobody has (rules 2 and 6).
+#[test]
+fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = hasty(&proxy.url());
+    for kind in ["mutex", "reentrant"] {
+        let held = proxy.add(Fault::request("x", Action::Hold));
+        let error = match kind {
+            "mutex" => client.mutex("x").unwrap().try_lock().unwrap_err(),
+            _ => client.reentrant("x").unwrap().try_lock().unwrap_err(),
+        };
+        assert!(error.is_unknown_outcome() && held.fired() == 1, "{error:?}");
+        thread::sleep(ms(300));
+        let before = scripts(&server);
+        held.release();
+        until("the request ran", || scripts(&server) > before);
+        stays_away(&server, "x");
+        assert!(client.mutex("x").unwrap().try_lock().unwrap().is_some());
+    }
+}
+
+/// A network so slow that the grant is old when it comes.
+#[test]
+fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.mutex_with("x", fixed(250)).unwrap();
+    assert!(!lock.is_locked().unwrap());
+    let slow = proxy.add(Fault::reply("", Action::Delay(ms(400))));
+    let error = lock.try_lock().unwrap_err();
+    assert_eq!(slow.fired(), 1);
+    assert!(error.is_timeout(), "{error:?}");
+    assert!(!lock.is_held_by_current_thread());
+    until("it is given back", || !exists(&server, "x"));
+}
+
+#[test]
+fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
+    let _turn = alone();
+    let (server, _proxy) = start();
+    let client = hasty(&server.url());
+    let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
+    drop((a.lock().unwrap(), b.lock().unwrap()));
+    for _ in 0..2 {
+        server.pause();
+        for error in [a.try_lock().unwrap_err(), b.try_lock().unwrap_err()] {
+            // The second may find that no connection can be made any more.
+            assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
+        }
+        server.resume();
+        until("nothing is left", || !exists(&server, "a") && !exists(&server, "b"));
+        stays_away(&server, "a");
+    }
+    assert!(a.try_lock().unwrap().is_some() && b.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fenced() {
+    let _turn = alone();
+    let (server, _proxy) = start();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", renewed(600)).unwrap();
+    let guard = lock.lock().unwrap();
+    server.pause();
+    thread::sleep(ms(1_300));
+    assert!(!guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
+    server.resume();
+    let rival = open(&server);
+    let next = rival.mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("free");
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(guard.release().unwrap_err().is_lost());
+    // The renewals that were stuck in the server ran for nobody.
+    thread::sleep(ms(200));
+    next.check().unwrap();
+}
+
+/// `CLIENT PAUSE` holds back what was sent until it is over.
+#[test]
+fn a_client_pause_makes_no_ghosts() {
+    let _turn = alone();
+    let (server, _proxy) = start();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    drop(lock.lock().unwrap());
+    ask::<()>(&server, &["CLIENT", "PAUSE", "900", "WRITE"]);
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    thread::sleep(ms(1_000));
+    until("nothing is left", || !exists(&server, "x"));
+    stays_away(&server, "x");
+    drop(lock.try_lock().unwrap().expect("free"));
+}
+
+#[test]
+fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
+    let _turn = together();
+    let (server, _proxy) = start();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    server.restart();
+    until("the loss is found", || !guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Deleted);
+    let token = guard.fencing_token();
+    drop(guard);
+    assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
+}
+
+fn holder(server: &Server, ttl: u64) -> (Child, u64) {
+    let builder = Child::role("holder").test("roles").env("URL", server.url());
+    let mut child = builder.env("TTL", ttl.to_string()).start().expect("a child");
+    let token = child.expect_line("held", SOON).parse().unwrap();
+    (child, token)
+}
+
+#[test]
+fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
+    let _turn = alone();
+    let server = server();
+    let (mut child, token) = holder(&server, 900);
+    child.stop();
+    let next = open(&server).mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("free");
+    assert!(next.fencing_token().get() > token);
+    // It is waiting to hear this, and looks at its guard first of all.
+    child.say("look");
+    server.pause();
+    child.cont();
+    assert_eq!(child.expect_line("valid", SOON), "false 0ns");
+    server.resume();
+    child.say("release");
+    assert_eq!(child.expect_line("released", SOON), "lost");
+    next.check().unwrap();
+    assert_eq!(child.expect_line("reacquired", SOON), "none");
+}
+
+#[test]
+fn a_killed_holder_keeps_others_out_for_the_rest_of_its_lease_and_no_longer() {
+    let _turn = together();
+    let server = server();
+    let (mut child, token) = holder(&server, 1_500);
+    let rival = open(&server).mutex("x").unwrap();
+    assert!(rival.try_lock().unwrap().is_none());
+    child.kill9();
+    let left = Duration::from_millis(pttl(&server, "x").unsigned_abs());
+    let begin = Instant::now();
+    let next = rival.lock().unwrap();
+    let took = begin.elapsed();
+    // A pause of the backoff may begin just before the end.
+    assert!(took < left + ms(130) + SLACK, "{took:?} for {left:?}");
+    assert!(took + ms(50) > left, "{took:?} for {left:?}");
+    assert!(next.fencing_token().get() > token);
+}
+
+fn hold() {
+    let client = LockClient::open(std::env::var("URL").expect("a URL")).unwrap();
+    let ttl = std::env::var("TTL").expect("a lease").parse().unwrap();
+    let lock = client.mutex_with("x", renewed(ttl)).unwrap();
+    let guard = lock.lock().unwrap();
+    tell(&format!("held {}", guard.fencing_token()));
+    hear();
+    let seen = (guard.is_valid(), guard.remaining());
+    tell(&format!("valid {} {:?}", seen.0, seen.1));
+    hear();
+    let outcome = guard.release();
+    tell(if outcome.is_err_and(|error| error.is_lost()) { "released lost" } else { "released ?" });
+    let again = lock.try_lock().unwrap();
+    tell(if again.is_none() { "reacquired none" } else { "reacquired some" });
+}
+
+/// What the children of this file run; nothing in the process that people started.
+#[test]
+fn roles() {
+    match role().as_deref() {
+        Some("holder") => hold(),
+        Some(other) => panic!("unknown role {other}"),
+        None => {}
+    }
+}

@@ -1,0 +1,319 @@
+//! Bad input is refused before any I/O, with an error that names the setting, its value, and what
+//! is allowed. No server exists for these tests but where one is named.
+
+mod common;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::{ask, fixed, ms, names, open, server};
+use leasehold::{Lease, LockClient, LockClientBuilder, LockOptions};
+
+/// Where no server is: any I/O would end in an error of another kind.
+const NOWHERE: &str = "unix:///does/not/exist/s";
+
+fn nowhere() -> LockClient {
+    LockClient::builder(NOWHERE).build().expect("a client connects when it must")
+}
+
+#[test]
+fn a_name_is_not_empty_and_not_too_long() {
+    let client = nowhere();
+    names(&client.mutex("").unwrap_err(), ["name", "\"\"", "at least one byte"]);
+    names(&client.reentrant("").unwrap_err(), ["name", "\"\"", "at least one byte"]);
+    let long = vec![b'n'; 65_537];
+    names(&client.mutex(&long).unwrap_err(), ["name", "65537 bytes", "at most 65536"]);
+    names(&client.reentrant(&long).unwrap_err(), ["name", "65537 bytes", "at most 65536"]);
+    assert!(client.mutex(&long[1..]).is_ok());
+    let prefixed = LockClient::builder(NOWHERE).name_prefix("ab").build().unwrap();
+    names(&prefixed.mutex(&long[1..]).unwrap_err(), ["name", "65538 bytes", "name_prefix"]);
+    // A prefix alone is no name.
+    assert!(prefixed.mutex("").unwrap_err().is_config());
+}
+
+#[test]
+fn any_bytes_are_a_name() {
+    let server = server();
+    let client = open(&server);
+    let names: [&[u8]; 8] = [
+        b"\0",
+        b"a\r\nDEL b\r\n",
+        b"\xff\xfe\x00",
+        "schl\u{fc}ssel \u{1f512}".as_bytes(),
+        b"{a}{b}",
+        b"}{",
+        b"%s %d $1 KEYS[1] ' \"",
+        &[b'n'; 65_536],
+    ];
+    for name in names {
+        let lock = client.mutex(name).unwrap();
+        assert_eq!(lock.name(), name);
+        let guard = lock.lock().unwrap();
+        assert!(server.keys().iter().any(|key| key == name), "{}", name.escape_ascii());
+        assert!(open(&server).mutex(name).unwrap().try_lock().unwrap().is_none());
+        guard.check().unwrap();
+        guard.release().unwrap();
+        assert!(!server.keys().iter().any(|key| key == name), "{}", name.escape_ascii());
+        let reentrant = client.reentrant(name).unwrap();
+        drop(reentrant.lock().unwrap());
+        assert!(!reentrant.is_locked().unwrap());
+    }
+    // Nothing of a name was taken for a command.
+    assert_eq!(ask::<Option<String>>(&server, &["GET", "b"]), None);
+}
+
+#[test]
+fn an_odd_name_upsets_no_message() {
+    let server = server();
+    let client = open(&server);
+    ask::<()>(&server, &["LPUSH", "a\r\nb\u{1b}[31m", "value"]);
+    let error = client.mutex("a\r\nb\u{1b}[31m").unwrap().try_lock().unwrap_err();
+    assert!(error.is_wrong_type());
+    assert!(!error.to_string().contains(['\r', '\n', '\u{1b}']), "{error:?}");
+}
+
+#[test]
+fn a_lease_is_from_a_millisecond_to_thirty_days() {
+    let client = nowhere();
+    for (ttl, shown) in [
+        (Duration::ZERO, "0ns"),
+        (Duration::from_nanos(1), "1ns"),
+        (Duration::from_micros(999), "999µs"),
+        (Duration::from_millis(30 * 24 * 60 * 60 * 1000 + 1), "2592000.001s"),
+        (Duration::MAX, "Duration::MAX"),
+    ] {
+        for lease in [Lease::fixed(ttl), Lease::renewed(ttl)] {
+            let options = LockOptions::new().lease(lease);
+            let allowed = ["lease", shown, "from 1 ms to 30 days"];
+            names(&client.mutex_with("x", options).unwrap_err(), allowed);
+            names(&client.reentrant_with("x", options).unwrap_err(), allowed);
+        }
+        let options = LockOptions::new().max_hold(ttl);
+        let error = client.mutex_with("x", options).unwrap_err();
+        names(&error, ["max_hold", shown, "from 1 ms to 30 days"]);
+    }
+    for ttl in [1, 30 * 24 * 60 * 60 * 1000] {
+        assert!(client.mutex_with("x", fixed(ttl).max_hold(ms(ttl))).is_ok());
+    }
+}
+
+/// Regression, rslock: `validity - 500` underflowed, and the key was stranded.
+#[test]
+fn a_lease_too_short_to_rely_on_is_never_a_guard_and_strands_no_key() {
+    let server = server();
+    let client = open(&server);
+    for ttl in [1, 2] {
+        let error = client.mutex_with("x", fixed(ttl)).unwrap().try_lock().unwrap_err();
+        assert!(error.is_timeout() && error.to_string().contains("longer lease"), "{error}");
+        common::until("the key is gone", || !common::exists(&server, "x"));
+    }
+}
+
+/// The warning of a lease shorter than ten command time-outs.
+#[test]
+fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    struct Collect;
+    impl log::Log for Collect {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() <= log::Level::Warn
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            WARNINGS.lock().unwrap().push(record.args().to_string());
+        }
+        fn flush(&self) {}
+    }
+    log::set_logger(&Collect).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let warned = |name: &str| {
+        let warnings = WARNINGS.lock().unwrap();
+        warnings.iter().any(|text| text.contains(name) && text.contains("command time-outs"))
+    };
+    let client = LockClient::builder(NOWHERE).command_timeout(ms(200)).build().unwrap();
+    client.mutex_with("short-lease", fixed(1_999)).unwrap();
+    client.mutex_with("long-lease", fixed(2_000)).unwrap();
+    assert!(warned("short-lease") && !warned("long-lease"));
+}
+
+#[test]
+fn a_size_or_time_out_of_nothing_is_refused_and_no_panic() {
+    type Set = fn(LockClientBuilder) -> LockClientBuilder;
+    let zero = Duration::ZERO;
+    assert!(zero.is_zero());
+    let cases: [(Set, [&str; 3]); 14] = [
+        (|b| b.max_size(0), ["max_size", "0", "at least 1"]),
+        (|b| b.max_size(2).min_idle(3), ["min_idle", "3", "at most max_size, which is 2"]),
+        (|b| b.max_size(2).max_idle(3), ["max_idle", "3", "0 to 2"]),
+        (|b| b.min_idle(2).max_idle(1), ["max_idle", "1", "2 to 10"]),
+        (|b| b.max_wait(Duration::ZERO), ["max_wait", "0ns", "from 1 ms"]),
+        (|b| b.idle_timeout(Some(Duration::ZERO)), ["idle_timeout", "0ns", "from 1 ms"]),
+        (|b| b.max_lifetime(Some(Duration::ZERO)), ["max_lifetime", "0ns", "from 1 ms"]),
+        (|b| b.connect_timeout(Duration::ZERO), ["connect_timeout", "0ns", "from 1 ms"]),
+        (|b| b.command_timeout(Duration::ZERO), ["command_timeout", "0ns", "from 1 ms"]),
+        (|b| b.give_up_after(Duration::ZERO), ["give_up_after", "0ns", "from 1 ms"]),
+        (|b| b.max_wait(Duration::MAX), ["max_wait", "Duration::MAX", "365 days"]),
+        (|b| b.connect_timeout(Duration::MAX), ["connect_timeout", "Duration::MAX", "365 days"]),
+        (|b| b.command_timeout(Duration::MAX), ["command_timeout", "Duration::MAX", "365 days"]),
+        (|b| b.give_up_after(Duration::MAX), ["give_up_after", "Duration::MAX", "365 days"]),
+    ];
+    for (set, parts) in cases {
+        for connect in [false, true] {
+            let builder = set(LockClient::builder(NOWHERE)).connect_now(connect);
+            names(&builder.build().unwrap_err(), parts);
+        }
+    }
+}
+
+#[test]
+fn the_longest_time_outs_allowed_do_not_overflow() {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    let server = server();
+    let client = LockClient::builder(server.url())
+        .max_wait(YEAR)
+        .connect_timeout(YEAR)
+        .command_timeout(YEAR)
+        .give_up_after(YEAR)
+        .idle_timeout(Some(YEAR))
+        .max_lifetime(Some(YEAR))
+        .connect_now(true)
+        .build()
+        .unwrap();
+    let lock = client.mutex_with("x", fixed(30 * 24 * 60 * 60 * 1000)).unwrap();
+    lock.try_lock_for(YEAR * 1_000).unwrap().expect("free").release().unwrap();
+    lock.try_lock_for(Duration::MAX).unwrap().expect("free").release().unwrap();
+}
+
+#[test]
+fn a_bad_url_names_the_part_its_value_and_what_is_allowed() {
+    for (url, parts) in [
+        ("", ["url", "\"\"", "redis://"]),
+        ("localhost:6379", ["url", "without a scheme", "redis://"]),
+        ("http://localhost", ["url scheme", "http", "redis://"]),
+        ("redis://localhost:99999", ["url port", "99999", "1 to 65535"]),
+        ("redis://localhost:0", ["url port", "0", "1 to 65535"]),
+        ("redis://", ["url host", "\"\"", "host[:port]"]),
+        ("redis://:6379", ["url host", "\"\"", "host[:port]"]),
+        ("redis://user:word@:6379", ["url host", "\"\"", "host[:port]"]),
+        ("redis://localhost/-1", ["url database", "-1", "0 or more"]),
+        ("redis://localhost/one", ["url database", "one", "0 or more"]),
+        ("redis://localhost/99999999999", ["url database", "99999999999", "0 or more"]),
+        ("unix://relative/path", ["url path", "absolute", "unix:///path"]),
+        ("unix:///socket?db=-1", ["url database", "-1", "0 or more"]),
+        ("rediss://localhost", ["url", "rediss://", "TLS is not built"]),
+        ("valkeys://localhost", ["url", "valkeys://", "TLS is not built"]),
+    ] {
+        let begin = Instant::now();
+        names(&LockClient::open(url).expect_err(url), parts);
+        names(&LockClient::builder(url).build().expect_err(url), parts);
+        assert!(begin.elapsed() < ms(500), "{url}");
+    }
+}
+
+#[test]
+fn a_url_that_is_not_at_all_one_is_an_error_and_no_panic() {
+    for url in [
+        "://",
+        "redis:",
+        "redis:/",
+        "redis:///",
+        "redis://[",
+        "redis://[::1",
+        "redis://]:1",
+        "redis://@",
+        "redis://@@@",
+        "redis://:@",
+        "redis://h:1:2",
+        "redis://h%zz",
+        "redis://h/0/1",
+        "redis://h?protocol=bogus",
+        "unix://",
+        "unix:///?",
+        "unix:///s?db=x",
+        "\0",
+        "redis://\0",
+        "redis:// ",
+        "redis://h/ ",
+        "redis://h:٣",
+        "redis://h:+1",
+    ] {
+        if let Err(error) = LockClient::builder(url).build() {
+            assert!(error.is_config(), "{url}: {error:?}");
+        }
+    }
+}
+
+/// Neither in an error's text nor in its debug form nor in its sources, nor by what has the URL.
+#[test]
+fn a_password_is_never_shown() {
+    let listening = server();
+    ask::<()>(&listening, &["CONFIG", "SET", "requirepass", "other"]);
+    let path = listening.socket().display();
+    let urls = [
+        "redis://user:s3cret@localhost:99999".to_owned(),
+        "redis://:s3/cret@localhost".to_owned(),
+        "redis://:s3?cret@localhost".to_owned(),
+        "redis://:s3#cret@localhost".to_owned(),
+        "redis://:s3@cret@127.0.0.1:1".to_owned(),
+        "redis://:s3:cret@127.0.0.1:1".to_owned(),
+        "redis://:s3cret@".to_owned(),
+        "redis://:s3cret@[".to_owned(),
+        "redis://:s3cret@127.0.0.1/s".to_owned(),
+        "redis//:s3cret@localhost".to_owned(),
+        ":s3cret@localhost".to_owned(),
+        "unix:///does/not/exist?pass=s3cret".to_owned(),
+        "unix:///does/not/exist?pass=s3cret&db=x".to_owned(),
+        "unix://relative?pass=s3cret".to_owned(),
+        "rediss://:s3cret@localhost".to_owned(),
+        "http://:s3cret@localhost".to_owned(),
+        format!("unix://{path}?pass=s3cret"),
+        format!("unix://{path}?user=me&pass=s3cret"),
+    ];
+    for url in &urls {
+        let builder = LockClient::builder(url).connect_timeout(ms(300)).connect_now(true);
+        let mut shown = format!("{builder:?}");
+        match builder.build() {
+            Ok(client) => shown += &format!("{client:?} {:?}", client.mutex("x").unwrap()),
+            Err(error) => {
+                shown += &format!(" {error} {error:?} {error:#?}");
+                let mut source = std::error::Error::source(&error);
+                while let Some(inner) = source {
+                    shown += &format!(" {inner} {inner:?}");
+                    source = inner.source();
+                }
+            }
+        }
+        for part in ["s3", "cret"] {
+            assert!(!shown.contains(part), "{url}: {shown}");
+        }
+        if let Ok(client) = LockClient::builder(url).build() {
+            let lock = client.mutex("x").unwrap();
+            let shown = format!("{client:?} {lock:?}");
+            assert!(!shown.contains("s3") && !shown.contains("cret"), "{url}: {shown}");
+        }
+    }
+}
+
+/// The part that a person has to escape is named, and how.
+#[test]
+fn unescaped_characters_of_a_password_are_explained() {
+    for url in ["redis://:a/b@host", "redis://:a?b@host", "redis://u:a#b@host:1"] {
+        names(&LockClient::open(url).unwrap_err(), ["password", "not shown", "%2F"]);
+    }
+}
+
+#[test]
+fn no_setting_and_no_handle_does_io() {
+    let client = LockClient::builder(NOWHERE)
+        .name_prefix([0, 255])
+        .label("a\r\nb\0".repeat(100))
+        .min_idle(0)
+        .on_loss(|_| {})
+        .build()
+        .unwrap();
+    let begin = Instant::now();
+    for number in 0..1_000_u32 {
+        let lock = client.mutex(number.to_be_bytes()).unwrap();
+        assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
+    }
+    assert!(begin.elapsed() < ms(2_000));
+}

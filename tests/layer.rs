@@ -1,0 +1,385 @@
+//! The layers of src/, and a few other rules that a compiler does not know.
+//!
+//! The checkers take text, so that a planted violation can show that they find one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// From the lowest to the highest: each imports itself and those before it.
+const LAYERS: [&str; 6] = ["base", "wire", "protocol", "engine", "lock", "client"];
+
+/// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
+/// its values, the builder hands its address on, and the root shows the crate to users.
+const REDIS: [&str; 8] = [
+    "client/builder.rs",
+    "lib.rs",
+    "protocol/answer.rs",
+    "protocol/kind.rs",
+    "protocol/mutex.rs",
+    "protocol/reentrant.rs",
+    "protocol/single.rs",
+    "protocol/transaction.rs",
+];
+
+/// The one file through which synchronisation comes.
+const SYNC: &str = "base/sync.rs";
+
+/// What must come from there.
+const SYNC_PATHS: [&str; 6] =
+    ["std::sync", "std::thread", "core::sync", "parking_lot", "crossbeam_channel", "crossbeam"];
+
+/// Every file of src/ by its path there.
+fn sources() -> BTreeMap<String, String> {
+    fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                walk(root, &path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let name = path.strip_prefix(root).expect("under the root").display().to_string();
+                found.insert(name, std::fs::read_to_string(&path).expect("a text"));
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeMap::new();
+    walk(&root, &root, &mut found);
+    found
+}
+
+/// The code alone: comments and the contents of literals become blanks, lines stay where they are.
+fn code(text: &str) -> String {
+    let bytes: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let end = if rest.starts_with(&['/', '/']) {
+            at + rest.iter().position(|&letter| letter == '\n').unwrap_or(rest.len())
+        } else if rest.starts_with(&['/', '*']) {
+            block_comment(&bytes, at)
+        } else if let Some(end) = literal(&bytes, at) {
+            end
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+            continue;
+        };
+        out.extend(bytes[at..end].iter().map(|&letter| blank(letter)));
+        at = end;
+    }
+    out
+}
+
+fn block_comment(text: &[char], mut at: usize) -> usize {
+    let mut depth = 0;
+    while at < text.len() {
+        if text[at..].starts_with(&['/', '*']) {
+            (depth, at) = (depth + 1, at + 2);
+        } else if text[at..].starts_with(&['*', '/']) {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    text.len()
+}
+
+/// Where the literal ends that begins here, if one does.
+fn literal(text: &[char], at: usize) -> Option<usize> {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let after_word = at > 0 && is_word(text[at - 1]);
+    match text[at] {
+        '"' => Some(quoted(text, at)),
+        'r' if !after_word => {
+            let hashes = text[at + 1..].iter().take_while(|&&letter| letter == '#').count();
+            if text.get(at + 1 + hashes) != Some(&'"') {
+                return None;
+            }
+            let close: Vec<char> = std::iter::once('"').chain(vec!['#'; hashes]).collect();
+            let body = at + 2 + hashes;
+            let length = text[body..].windows(close.len()).position(|part| part == close)?;
+            Some(body + length + close.len())
+        }
+        // A letter, and not a lifetime.
+        '\'' if text.get(at + 1) == Some(&'\\') => {
+            let close = text[at + 3..].iter().position(|&letter| letter == '\'')?;
+            Some(at + 4 + close)
+        }
+        '\'' if text.get(at + 2) == Some(&'\'') => Some(at + 3),
+        _ => None,
+    }
+}
+
+fn quoted(text: &[char], at: usize) -> usize {
+    let mut end = at + 1;
+    while end < text.len() && text[end] != '"' {
+        end += if text[end] == '\\' { 2 } else { 1 };
+    }
+    (end + 1).min(text.len())
+}
+
+/// The code without what is compiled for tests only.
+fn without_tests(code: &str) -> String {
+    let mut out = String::new();
+    let mut rest = code;
+    while let Some(start) = rest.find("#[cfg(test)]") {
+        out.push_str(&rest[..start]);
+        let item = &rest[start..];
+        let open = item.find('{').unwrap_or(item.len());
+        // `#[cfg(test)] mod tests;` has no braces.
+        let end = match item.find(';') {
+            Some(end) if end < open => end + 1,
+            _ => {
+                let mut depth = 0_usize;
+                let close = item.char_indices().find(|&(_, letter)| {
+                    match letter {
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        _ => {}
+                    }
+                    letter == '}' && depth == 0
+                });
+                close.map_or(item.len(), |(at, _)| at + 1)
+            }
+        };
+        rest = &item[end..];
+    }
+    out + rest
+}
+
+/// Where a path is named, as a whole word.
+fn occurrences<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    code.match_indices(path).map(|(at, _)| at).filter(move |&at| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + path.len()..].chars().next();
+        !before.is_some_and(|letter| is_word(letter) || letter == ':')
+            && !after.is_some_and(is_word)
+    })
+}
+
+/// The first names after `crate::`, those in braces included.
+fn crate_paths(code: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        let word = |letter: &char| letter.is_alphanumeric() || *letter == '_';
+        text.trim_start().chars().take_while(word).collect()
+    };
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with('$') && code[at + 7..].starts_with('{') {
+            continue;
+        }
+        let rest = &code[at + 7..];
+        if !rest.trim_start().starts_with('{') {
+            found.push(name(rest));
+            continue;
+        }
+        let mut depth = 0;
+        let mut begin = true;
+        for (offset, letter) in rest.char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begin = true,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            if depth == 1 && begin && (letter.is_alphabetic() || letter == '_') {
+                found.push(name(&rest[offset..]));
+                begin = false;
+            }
+        }
+    }
+    found
+}
+
+/// Where the root's re-exports come from: `pub use base::error::{Error, Result};`
+fn exports(root: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for statement in code(root).split(';') {
+        let Some(path) = statement.trim().strip_prefix("pub use ") else { continue };
+        let layer = path.split("::").next().unwrap_or_default().trim().to_owned();
+        let names = path.rsplit("::").next().unwrap_or_default();
+        let names = names.trim_matches(|letter: char| "{} \n".contains(letter));
+        for name in names.split(',') {
+            found.insert(name.trim().to_owned(), layer.clone());
+        }
+    }
+    found
+}
+
+fn layer_of(file: &str) -> Option<usize> {
+    let folder = file.split(['/', '.']).next()?;
+    LAYERS.iter().position(|layer| *layer == folder)
+}
+
+/// What a file imports from a layer above its own.
+fn upward(file: &str, text: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
+    let Some(own) = layer_of(file) else { return Vec::new() };
+    let mut found = Vec::new();
+    for name in crate_paths(&code(text)) {
+        let layer = exports.get(&name).unwrap_or(&name);
+        match LAYERS.iter().position(|known| known == layer) {
+            Some(above) if above > own => found.push(format!("{file} uses crate::{name}")),
+            Some(_) => {}
+            None if name == "redis" => {}
+            None => found.push(format!("{file} uses crate::{name}, which is in no layer")),
+        }
+    }
+    found
+}
+
+fn names_redis(text: &str) -> bool {
+    let code = code(text);
+    ["redis", "r2d2"].iter().any(|path| occurrences(&code, path).next().is_some())
+}
+
+fn names_r2d2(text: &str) -> bool {
+    occurrences(&code(text), "r2d2").next().is_some()
+}
+
+/// What a file has of synchronisation that should come from `base::sync`.
+fn foreign_sync(file: &str, text: &str) -> Vec<String> {
+    if file == SYNC {
+        return Vec::new();
+    }
+    let code = without_tests(&code(text));
+    let mut found: Vec<String> = SYNC_PATHS
+        .iter()
+        .filter(|path| occurrences(&code, path).next().is_some())
+        .map(|path| format!("{file} names {path}"))
+        .collect();
+    // `use std::{sync::Arc, thread};`
+    for (at, _) in code.match_indices("std::{") {
+        let list = code[at..].split(';').next().unwrap_or_default();
+        for module in ["sync", "thread"] {
+            if occurrences(list, module).next().is_some() {
+                found.push(format!("{file} names std::{{…{module}…}}"));
+            }
+        }
+    }
+    // The macro needs no path.
+    if code.contains("thread_local!") && !code.contains("thread_local};") && !imports_macro(&code) {
+        found.push(format!("{file} names thread_local! of the prelude"));
+    }
+    found
+}
+
+fn imports_macro(code: &str) -> bool {
+    let imports = code.split(';').filter(|line| line.trim_start().starts_with("use crate::base"));
+    imports.into_iter().any(|line| line.contains("thread_local"))
+}
+
+/// What is never to be in src/, tests within it included.
+fn leftovers(file: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let banned = ["todo!", "unimplemented!", "dbg!", "select!", "println!", "print!", "eprintln!"];
+    banned
+        .into_iter()
+        .filter(|name| {
+            let before = |at: usize| code[..at].chars().next_back();
+            code.match_indices(name)
+                .any(|(at, _)| !before(at).is_some_and(|c| c.is_alphanumeric() || c == '_'))
+        })
+        .map(|name| format!("{file} has {name}"))
+        .collect()
+}
+
+#[test]
+fn no_module_imports_a_higher_layer() {
+    let sources = sources();
+    let exports = exports(&sources["lib.rs"]);
+    let mut found = Vec::new();
+    for (file, text) in &sources {
+        assert!(file == "lib.rs" || layer_of(file).is_some(), "{file} is in no layer");
+        found.extend(upward(file, text, &exports));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn only_the_wire_and_a_few_named_files_use_redis() {
+    let found: BTreeSet<String> = sources()
+        .into_iter()
+        .filter(|(file, text)| !file.starts_with("wire/") && names_redis(text))
+        .map(|(file, _)| file)
+        .collect();
+    assert_eq!(found, REDIS.map(str::to_owned).into());
+}
+
+#[test]
+fn only_the_wire_uses_r2d2() {
+    for (file, text) in sources() {
+        assert!(file.starts_with("wire/") || !names_r2d2(&text), "{file}");
+    }
+}
+
+#[test]
+fn synchronisation_comes_from_one_file() {
+    let found: Vec<_> =
+        sources().iter().flat_map(|(file, text)| foreign_sync(file, text)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn nothing_unfinished_and_no_select_is_left() {
+    let found: Vec<_> = sources().iter().flat_map(|(file, text)| leftovers(file, text)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_planted_import_of_a_higher_layer_is_found() {
+    let exports = exports("pub use lock::{Guard, Mutex};\npub use base::error::{Error, Result};\n");
+    let finds = |file: &str, text: &str| upward(file, text, &exports).len();
+    assert_eq!(finds("base/name.rs", "use crate::wire::pool::Pool;"), 1);
+    assert_eq!(finds("wire/pool.rs", "fn f() { crate::engine::hold::find() }"), 1);
+    assert_eq!(finds("engine/slot.rs", "use crate::{base::Name, lock::{Guard, crate_x}};"), 1);
+    assert_eq!(finds("protocol/kind.rs", "fn f(guard: &crate::Guard) {}"), 1);
+    assert_eq!(finds("wire/x.rs", "use crate::nowhere::Thing;"), 1);
+    assert_eq!(finds("engine/slot.rs", "use crate::base::sync::Arc; use crate::Error;"), 0);
+    assert_eq!(finds("base/x.rs", "/// [`Guard`](crate::Guard)\n// crate::wire\nstruct X;"), 0);
+    assert_eq!(finds("base/x.rs", "const X: &str = \"crate::wire\"; /* crate::lock */"), 0);
+    assert_eq!(finds("client/x.rs", "use crate::{lock::Guard, engine::Engine, base::Name};"), 0);
+}
+
+#[test]
+fn planted_uses_of_redis_and_of_foreign_synchronisation_are_found() {
+    assert!(names_redis("use redis::Value;") && names_redis("fn f() -> redis::Cmd { g() }"));
+    assert!(names_redis("pub use redis;") && names_r2d2("r2d2::Pool::builder()"));
+    assert!(!names_redis("// redis::Value\nlet redis_url = \"redis::Value\"; my::redis_x();"));
+    let finds = |text: &str| foreign_sync("engine/x.rs", text).len();
+    assert_eq!(finds("use std::sync::Arc;"), 1);
+    assert_eq!(finds("use std::{sync::Arc, time::Duration};"), 1);
+    assert_eq!(finds("fn f() { std::thread::sleep(x); }"), 1);
+    assert_eq!(finds("use parking_lot::Mutex; use crossbeam_channel::unbounded;"), 2);
+    assert_eq!(finds("thread_local! { static X: u8 = 1; }"), 1);
+    assert_eq!(finds("use crate::base::sync::thread_local;\nthread_local! {}"), 0);
+    assert_eq!(finds("#[cfg(test)]\nmod tests { use std::thread; fn f() {} }"), 0);
+    assert_eq!(finds("#[cfg(test)]\nmod tests { fn f() {} }\nuse std::thread;"), 1);
+    assert_eq!(finds("/// std::sync::Mutex\nlet x = 'a'; let y = \"std::thread\";"), 0);
+    assert_eq!(foreign_sync(SYNC, "use std::sync::Arc;").len(), 0);
+}
+
+#[test]
+fn planted_leftovers_are_found() {
+    for text in ["todo!()", "unimplemented!(\"x\")", "dbg!(x)", "select! { }", "x::select!()"] {
+        assert_eq!(leftovers("engine/x.rs", text).len(), 1, "{text}");
+    }
+    for text in ["// todo!()", "let dbg = 1; if dbg != 2 {}", "\"todo!()\"", "my_dbg!(x)"] {
+        assert!(leftovers("engine/x.rs", text).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn the_reader_of_code_knows_comments_and_literals() {
+    let text = "a /* b /* c */ d */ e \"f\\\" // g\" 'h' '\\'' r#\"i\" j\"# k<'l> // m\nn";
+    let words: Vec<String> = code(text).split_whitespace().map(str::to_owned).collect();
+    assert_eq!(words, ["a", "e", "k<'l>", "n"]);
+}

@@ -1,0 +1,151 @@
+//! The pool: bounded in number and in time, whatever the server does.
+
+mod common;
+
+use std::thread;
+use std::time::Instant;
+
+use common::{SLACK, SOON, alone, ms, open, server, until, warm};
+use leasehold::LockClient;
+use leasehold_support::{Action, Fault, Proxy};
+
+#[test]
+fn open_against_a_black_hole_is_bounded() {
+    let _turn = alone();
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    proxy.black_hole();
+    let begin = Instant::now();
+    let builder = LockClient::builder(proxy.url()).connect_now(true);
+    let builder = builder.connect_timeout(ms(300)).command_timeout(ms(300));
+    let error = builder.build().unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    assert!(begin.elapsed() < ms(600) + SLACK, "{:?}", begin.elapsed());
+    // With a password, a database and RESP3 there is more to say and to wait for.
+    let url = format!("redis://user:word@{}/3?protocol=resp3", proxy.addr());
+    let begin = Instant::now();
+    let builder = LockClient::builder(url).connect_now(true);
+    let error = builder.connect_timeout(ms(300)).command_timeout(ms(300)).build().unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    assert!(begin.elapsed() < ms(600) + SLACK, "{:?}", begin.elapsed());
+}
+
+/// A client whose server is silent must not keep the others from theirs.
+#[test]
+fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
+    let _turn = alone();
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    proxy.black_hole();
+    let silent = LockClient::builder(proxy.url()).build().unwrap();
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let lock = silent.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.try_lock().map(drop));
+        }
+        until("they try", || proxy.accepted() > 0);
+        let begin = Instant::now();
+        let outcome = LockClient::open(server.url());
+        let took = begin.elapsed();
+        proxy.heal();
+        assert!(outcome.is_ok(), "after {took:?}: {:?}", outcome.err());
+        assert!(took < ms(1_000), "{took:?}");
+    });
+}
+
+#[test]
+fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(ms(200));
+    let client = builder.command_timeout(ms(3_000)).build().unwrap();
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    thread::scope(|scope| {
+        let lock = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || lock.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        let begin = Instant::now();
+        let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+        assert!(error.is_pool_exhausted() && error.to_string().contains("max_size"), "{error:?}");
+        let took = begin.elapsed();
+        assert!(took >= ms(190) && took < ms(200) + SLACK, "{took:?}");
+        stuck.release();
+        other.join().unwrap().unwrap();
+    });
+    drop(client.mutex("x").unwrap().lock().unwrap());
+}
+
+/// Who waits for a connection that is being made does not have one more made every few
+/// milliseconds.
+#[test]
+fn one_thread_makes_one_connection_however_long_that_takes() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    proxy.delay(ms(60));
+    let client = LockClient::builder(proxy.url()).build().unwrap();
+    assert!(!client.mutex("x").unwrap().is_locked().unwrap());
+    // Others would be made one after the other.
+    proxy.heal();
+    std::thread::sleep(ms(300));
+    assert_eq!(proxy.accepted(), 1);
+}
+
+/// Threads that wait for a lock hold no connection.
+#[test]
+fn waiting_threads_share_a_pool_of_one() {
+    let _turn = alone();
+    let server = server();
+    let holder = open(&server);
+    let guards: Vec<_> =
+        (0..16).map(|n| holder.mutex(format!("x{n}")).unwrap().lock().unwrap()).collect();
+    let client = LockClient::builder(server.url()).max_size(1).build().unwrap();
+    thread::scope(|scope| {
+        for number in 0..16 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        }
+        thread::sleep(ms(300));
+        drop(guards);
+    });
+}
+
+#[test]
+fn the_pool_is_bounded_in_size_and_in_idle_connections() {
+    let _turn = alone();
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).max_size(4).max_idle(1);
+    let client = builder.build().unwrap();
+    proxy.delay(ms(20));
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        }
+        let mut most = 0;
+        while proxy.accepted() < 4 {
+            thread::sleep(ms(1));
+        }
+        for _ in 0..50 {
+            most = most.max(proxy.connections());
+            thread::sleep(ms(2));
+        }
+        // Four, one that is just being closed, and the worker's.
+        assert!(most <= 6, "{most}");
+    });
+    proxy.heal();
+    until("the surplus is closed", || proxy.connections() <= 2);
+}
+
+#[test]
+fn min_idle_connections_are_there_before_they_are_needed() {
+    let _turn = alone();
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let _client = LockClient::builder(proxy.url()).min_idle(3).build().unwrap();
+    until("they are there", || proxy.connections() == 3);
+}

@@ -1,0 +1,324 @@
+//! How a lease is given back: only if it is still the holder's, and by whatever way there is.
+
+mod common;
+
+use std::thread;
+use std::time::Instant;
+
+use common::{
+    SLACK, SOON, ask, exists, fixed, hasty, ms, open, pttl, renewed, server, until, warm,
+};
+use leasehold::{LockClient, LockOptions, LossCause, Release, Wait};
+use leasehold_support::{Action, Fault, Proxy};
+
+const WAYS: [Release; 2] = [Release::lua(), Release::watch()];
+
+#[test]
+fn both_ways_delete_the_key_and_nothing_else() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        let _other = client.mutex("y").unwrap().lock().unwrap();
+        let guard = lock.lock().unwrap();
+        guard.release().unwrap();
+        assert!(!exists(&server, "x") && exists(&server, "y"), "{way:?}");
+        drop(lock.lock().unwrap());
+        assert!(!exists(&server, "x"), "{way:?}");
+    }
+}
+
+#[test]
+fn release_by_watch_sends_no_script() {
+    let server = server();
+    let client = open(&server);
+    let lock = client
+        .mutex_with(
+            "x",
+            LockOptions::new().wait(Wait::spin()).release(Release::watch()).wait(Wait::spin()),
+        )
+        .unwrap();
+    let guard = lock.lock().unwrap();
+    server.reset_stats();
+    guard.release().unwrap();
+    let ran = server.commands();
+    assert_eq!(ran.client_commands(&[]), 0, "{ran:?}");
+    assert_eq!((ran.calls("watch"), ran.calls("multi"), ran.calls("exec")), (1, 1, 1));
+}
+
+/// Regression, ShedLock#2583: unlock did not check the value.
+#[test]
+fn another_owners_key_is_not_touched() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost() && error.is_not_held(), "{way:?}: {error}");
+        assert!(error.to_string().contains("lock \"x\""), "{error}");
+        let value: String = ask(&server, &["GET", "x"]);
+        assert_eq!(value, "other");
+        // And so does a drop.
+        ask::<()>(&server, &["DEL", "x"]);
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+        drop(guard);
+        assert!(pttl(&server, "x") > 50_000);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+}
+
+#[test]
+fn a_key_of_another_type_is_not_touched() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["DEL", "x"]);
+        ask::<()>(&server, &["LPUSH", "x", "other"]);
+        assert!(guard.release().is_err(), "{way:?}");
+        assert!(exists(&server, "x"));
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+}
+
+#[test]
+fn a_release_after_expiry_is_an_error_and_touches_nobody() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", fixed(200).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        let guard = lock.lock().unwrap();
+        until("it is over", || !exists(&server, "x"));
+        let next = open(&server).mutex("x").unwrap().try_lock().unwrap().expect("free");
+        server.reset_stats();
+        assert!(guard.release().unwrap_err().is_lost());
+        // What is known to be over is not asked about.
+        assert_eq!(server.command_calls(&["evalsha", "eval", "watch"]), 0);
+        next.check().unwrap();
+        next.release().unwrap();
+    }
+}
+
+/// Regression, redis-py#1031: WATCH without MULTI deleted another's lock. The key changes owner
+/// between the look and the transaction.
+#[test]
+fn release_by_watch_loses_the_race_for_a_key_that_changed_in_between() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    let hold = proxy.add(Fault::request("MULTI", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(hold.wait_fired(SOON));
+            ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+            hold.release();
+        });
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    });
+    let value: String = ask(&server, &["GET", "x"]);
+    assert_eq!(value, "other");
+    // The connection is not left watching or within a transaction.
+    assert!(client.mutex("y").unwrap().try_lock().unwrap().is_some());
+}
+
+/// The key ends between the look and the transaction, which Redis does not count as a change.
+#[test]
+fn release_by_watch_of_a_key_that_ends_in_between_is_no_success() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    let hold = proxy.add(Fault::request("MULTI", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(hold.wait_fired(SOON));
+            ask::<()>(&server, &["DEL", "x"]);
+            hold.release();
+        });
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    });
+}
+
+/// A release whose answer is lost is repeated; "not yours" then means that it was done (rule 15).
+#[test]
+fn a_lost_answer_to_a_release_is_success_within_validity() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        let guard = lock.lock().unwrap();
+        let trigger = if way == Release::watch() { "EXEC" } else { "x" };
+        let fault = proxy.add(Fault::request(trigger, Action::LoseReply));
+        guard.release().unwrap();
+        assert_eq!(fault.fired(), 1);
+        assert!(!exists(&server, "x"));
+    }
+}
+
+/// The repeated release must not touch who came between.
+#[test]
+fn a_repeated_release_does_not_touch_the_next_owner() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let lost = proxy.add(Fault::request("x", Action::LoseReply));
+    let held = proxy.add(Fault::request("x", Action::Hold).nth(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(held.wait_fired(SOON));
+            ask::<()>(&server, &["SET", "x", "other", "NX", "PX", "60000"]);
+            held.release();
+        });
+        guard.release().unwrap();
+    });
+    assert_eq!((lost.fired(), held.fired()), (1, 1));
+    let value: String = ask(&server, &["GET", "x"]);
+    assert_eq!(value, "other");
+}
+
+#[test]
+fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = hasty(&proxy.url());
+    for way in WAYS {
+        let lock = client
+            .mutex_with("x", renewed(30_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
+            .unwrap();
+        for dropped in [false, true] {
+            let guard = lock.lock().unwrap();
+            let token = guard.fencing_token();
+            proxy.refuse();
+            proxy.cut();
+            let begin = Instant::now();
+            if dropped {
+                drop(guard);
+            } else {
+                let error = guard.release().unwrap_err();
+                assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+            }
+            // Two exchanges at most: the second where the first met a dead connection.
+            assert!(begin.elapsed() < ms(600) + SLACK, "{:?}", begin.elapsed());
+            assert!(exists(&server, "x") && !lock.is_held_by_current_thread());
+            proxy.heal();
+            until("the worker has released it", || !exists(&server, "x"));
+            let next = lock.try_lock_for(SOON).unwrap().expect("free");
+            assert!(next.fencing_token() > token);
+        }
+    }
+}
+
+/// What the worker has to give back may live longer than its first lease.
+#[test]
+fn an_extended_lease_is_given_back_also_after_an_outage_as_long_as_the_first_lease() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = hasty(&proxy.url());
+    let guard = client.mutex_with("x", fixed(500)).unwrap().lock().unwrap();
+    guard.extend(ms(60_000)).unwrap();
+    proxy.refuse();
+    proxy.cut();
+    assert!(guard.release().is_err());
+    thread::sleep(ms(1_500));
+    proxy.heal();
+    let freed = (0..2_500).any(|_| {
+        thread::sleep(ms(2));
+        !exists(&server, "x")
+    });
+    assert!(freed, "still locked, for {} ms more", pttl(&server, "x"));
+}
+
+/// Regression, redisson#7272: a renewal that was cancelled before it was armed ran for ever.
+#[test]
+fn a_release_right_after_the_grant_leaves_no_renewal_behind() {
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    for number in 0..300 {
+        let lock = client.mutex_with(format!("x{}", number % 7), renewed(300)).unwrap();
+        lock.lock().unwrap().release().unwrap();
+    }
+    server.reset_stats();
+    thread::sleep(ms(700));
+    assert_eq!(server.command_calls(&["eval", "evalsha"]), 0);
+    assert!(server.keys().iter().all(|key| key.ends_with(b"fence")));
+}
+
+/// A renewal that overtakes or follows the release makes no key.
+#[test]
+fn a_renewal_that_races_the_release_makes_no_key() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.mutex_with("x", renewed(600)).unwrap();
+    let guard = lock.lock().unwrap();
+    let renewal = proxy.add(Fault::request("x", Action::Hold));
+    assert!(renewal.wait_fired(SOON));
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+    let before = server.command_calls(&["eval", "evalsha"]);
+    renewal.release();
+    until("the renewal ran", || server.command_calls(&["eval", "evalsha"]) > before);
+    thread::sleep(ms(300));
+    assert!(!exists(&server, "x"));
+}
+
+#[test]
+fn a_release_reports_the_loss_it_finds_with_its_cause() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    let error = guard.release().unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("deleted"), "{error}");
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["SET", "x", "other"]);
+    assert!(guard.check().unwrap_err().is_lost());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Taken);
+    assert_eq!(guard.loss().expect("a loss").name(), b"x");
+    assert_eq!(guard.loss().expect("a loss").fencing_token(), guard.fencing_token());
+    assert!(guard.release().unwrap_err().to_string().contains("another holder"));
+}
+
+#[test]
+fn with_releases_and_hides_no_loss() {
+    let server = server();
+    let lock = open(&server).mutex("x").unwrap();
+    assert!(lock.with(|guard| guard.is_valid()).unwrap());
+    assert!(!exists(&server, "x"));
+    let error = lock.with(|_| ask::<()>(&server, &["DEL", "x"])).unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    // Inside another hold it gives back only its own.
+    let outer = lock.lock().unwrap();
+    assert_eq!(lock.with(|guard| guard.hold_count()).unwrap(), 2);
+    assert_eq!(outer.hold_count(), 1);
+    assert!(exists(&server, "x"));
+}

@@ -1,0 +1,173 @@
+//! Threads of one process at one name while Redis has trouble: each gets its own verdict, within
+//! its own bounds.
+
+mod common;
+
+use std::thread;
+use std::time::Instant;
+
+use common::{SLACK, SOON, alone, hasty, ms, open, renewed, server, until, warm};
+use leasehold::LockClient;
+use leasehold_support::{Proxy, Server};
+
+fn start() -> (Server, Proxy) {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    (server, proxy)
+}
+
+/// A client that rides out an outage for five seconds, one exchange of 300 ms after the other.
+fn patient(proxy: &Proxy) -> LockClient {
+    let builder = LockClient::builder(proxy.url()).command_timeout(ms(300));
+    builder.connect_timeout(ms(300)).max_wait(ms(300)).give_up_after(ms(5_000)).build().unwrap()
+}
+
+/// `None` always means a holder. Here nobody has it, and Redis is silent.
+#[test]
+fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_none() {
+    let _turn = alone();
+    let (_server, proxy) = start();
+    let lock = patient(&proxy).mutex("x").unwrap();
+    drop(lock.lock().unwrap());
+    proxy.black_hole();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock.lock().map(drop));
+        thread::sleep(ms(100));
+        let outcome = lock.try_lock_for(ms(700));
+        proxy.heal();
+        let _ = first.join().unwrap();
+        assert!(outcome.is_err(), "nobody has it, and it says {outcome:?}");
+    });
+}
+
+/// One attempt is bounded by the client's time-outs, whoever else is riding out what.
+#[test]
+fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs() {
+    let _turn = alone();
+    let (_server, proxy) = start();
+    let lock = patient(&proxy).mutex("x").unwrap();
+    drop(lock.lock().unwrap());
+    proxy.black_hole();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock.lock().map(drop));
+        thread::sleep(ms(100));
+        let begin = Instant::now();
+        let outcome = lock.try_lock();
+        let took = begin.elapsed();
+        proxy.heal();
+        let _ = first.join().unwrap();
+        // Its own exchange, and what is left of the one under way.
+        assert!(took < ms(600) + SLACK * 2, "{took:?}, and then {outcome:?}");
+        assert!(outcome.is_err(), "{outcome:?}");
+    });
+}
+
+/// That another process had it before the outage is no answer to a question of today.
+#[test]
+fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
+    let _turn = alone();
+    let (server, proxy) = start();
+    let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    let lock = patient(&proxy).mutex("x").unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock.lock().map(drop));
+        thread::sleep(ms(300));
+        proxy.refuse();
+        proxy.cut();
+        thread::sleep(ms(500));
+        let outcome = lock.try_lock();
+        proxy.heal();
+        drop(guard);
+        let _ = first.join().unwrap();
+        assert!(outcome.is_err(), "Redis cannot be reached, and it says {outcome:?}");
+    });
+}
+
+/// Ten seconds, not ten seconds for each thread before.
+#[test]
+fn threads_that_wait_together_give_up_together() {
+    let _turn = alone();
+    const THREADS: u64 = 6;
+    let (_server, proxy) = start();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex("x").unwrap();
+    drop(lock.lock().unwrap());
+    proxy.refuse();
+    proxy.cut();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let error = lock.lock().unwrap_err();
+                assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+            });
+        }
+    });
+    // Each rides out 600 ms, and one exchange more.
+    let took = begin.elapsed();
+    assert!(took < ms(900) + SLACK * 2, "{took:?} for {THREADS} threads");
+}
+
+#[test]
+fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
+    let _turn = alone();
+    let (_server, proxy) = start();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex("x").unwrap();
+    for silent in [false, true] {
+        drop(lock.lock().unwrap());
+        if silent {
+            proxy.black_hole();
+        } else {
+            proxy.refuse();
+            proxy.cut();
+        }
+        let begin = Instant::now();
+        let error = lock.lock().unwrap_err();
+        assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+        assert!(error.to_string().contains("lock \"x\""), "{error}");
+        let took = begin.elapsed();
+        assert!(took >= ms(500) && took < ms(900) + SLACK, "{took:?}");
+        proxy.heal();
+        drop(lock.try_lock_for(SOON).unwrap().expect("free"));
+    }
+}
+
+#[test]
+fn a_wait_can_be_called_off_during_an_outage() {
+    let _turn = alone();
+    let (_server, proxy) = start();
+    let lock = patient(&proxy).mutex("x").unwrap();
+    proxy.refuse();
+    thread::scope(|scope| {
+        let waiters = [(); 2].map(|()| scope.spawn(|| lock.lock().unwrap_err()));
+        thread::sleep(ms(200));
+        let begin = Instant::now();
+        until("all are called off", || {
+            lock.cancel_waits();
+            waiters.iter().all(thread::ScopedJoinHandle::is_finished)
+        });
+        assert!(begin.elapsed() < ms(300) + SLACK, "{:?}", begin.elapsed());
+        for waiter in waiters {
+            assert!(waiter.join().unwrap().is_cancelled());
+        }
+    });
+}
+
+/// When a hold is lost, the next thread has its turn without a word from the one that lost it.
+#[test]
+fn a_lost_hold_keeps_no_thread_waiting() {
+    let _turn = alone();
+    let (server, _proxy) = start();
+    let lock = open(&server).mutex_with("x", renewed(900)).unwrap();
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| lock.try_lock_for(SOON).unwrap().expect("free").fencing_token());
+        thread::sleep(ms(50));
+        common::ask::<()>(&server, &["DEL", "x"]);
+        assert!(next.join().unwrap() > guard.fencing_token());
+    });
+    assert!(guard.release().unwrap_err().is_lost());
+    drop(lock.try_lock_for(SOON).unwrap().expect("free"));
+}
