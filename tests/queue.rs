@@ -3,8 +3,11 @@
 
 mod common;
 
-use std::sync::Mutex as Shared;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as Shared};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -607,10 +610,10 @@ fn the_first_request_after_a_long_silence_is_not_too_late() {
     let _turn = together();
     let server = server();
     // The shorter a request may take, the shorter the silence that matters.
-    let client = LockClient::builder(server.url()).command_timeout(ms(20)).build().unwrap();
+    let client = LockClient::builder(server.url()).command_timeout(ms(10)).build().unwrap();
     let lock = client.mutex("x").unwrap();
     until("it has asked once", || lock.try_lock().is_ok());
-    thread::sleep(ms(2_600));
+    thread::sleep(ms(1_600));
     if let Err(error) = lock.try_lock() {
         assert!(error.is_unknown_outcome(), "nobody has it, and it says {error}");
     }
@@ -696,6 +699,94 @@ fn nothing_is_left_of_waits_that_ended_without_an_answer() {
             }
             ask::<()>(&server, &["DEL", "x"]);
         }
+    }
+}
+
+/// Rule 6: a join comes after the leave that was to undo it, and before its own deadline. So the
+/// leave is repeated.
+#[test]
+fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    for held in [false, true] {
+        let client = LockClient::open(&detour.url).unwrap();
+        listens(&server, &client);
+        let lock = client.mutex("x").unwrap();
+        let guard = held.then(|| open(&server).mutex("x").unwrap().lock().unwrap());
+        detour.armed.store(true, Ordering::SeqCst);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.lock().map(drop));
+            until("its join is on the way", || !detour.armed.load(Ordering::SeqCst));
+            let begin = Instant::now();
+            if let Some(guard) = &guard {
+                until_waiting(&server, "x", 1);
+                within(ms(500) + SLACK, "a ghost joins", || waiting(&server, "x") == 2);
+                within(ms(1_500), "it has left again", || waiting(&server, "x") == 1);
+                guard.check().unwrap();
+                assert!(!waiter.is_finished());
+                lock.cancel_waits();
+                assert!(waiter.join().unwrap().unwrap_err().is_cancelled());
+            } else {
+                // Another attempt had it meanwhile, and gave it back.
+                waiter.join().unwrap().unwrap();
+                within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+                within(ms(1_500), "it gives it back", || !exists(&server, "x"));
+            }
+            assert!(begin.elapsed() > ms(400), "the join was not late");
+        });
+        drop(guard);
+        until("nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
+    }
+}
+
+/// A way to the server on which one request gets stuck, while its connection is already cut.
+struct Detour {
+    url: String,
+    armed: Arc<AtomicBool>,
+}
+
+impl Detour {
+    fn start(server: &Server, late: Duration) -> Detour {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let (socket, armed) = (server.socket().to_owned(), Arc::new(AtomicBool::new(false)));
+        let trigger = Arc::clone(&armed);
+        // It ends with the process.
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&socket)) else {
+                    return;
+                };
+                let trigger = Arc::clone(&trigger);
+                thread::spawn(move || Detour::relay(client, server, &trigger, late));
+            }
+        });
+        Detour { url, armed }
+    }
+
+    fn relay(client: TcpStream, server: UnixStream, trigger: &AtomicBool, late: Duration) {
+        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+        let (mut client, mut server, mut chunk) = (client, server, vec![0; 64 * 1024]);
+        while let Ok(length @ 1..) = client.read(&mut chunk) {
+            let joins = chunk[..length].windows(4).any(|word| word == b"join");
+            if joins && trigger.swap(false, Ordering::SeqCst) {
+                let _ = client.shutdown(Shutdown::Both);
+                thread::sleep(late);
+                let _ = server.write_all(&chunk[..length]);
+                thread::sleep(ms(100));
+                break;
+            }
+            if server.write_all(&chunk[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = server.shutdown(Shutdown::Both);
     }
 }
 

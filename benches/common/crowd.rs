@@ -37,8 +37,8 @@ pub(crate) struct Plan {
     pub(crate) processes: usize,
     pub(crate) threads: usize,
     pub(crate) hold: Duration,
-    /// The file of the [`Witness`], if there is to be one.
-    pub(crate) witness: Option<PathBuf>,
+    /// The file of the [`Witness`]; one process alone needs none.
+    pub(crate) file: Option<PathBuf>,
     /// Whether the processes note in that file, from place 1 on, how far they are.
     pub(crate) watched: bool,
 }
@@ -77,7 +77,8 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn start(plan: &Plan) -> io::Result<Crowd> {
-        let witness = plan.witness.clone().unwrap_or_default();
+        assert!(plan.processes == 1 || plan.file.is_some(), "processes share a file");
+        let file = plan.file.clone().unwrap_or_default();
         let children = (0..plan.processes).map(|process| {
             Child::role(ROLE)
                 .arg(&plan.name)
@@ -85,7 +86,7 @@ impl Crowd {
                 .arg(plan.threads.to_string())
                 .arg(plan.hold.as_micros().to_string())
                 .arg(if plan.watched { process + 1 } else { 0 }.to_string())
-                .arg(&witness)
+                .arg(&file)
                 // In the environment, where `ps` does not show a password.
                 .env(URL, &plan.url)
                 .start()
@@ -231,12 +232,7 @@ impl Member {
         let asked = Instant::now();
         let guard = work.lock.lock().unwrap_or_else(|error| panic!("no lock: {error}"));
         let had = Instant::now();
-        match &work.witness {
-            Some(witness) => {
-                witness.section(guard.fencing_token().get(), &mut self.seen, || work.hold());
-            }
-            None => work.hold(),
-        }
+        work.witness.section(guard.fencing_token().get(), &mut self.seen, || work.hold());
         let given_up = Instant::now();
         match guard.release() {
             Err(error) if error.is_lost() => self.lost += 1,
@@ -256,9 +252,9 @@ fn nanos(span: Duration) -> u64 {
 struct Work {
     lock: Lock,
     hold: Duration,
-    witness: Option<Witness>,
+    witness: Witness,
     progress: AtomicU64,
-    /// Where progress is noted, if it is watched.
+    /// Where progress is noted, or zero if nobody watches.
     place: u64,
 }
 
@@ -271,11 +267,10 @@ impl Work {
 
     /// Notes how far this process is until nobody runs any more.
     fn note_progress<T>(&self, threads: &[ScopedJoinHandle<'_, T>]) {
-        let Some(witness) = self.witness.as_ref().filter(|_| self.place > 0) else { return };
-        while threads.iter().any(|thread| !thread.is_finished()) {
+        let Witness::Shared(file) = &self.witness else { return };
+        while self.place > 0 && threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(TICK);
-            let noted = witness.write(self.place, self.progress.load(Ordering::Relaxed));
-            noted.expect("the shared file stays");
+            file.write(self.place, self.progress.load(Ordering::Relaxed));
         }
     }
 }
@@ -291,7 +286,7 @@ pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let work = Work {
         lock: way.lock(&client, name)?,
         hold: Duration::from_micros(hold.parse()?),
-        witness: Some(path).filter(|path| !path.is_empty()).map(open).transpose()?,
+        witness: Witness::open(Some(path.as_ref()).filter(|_| !path.is_empty()))?,
         progress: AtomicU64::new(0),
         place: place.parse()?,
     };
@@ -317,10 +312,6 @@ pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     }
     report(&members, processor);
     Ok(())
-}
-
-fn open(path: &String) -> io::Result<Witness> {
-    Witness::open(path.as_ref())
 }
 
 fn slice(work: &Work, members: &mut [Member], start: u64, end: u64) -> Slice {

@@ -1,18 +1,22 @@
-//! A file that all processes share, and in which each critical section leaves its mark.
+//! Memory that all processes share, and in which each critical section leaves its mark.
 //!
 //! A section writes its fencing token when it begins, and reads it again before it ends. Of two
 //! sections that overlap, the one that wrote first reads the other's token, so between write and
-//! read no overlap goes unseen: tokens are unique, the page is the same for all processes, and eight
-//! aligned bytes of it are written in one piece (were they not, that would be one overlap too many).
-//! Before it writes, a section reads what the last one left, which must be a lower token.
+//! read no overlap goes unseen, for tokens are unique. When it writes, a section also sees what the
+//! last one left, which must be a lower token.
 //!
 //! It cannot see what happens between the grant and the write, or between the last read and the
 //! release: there a section does nothing.
+//!
+//! Among processes the memory is a page of a file, the same for all of them. Eight aligned bytes of
+//! it are written in one piece; were they not, that would be one overlap too many. One process
+//! alone has a variable.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What was seen that must never be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,42 +27,68 @@ pub(crate) struct Seen {
     pub(crate) disorder: u64,
 }
 
-/// The file.
+/// Where sections leave their marks.
 #[derive(Debug)]
-pub(crate) struct Witness(File);
+pub(crate) enum Witness {
+    Alone(AtomicU64),
+    Shared(Shared),
+}
 
 impl Witness {
-    /// Opens the file, which is made if need be.
-    pub(crate) fn open(path: &Path) -> io::Result<Witness> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        let witness = Witness(file);
-        if witness.0.metadata()?.len() < 8 {
-            witness.write(0, 0)?;
+    /// For the sections of this process, if there is no file.
+    pub(crate) fn open(path: Option<&Path>) -> io::Result<Witness> {
+        match path {
+            None => Ok(Witness::Alone(AtomicU64::new(0))),
+            Some(path) => Shared::open(path).map(Witness::Shared),
         }
-        Ok(witness)
     }
 
     /// A critical section with this token, in which `work` is done.
     pub(crate) fn section(&self, token: u64, seen: &mut Seen, work: impl FnOnce()) {
-        let marked = self.read(0).and_then(|last| {
-            seen.disorder += u64::from(last >= token);
-            self.write(0, token)
-        });
+        let last = match self {
+            Witness::Alone(mark) => mark.swap(token, Ordering::SeqCst),
+            Witness::Shared(file) => {
+                let last = file.read(MARK);
+                file.write(MARK, token);
+                last
+            }
+        };
         work();
-        let mark = marked.and_then(|()| self.read(0)).expect("the shared file stays");
+        let mark = match self {
+            Witness::Alone(mark) => mark.load(Ordering::SeqCst),
+            Witness::Shared(file) => file.read(MARK),
+        };
+        seen.disorder += u64::from(last >= token);
         seen.overlaps += u64::from(mark != token);
     }
+}
 
-    /// Reads the number in this place. The mark of the sections has place 0.
-    pub(crate) fn read(&self, place: u64) -> io::Result<u64> {
+/// The place of the mark.
+const MARK: u64 = 0;
+
+/// A file of numbers that processes share; place 0 is for the marks of sections.
+#[derive(Debug)]
+pub(crate) struct Shared(File);
+
+impl Shared {
+    /// Opens the file, which is made if need be.
+    pub(crate) fn open(path: &Path) -> io::Result<Shared> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(Shared(file))
+    }
+
+    /// Reads the number in this place, which is zero at first.
+    pub(crate) fn read(&self, place: u64) -> u64 {
         let mut bytes = [0; 8];
-        self.0.read_exact_at(&mut bytes, place * 8)?;
-        Ok(u64::from_ne_bytes(bytes))
+        let read = self.0.read_at(&mut bytes, place * 8);
+        let read = read.expect("the shared file stays");
+        if read == bytes.len() { u64::from_ne_bytes(bytes) } else { 0 }
     }
 
     /// Writes the number in this place.
-    pub(crate) fn write(&self, place: u64, number: u64) -> io::Result<()> {
-        self.0.write_all_at(&number.to_ne_bytes(), place * 8)
+    pub(crate) fn write(&self, place: u64, number: u64) {
+        let written = self.0.write_all_at(&number.to_ne_bytes(), place * 8);
+        written.expect("the shared file stays");
     }
 }

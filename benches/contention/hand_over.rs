@@ -12,13 +12,13 @@ use crate::common::clock::now;
 use crate::common::raw::Raw;
 use crate::common::report::Row;
 use crate::common::way::Way;
-use crate::common::witness::{Seen, Witness};
+use crate::common::witness::{Seen, Shared, Witness};
 use crate::{Bench, Outcome, PATIENCE, URL};
 
 pub(crate) const ROLE: &str = "hand-over";
 const NAME: &str = "handed over";
 const ROUNDS: u32 = 24;
-/// How long the lock is held while the other waits, so that nothing else is going on at the release.
+/// How long nothing else is going on before a release.
 const PAUSE: Duration = Duration::from_micros(300);
 /// How long to wait for the other's waiting.
 const FORLORN: Duration = Duration::from_millis(100);
@@ -31,7 +31,6 @@ pub(crate) fn row(bench: &mut Bench) {
     }
     let url = bench.server.unix_url();
     let file = bench.file();
-    Witness::open(&file).and_then(|witness| witness.write(RELEASED, 0)).expect("a file to share");
     let mut raw = Raw::new(&url, &bench.shape(Way::Queue), "raw");
     let start = |_| {
         let mut child =
@@ -87,7 +86,8 @@ pub(crate) fn pause() {
 /// Plays one of two that pass the lock to and fro.
 pub(crate) fn play() -> Outcome {
     let path = std::env::args().nth(1).ok_or("the file is told")?;
-    let witness = Witness::open(path.as_ref())?;
+    let witness = Witness::open(Some(path.as_ref()))?;
+    let shared = Shared::open(path.as_ref())?;
     let client = LockClient::open(std::env::var(URL)?)?;
     let lock = client.mutex(NAME)?;
     tell("ready");
@@ -97,7 +97,7 @@ pub(crate) fn play() -> Outcome {
         for _ in 0..count {
             let guard = lock.lock()?;
             let had = now();
-            let released = witness.read(RELEASED)?;
+            let released = shared.read(RELEASED);
             if released > 0 {
                 line += &format!(" {}", had.saturating_sub(released));
             }
@@ -106,7 +106,7 @@ pub(crate) fn play() -> Outcome {
                 wanted = await_waiter(&guard);
                 pause();
             });
-            witness.write(RELEASED, if wanted { now() } else { 0 })?;
+            shared.write(RELEASED, if wanted { now() } else { 0 });
             guard.release()?;
             if std::env::var("AFTER").is_ok() {
                 pause();

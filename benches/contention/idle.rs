@@ -81,6 +81,9 @@ pub(crate) fn row(bench: &mut Bench) {
     );
     bench.report.note(format!("{waiting} processes wait, as the holder knows"));
     bench.report.note(format!("{commands:.2} commands a second, the holder's renewals among them"));
+    if !others.is_empty() {
+        bench.report.note(format!("besides scripts: {others:?}"));
+    }
     bench.report.note(format!("processor of the server: {:.2} %", server / span * 100.0));
     bench.report.table("threads that wait behind one holder");
     bench.require_safe("idle", seen, 0);
@@ -98,7 +101,7 @@ fn processor(children: &mut [Child]) -> f64 {
 /// Plays a process whose threads wait.
 pub(crate) fn play() -> Outcome {
     let path = std::env::args().nth(1).ok_or("the file is told")?;
-    let witness = Witness::open(path.as_ref())?;
+    let witness = Witness::open(Some(path.as_ref()))?;
     let client = LockClient::open(std::env::var(URL)?)?;
     let lock = client.mutex(NAME)?;
     let once = || {

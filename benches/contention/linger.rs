@@ -71,7 +71,7 @@ fn relock(bench: &mut Bench) {
 fn remote(bench: &mut Bench) {
     let (url, file) = (bench.server.unix_url(), bench.file());
     let mut raw = Raw::new(&url, &bench.shape(Way::Queue), "raw");
-    let witness = Witness::open(&file).expect("a file to share");
+    let witness = Witness::open(Some(&file)).expect("a file to share");
     let client = bench.client(|builder| builder);
     let lock = client.mutex_with(NAME, LockOptions::new().linger(LINGER)).expect("a valid name");
     let started = Child::role(ROLE).arg(&file).env(URL, &url).start();
@@ -119,7 +119,7 @@ fn remote(bench: &mut Bench) {
 /// Plays the one who wants the lock that lingers elsewhere.
 pub(crate) fn play() -> Outcome {
     let path = std::env::args().nth(1).ok_or("the file is told")?;
-    let witness = Witness::open(path.as_ref())?;
+    let witness = Witness::open(Some(path.as_ref()))?;
     let client = LockClient::open(std::env::var(URL)?)?;
     let lock = client.mutex(NAME)?;
     tell("ready");

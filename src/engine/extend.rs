@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, check_expiry, gone, lost};
 use crate::protocol::{Applied, Told, Verdict};
+use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
 
 /// Makes a lease last at least `ttl` from now.
@@ -19,11 +20,10 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     check_span("ttl", ttl)?;
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let _under_way = lease.command();
+    let under_way = lease.command();
     let deadline = engine.exchange_deadline();
-    let told =
-        engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline)?;
-    let Told { verdict, sent } = told;
+    let told = engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline);
+    let Told { verdict, sent } = answered(told, under_way)?;
     conclude(lease, verdict)?;
     lease.lengthen(sent, ttl);
     // The answer may have come when the old lease was over and found lost.
@@ -58,15 +58,24 @@ pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<V
 fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let _under_way = lease.command();
+    let under_way = lease.command();
     let deadline = engine.exchange_deadline();
-    let verdict = match engine.protocol().apply(target, lease.owner(), pipeline, deadline)? {
+    let applied = engine.protocol().apply(target, lease.owner(), pipeline, deadline);
+    let verdict = match answered(applied, under_way)? {
         Applied::Done(answers) => return Ok(answers),
         Applied::Gone => Verdict::Gone,
         Applied::Taken => Verdict::Taken,
     };
     conclude(lease, verdict)?;
     Ok(Vec::new())
+}
+
+/// A command that was never answered keeps its lease from being passed on (rule 17).
+fn answered<T>(outcome: Result<T, Failure>, under_way: UnderWay) -> Result<T, Failure> {
+    if outcome.as_ref().is_err_and(Failure::is_unknown) {
+        under_way.remains();
+    }
+    outcome
 }
 
 fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {

@@ -5,18 +5,18 @@
 //! | idle | nobody has waited yet: no thread, no connection | down |
 //! | down | it connects, again and again | live, refused |
 //! | live | the client's channel is confirmed | down |
-//! | refused | the server does not let this user listen; tried again when asked | live |
+//! | refused | the server does not let this user listen; tried again when somebody waits | down |
 //!
 //! Whenever it comes to be live, all waiters are woken to ask again: what was said meanwhile was
 //! said to nobody. Others ask it to listen to one more channel by leaving the wish here and
 //! publishing to the client's own channel.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering, Weak};
+use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
@@ -47,12 +47,23 @@ struct Shared {
 struct State {
     started: bool,
     refused: Option<Failure>,
-    /// Channels of single names, and who waits there.
-    channels: HashMap<Vec<u8>, Weak<Slot>>,
-    /// Those of them that are listened to.
-    confirmed: HashSet<Vec<u8>>,
-    /// Those of them that are to be asked for.
-    wishes: Vec<Vec<u8>>,
+    channels: HashMap<Vec<u8>, Channel>,
+}
+
+/// The channel of one name.
+struct Channel {
+    /// Who waits there.
+    slot: Weak<Slot>,
+    heard: Heard,
+}
+
+enum Heard {
+    /// It is to be asked for.
+    Wished,
+    /// It was asked for then.
+    Asked(Moment),
+    Confirmed,
+    Refused(Failure),
 }
 
 impl Hub {
@@ -90,6 +101,9 @@ impl Hub {
         }
         self.start(engine);
         let mut state = self.0.state.lock();
+        // Whoever was refused is asked about once more.
+        state.refused = None;
+        self.0.changed.notify_all();
         loop {
             if self.is_live() {
                 return Ok(());
@@ -97,46 +111,57 @@ impl Hub {
             if let Some(failure) = &state.refused {
                 return Err(refusal(failure.clone()));
             }
-            let left = deadline.since(engine.now());
-            if left.is_zero() {
-                return Err(Error::unreachable(
-                    "the channel for wake-ups is not connected: Redis does not answer there",
-                ));
-            }
-            self.0.changed.wait_for(&mut state, left);
+            self.wait(&mut state, engine, deadline)?;
         }
     }
 
     /// Waits until a channel of one name is heard, whose messages wake the slot's delegate.
     pub(crate) fn listen_to(
         &self,
-        channel: &[u8],
+        name: &[u8],
         slot: &Arc<Slot>,
         deadline: Moment,
     ) -> Result<(), Error> {
         let engine = slot.engine();
         self.ready(engine, deadline)?;
         let mut state = self.0.state.lock();
-        state.channels.insert(channel.to_vec(), Arc::downgrade(slot));
-        if state.confirmed.contains(channel) {
+        if let Some(channel) = state.channels.get_mut(name)
+            && matches!(channel.heard, Heard::Confirmed)
+        {
+            channel.slot = Arc::downgrade(slot);
             return Ok(());
         }
-        state.wishes.push(channel.to_vec());
+        let channel = Channel { slot: Arc::downgrade(slot), heard: Heard::Wished };
+        state.channels.insert(name.to_vec(), channel);
         drop(state);
         engine.protocol().nudge_listener(deadline)?;
         let mut state = self.0.state.lock();
-        while !state.confirmed.contains(channel) {
+        loop {
+            match state.channels.get(name).map(|channel| &channel.heard) {
+                Some(Heard::Confirmed) => return Ok(()),
+                Some(Heard::Refused(failure)) => return Err(refusal(failure.clone())),
+                _ => {}
+            }
             if let Some(failure) = &state.refused {
                 return Err(refusal(failure.clone()));
             }
-            let left = deadline.since(engine.now());
-            if left.is_zero() {
-                return Err(Error::unreachable(
-                    "the lock's channel could not be listened to in time",
-                ));
-            }
-            self.0.changed.wait_for(&mut state, left);
+            self.wait(&mut state, engine, deadline)?;
         }
+    }
+
+    fn wait(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        engine: &Engine,
+        deadline: Moment,
+    ) -> Result<(), Error> {
+        let left = deadline.since(engine.now());
+        if left.is_zero() {
+            return Err(Error::unreachable(
+                "the channel for wake-ups is not connected: Redis does not answer there",
+            ));
+        }
+        self.0.changed.wait_for(state, left);
         Ok(())
     }
 }
@@ -144,6 +169,7 @@ impl Hub {
 impl Drop for Hub {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
+        self.0.changed.notify_all();
     }
 }
 
@@ -172,11 +198,13 @@ fn run(shared: &Arc<Shared>, engine: &Weak<Engine>) {
         if shared.live.swap(false, Ordering::AcqRel) {
             backoff = Backoff::new();
         }
-        let Err(failure) = outcome else { return };
-        let pause = if failure.is_passing() { backoff.next() } else { LOOK };
-        shared.fail(failure);
         drop(protocol);
-        sync::sleep(pause);
+        match outcome {
+            Ok(()) => return,
+            Err(failure) => shared.fail(failure),
+        }
+        sync::sleep(backoff.next());
+        shared.rest_while_refused();
     }
 }
 
@@ -184,9 +212,19 @@ impl Shared {
     fn fail(&self, failure: Failure) {
         log::debug!("wake-ups are not heard: {failure}");
         let mut state = self.state.lock();
-        state.confirmed.clear();
+        for channel in state.channels.values_mut() {
+            channel.heard = Heard::Wished;
+        }
         state.refused = (!failure.is_passing()).then_some(failure);
         self.changed.notify_all();
+    }
+
+    /// Does not knock again before somebody waits.
+    fn rest_while_refused(&self) {
+        let mut state = self.state.lock();
+        while state.refused.is_some() && !self.closed.load(Ordering::Acquire) {
+            self.changed.wait_for(&mut state, LOOK);
+        }
     }
 }
 
@@ -201,41 +239,87 @@ struct Ear<'a> {
 impl Ear<'_> {
     /// Listens until the client has gone (`Ok`) or the connection has failed.
     fn listen(mut self) -> Result<(), Failure> {
-        let wishes: Vec<_> = {
-            let mut state = self.shared.state.lock();
-            state.channels.retain(|_, slot| slot.strong_count() > 0);
-            state.wishes.clear();
-            state.channels.keys().cloned().collect()
-        };
-        for channel in wishes {
-            self.listener.add(&channel)?;
-        }
         let mut heard = self.now()?;
-        let mut asked = None;
+        let mut swept = heard;
+        let mut pinged = None;
         while !self.shared.closed.load(Ordering::Acquire) {
-            let wake = self.listener.next(LOOK)?;
+            let wake = match self.listener.next(LOOK) {
+                Err(failure @ Failure::Refused(_)) => self.refuse(failure)?,
+                wake => wake?,
+            };
             let Ok(now) = self.now() else { return Ok(()) };
             if wake != Wake::Nothing {
                 heard = now;
-                asked = None;
+                pinged = None;
             }
             self.take(wake)?;
-            let wishes = std::mem::take(&mut self.shared.state.lock().wishes);
-            for channel in wishes {
-                self.listener.add(&channel)?;
+            self.ask(now)?;
+            if now.since(swept) >= LOOK * 2 {
+                swept = now;
+                self.sweep()?;
             }
-            match asked {
+            match pinged {
                 None if now.since(heard) >= SILENCE => {
                     self.listener.ping()?;
-                    asked = Some(now);
+                    pinged = Some(now);
                 }
-                Some(asked) if now.since(asked) >= SIGN_OF_LIFE => {
-                    return Err(Failure::silent());
-                }
+                Some(pinged) if now.since(pinged) >= SIGN_OF_LIFE => return Err(Failure::silent()),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Asks for the channels that are wished for.
+    fn ask(&mut self, now: Moment) -> Result<(), Failure> {
+        let mut state = self.shared.state.lock();
+        for (name, channel) in &mut state.channels {
+            match channel.heard {
+                Heard::Wished => {
+                    self.listener.add(name)?;
+                    channel.heard = Heard::Asked(now);
+                }
+                // The driver may have taken a refusal for a late answer: a new connection shows it.
+                Heard::Asked(then) if now.since(then) > LOOK => return Err(Failure::silent()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the channels at which nobody waits any longer.
+    fn sweep(&mut self) -> Result<(), Failure> {
+        let mut left = Vec::new();
+        // The slots are dropped after the lock: theirs might be the last hold of them.
+        let mut slots = Vec::new();
+        self.shared.state.lock().channels.retain(|name, channel| {
+            let slot = channel.slot.upgrade();
+            let waits = slot.as_ref().is_some_and(|slot| slot.is_waited_for());
+            slots.extend(slot);
+            if !waits {
+                left.push(name.clone());
+            }
+            waits
+        });
+        left.iter().try_for_each(|name| self.listener.remove(name))
+    }
+
+    /// The server refused something: a channel that was asked for, or all of it.
+    fn refuse(&self, failure: Failure) -> Result<Wake, Failure> {
+        let mut state = self.shared.state.lock();
+        let mut found = false;
+        for channel in state.channels.values_mut() {
+            if matches!(channel.heard, Heard::Asked(_)) {
+                channel.heard = Heard::Refused(failure.clone());
+                found = true;
+            }
+        }
+        self.shared.changed.notify_all();
+        if found && self.shared.live.load(Ordering::Acquire) {
+            Ok(Wake::Nothing)
+        } else {
+            Err(failure)
+        }
     }
 
     fn now(&self) -> Result<Moment, Failure> {
@@ -262,18 +346,18 @@ impl Ear<'_> {
             }
             Wake::Request { name, number } => self.request(&engine, &name, number),
             Wake::Released { channel } => {
-                let slot = self.shared.state.lock().channels.get(&channel).and_then(Weak::upgrade);
-                if !slot.is_some_and(|slot| slot.nudge()) {
-                    // Nobody waits there any longer.
-                    self.listener.remove(&channel)?;
-                    let mut state = self.shared.state.lock();
-                    state.channels.remove(&channel);
-                    state.confirmed.remove(&channel);
+                let state = self.shared.state.lock();
+                let slot = state.channels.get(&channel).and_then(|channel| channel.slot.upgrade());
+                drop(state);
+                if let Some(slot) = slot {
+                    slot.nudge();
                 }
             }
             Wake::Live => self.come_live(&engine),
             Wake::Listening { channel } => {
-                self.shared.state.lock().confirmed.insert(channel);
+                if let Some(channel) = self.shared.state.lock().channels.get_mut(&channel) {
+                    channel.heard = Heard::Confirmed;
+                }
                 self.shared.changed.notify_all();
             }
             Wake::Nothing => {}

@@ -52,7 +52,8 @@ pub(crate) struct LiveLease {
     renewals: AtomicU32,
     /// Whether the last renewal failed, so that running out means that Redis was unreachable.
     failing: AtomicBool,
-    /// Commands under way: with any, it must not become another thread's (rule 17).
+    /// Commands under way or never answered: with any, it must not become another thread's
+    /// (rule 17).
     under_way: AtomicU32,
     count: AtomicU32,
     /// Whether the worker is to show the count.
@@ -147,9 +148,13 @@ impl LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
-            renew_at: AtomicU64::new(match options.max_renewals_option() {
-                Some(0) => Moment::FAR.as_nanos(),
-                _ => self.renew_at().min(leased_until).as_nanos(),
+            renew_at: AtomicU64::new(match (options.max_renewals_option(), self.renew_at()) {
+                (Some(0), _) => Moment::FAR.as_nanos(),
+                // The renewals of the hold before were used up, and this one has its own.
+                (_, Moment::FAR) => {
+                    now.after(leased_until.since(now) / RENEWALS_PER_LEASE).as_nanos()
+                }
+                (_, renew_at) => renew_at.as_nanos(),
             }),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
@@ -358,6 +363,13 @@ impl LiveLease {
 /// A command about a lease that is under way.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Arc<LiveLease>);
+
+impl UnderWay {
+    /// Notes that it was never answered, and may be carried out at any time.
+    pub(crate) fn remains(self) {
+        self.0.under_way.fetch_add(1, Ordering::SeqCst);
+    }
+}
 
 impl std::ops::Deref for UnderWay {
     type Target = Arc<LiveLease>;

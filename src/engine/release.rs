@@ -28,7 +28,9 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
         }
         PassedOn::Lingering(until) => {
             lease.end();
-            lease.slot().engine().worker().end_linger(lease, until);
+            if let Some(until) = until {
+                lease.slot().engine().worker().look_at_linger(lease.slot(), until);
+            }
             Ok(())
         }
         PassedOn::No => {
@@ -107,6 +109,13 @@ pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
 /// Makes the worker give a lease back.
 pub(crate) fn give_back(lease: &LiveLease) {
     lease.slot().engine().worker().give_back(giving_back(lease));
+}
+
+/// Gives a lease back that lingers no longer; what cannot be done is left to the worker.
+pub(crate) fn give_back_now(lease: &LiveLease) {
+    if !matches!(exchange(lease), Ok(Verdict::Done)) {
+        give_back(lease);
+    }
 }
 
 /// What the worker needs to give a lease back.

@@ -19,7 +19,7 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
         if let Some(lease) = slot.lease() {
             shut_down_lease(&lease);
         }
-        if let Some(lease) = slot.end_linger(None) {
+        if let Some(lease) = slot.end_linger() {
             give_back(&lease);
         }
     }

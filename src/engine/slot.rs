@@ -24,6 +24,7 @@ use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, W
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
+use crate::engine::release::give_back_now;
 use crate::protocol::Target;
 use crate::protocol::wake::GrantMessage;
 
@@ -87,8 +88,8 @@ pub(crate) enum Paused {
 pub(crate) enum PassedOn {
     /// Another thread has it.
     ToThread,
-    /// Nobody has it, until then.
-    Lingering(Moment),
+    /// Nobody has it; the worker is to look at it then, if it does not already.
+    Lingering(Option<Moment>),
     /// It goes back to Redis; [`Slot::vacate`] is owed afterwards.
     No,
 }
@@ -149,6 +150,9 @@ struct Inner {
     /// How often the lease was passed on since it was granted, and when that was.
     passed: u32,
     granted_at: Moment,
+    linger_until: Moment,
+    /// Whether the worker is to look at the linger.
+    linger_watched: bool,
 }
 
 /// One name, one kind, one client.
@@ -177,6 +181,8 @@ impl Slot {
             wanted: false,
             passed: 0,
             granted_at: Moment::PAST,
+            linger_until: Moment::PAST,
+            linger_watched: false,
         };
         Slot {
             engine,
@@ -251,7 +257,7 @@ impl Slot {
         inner.number = None;
         let seen = inner.cancellations;
         drop(inner);
-        crate::engine::release::give_back(&lease);
+        give_back_now(&lease);
         Turn::Delegate(None, seen)
     }
 
@@ -391,7 +397,10 @@ impl Slot {
         }
         if let Some(until) = self.may_linger(&inner, lease, now) {
             inner.state = State::Lingering(Arc::clone(lease));
-            return PassedOn::Lingering(until);
+            inner.linger_until = until;
+            // One look of the worker at a time is enough, however often the lock is taken meanwhile.
+            let looks = std::mem::replace(&mut inner.linger_watched, true);
+            return PassedOn::Lingering((!looks).then_some(until));
         }
         inner.state = State::Releasing;
         inner.asked_at = Some(now);
@@ -418,19 +427,20 @@ impl Slot {
         (allowed && !linger.is_zero()).then(|| now.after(linger))
     }
 
-    /// Ends a linger whose time is over, or that another process wants ended. Answers the lease,
-    /// which is to be given back.
-    pub(crate) fn end_linger(&self, token: Option<u64>) -> Option<Arc<LiveLease>> {
+    /// Ends a linger. Answers the lease, which is to be given back.
+    pub(crate) fn end_linger(&self) -> Option<Arc<LiveLease>> {
+        end_linger(&mut self.inner.lock())
+    }
+
+    /// The worker's look at a linger. Answers the lease if its time is over, and when to look again
+    /// if it is not.
+    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Arc<LiveLease>>, Option<Moment>) {
         let mut inner = self.inner.lock();
-        match &inner.state {
-            State::Lingering(lease) if token.is_none_or(|token| lease.token().get() == token) => {}
-            _ => return None,
+        if matches!(inner.state, State::Lingering(_)) && inner.linger_until > now {
+            return (None, Some(inner.linger_until));
         }
-        inner.number = None;
-        match std::mem::replace(&mut inner.state, State::Free) {
-            State::Lingering(lease) => Some(lease),
-            _ => None,
-        }
+        inner.linger_watched = false;
+        (end_linger(&mut inner), None)
     }
 
     /// A grant was heard. It is kept for the delegate, also before the answer to its request
@@ -444,8 +454,14 @@ impl Slot {
         }
     }
 
-    /// Makes the delegate ask again at once. Answers whether anybody waits here.
-    pub(crate) fn nudge(&self) -> bool {
+    /// Whether anybody waits here.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let inner = self.inner.lock();
+        matches!(inner.state, State::Trying { .. }) || !inner.queue.is_empty()
+    }
+
+    /// Makes the delegate ask again at once.
+    pub(crate) fn nudge(&self) {
         let mut inner = self.inner.lock();
         let trying = matches!(inner.state, State::Trying { .. });
         if trying {
@@ -454,7 +470,6 @@ impl Slot {
         }
         // Who nudges has not heard what was said before.
         inner.wanted = true;
-        trying || !inner.queue.is_empty()
     }
 
     /// Another process waits for what this attempt has. Answers a lingering lease, which is to be
@@ -467,7 +482,7 @@ impl Slot {
         inner.wanted = true;
         inner.remote = waiters.max(1);
         drop(inner);
-        self.end_linger(None)
+        self.end_linger()
     }
 
     /// Whether this attempt holds the lock for a thread here, or lingers; then that is ended, and
@@ -476,7 +491,7 @@ impl Slot {
         let inner = self.inner.lock();
         let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held(_)));
         drop(inner);
-        (ours && held, if ours { self.end_linger(None) } else { None })
+        (ours && held, if ours { self.end_linger() } else { None })
     }
 
     /// The lease that a thread here has.
@@ -506,6 +521,17 @@ impl Slot {
         self.pause.notify_all();
         let delegate = matches!(inner.state, State::Trying { .. }) && inner.waits;
         waiting + usize::from(delegate)
+    }
+}
+
+fn end_linger(inner: &mut Inner) -> Option<Arc<LiveLease>> {
+    if !matches!(inner.state, State::Lingering(_)) {
+        return None;
+    }
+    inner.number = None;
+    match std::mem::replace(&mut inner.state, State::Free) {
+        State::Lingering(lease) => Some(lease),
+        _ => None,
     }
 }
 

@@ -44,8 +44,8 @@ enum Duty {
     Show(Weak<LiveLease>),
     /// Give it back for a thread that could not or need not do so itself.
     GiveBack(Arc<GiveBack>),
-    /// End a linger, if the lease with this token still lingers.
-    EndLinger(Weak<Slot>, u64),
+    /// End a linger whose time is over.
+    LookAtLinger(Weak<Slot>),
     /// Call the user back.
     Announce(News),
 }
@@ -162,8 +162,8 @@ impl Worker {
     }
 
     /// Ends a linger when its time is over.
-    pub(crate) fn end_linger(&self, lease: &LiveLease, until: Moment) {
-        self.put(until, Duty::EndLinger(Arc::downgrade(lease.slot()), lease.token().get()));
+    pub(crate) fn look_at_linger(&self, slot: &Arc<Slot>, until: Moment) {
+        self.put(until, Duty::LookAtLinger(Arc::downgrade(slot)));
     }
 
     /// Calls the user back.
@@ -297,8 +297,11 @@ impl Runner {
                 }
                 // It has expired by itself.
                 Duty::GiveBack(_) => self.unreturned.one_less(),
-                Duty::EndLinger(slot, token) => {
-                    let lease = slot.upgrade().and_then(|slot| slot.end_linger(Some(*token)));
+                Duty::LookAtLinger(slot) => {
+                    let Some(slot) = slot.upgrade() else { continue };
+                    let (lease, again) = slot.look_at_linger(now);
+                    let look = || Duty::LookAtLinger(Arc::downgrade(&slot));
+                    follow.extend(again.map(|due| Entry { due, duty: look() }));
                     jobs.extend(lease.map(|lease| {
                         self.unreturned.one_more();
                         Job::GiveBack(Arc::new(giving_back(&lease)))
@@ -445,7 +448,7 @@ impl Duty {
             Duty::Watch(lease) | Duty::Show(lease) => {
                 lease.upgrade().is_none_or(|lease| !lease.is_live())
             }
-            Duty::EndLinger(slot, _) => slot.strong_count() == 0,
+            Duty::LookAtLinger(slot) => slot.strong_count() == 0,
             Duty::GiveBack(_) | Duty::Announce(_) => false,
         }
     }

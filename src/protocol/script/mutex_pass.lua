@@ -6,9 +6,9 @@ if owner ~= ARGV[1] then
 end
 local given
 if waiting then
-  redis.call('ZREM', KEYS[3], ARGV[1])
   local time = redis.call('TIME')
   if ARGV[3] ~= '0' then
+    redis.call('ZREM', KEYS[3], ARGV[1])
     keep_token(ARGV[3], ARGV[2])
   end
   given = hand_over(time[1] * 1000000 + time[2], tonumber(ARGV[2]))

@@ -6,7 +6,7 @@
 -- M. Kleppmann's fencing tokens. It goes on growing when the fence has expired or was flushed.
 
 local function text(number)
-  return string.format('%.0f', number) -- Lua would write an exponent (rule 20)
+  return string.format('%d', number) -- Lua would write an exponent (rule 20)
 end
 
 -- The token after the last one, where the server's time has just been noted in its place.
