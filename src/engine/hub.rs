@@ -20,7 +20,7 @@ use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Order
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
-use crate::engine::release::give_back;
+use crate::engine::release::give_back_now;
 use crate::engine::slot::Slot;
 use crate::engine::worker::News;
 use crate::protocol::{Listener, Protocol, Wake};
@@ -339,8 +339,9 @@ impl Ear<'_> {
             }
             Wake::Wanted { name, number, waiters } => {
                 for slot in engine.table().of_name(&name) {
+                    // At once and here: another thread would take longer to wake than this takes.
                     if let Some(lease) = slot.hear_wanted(number, waiters) {
-                        give_back(&lease);
+                        give_back_now(&lease);
                     }
                 }
             }
@@ -383,7 +384,7 @@ impl Ear<'_> {
         for slot in engine.table().of_name(name) {
             let (held, lingering) = slot.hear_request(number);
             if let Some(lease) = lingering {
-                give_back(&lease);
+                give_back_now(&lease);
             }
             if held {
                 engine.worker().announce(News::Requested(name.to_vec()));

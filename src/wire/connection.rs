@@ -7,11 +7,12 @@ use redis::{RedisError, ServerErrorKind, Value};
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
+use crate::wire::combine::Batch;
 use crate::wire::failure::{Failure, Hindrance, io_kind};
 use crate::wire::script::Call;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
-const SLACK: Duration = Duration::from_millis(10);
+pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
 /// What a socket takes whole or not at all.
 const ONE_WRITE: usize = 4096;
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late answer must not be read as
     /// the answer to the next command.
     poisoned: bool,
+    /// How many answers were not read. Who panics between a command and its answer leaves some.
+    unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
     pub(crate) generation: u64,
 }
@@ -49,11 +52,19 @@ impl Connection {
     ) -> Result<Connection, RedisError> {
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
-        Ok(Connection { inner, clock, patience, timeout: patience, poisoned: false, generation })
+        Ok(Connection {
+            inner,
+            clock,
+            patience,
+            timeout: patience,
+            poisoned: false,
+            unanswered: 0,
+            generation,
+        })
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.poisoned
+        self.poisoned || self.unanswered > 0
     }
 
     /// Marks the connection as not to be used again.
@@ -63,7 +74,7 @@ impl Connection {
 
     /// Sends one command and waits for its answer until `deadline`.
     pub(crate) fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        let sent = self.send(&call.pack(), deadline)?;
+        let sent = self.send(&call.pack(), 1, deadline)?;
         match self.receive() {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
                 Some(whole) => self.call(&whole, deadline),
@@ -71,6 +82,22 @@ impl Connection {
             },
             answer => answer.map(|value| Reply { value, sent, received: self.clock.now() }),
         }
+    }
+
+    /// Takes a batch to the server and back. A failure befalls all in it that were told nothing.
+    pub(crate) fn carry(&mut self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+        let (packed, count, deadline) = batch.board();
+        let sent = self.send(packed, count, deadline)?;
+        for number in 0..count {
+            // For the first, the time-outs have just been set.
+            let answer = if number == 0 { self.receive() } else { self.receive_by(deadline) };
+            if let Err(failure @ Failure::Unknown(_)) = answer {
+                return Err(failure);
+            }
+            let received = self.clock.now();
+            batch.tell(answer.map(|value| Reply { value, sent, received }));
+        }
+        Ok(())
     }
 
     /// Sends commands together and waits for all their answers until `deadline`.
@@ -101,7 +128,7 @@ impl Connection {
         for call in calls {
             packed.extend_from_slice(&call.pack());
         }
-        let sent = match self.send(&packed, deadline) {
+        let sent = match self.send(&packed, calls.len(), deadline) {
             Ok(sent) => sent,
             Err(failure) => return calls.iter().map(|_| Err(failure.clone())).collect(),
         };
@@ -121,12 +148,15 @@ impl Connection {
         replies
     }
 
-    /// Sends packed commands; answers when that began.
-    pub(crate) fn send(&mut self, packed: &[u8], deadline: Moment) -> Result<Moment, Failure> {
+    /// Sends so many packed commands; answers when that began.
+    fn send(&mut self, packed: &[u8], count: usize, deadline: Moment) -> Result<Moment, Failure> {
         let now = self.clock.now();
         self.allow(deadline, now).map_err(|_| Failure::NotSent(Hindrance::Overdue))?;
         match self.inner.send_packed_command(packed) {
-            Ok(()) => Ok(now),
+            Ok(()) => {
+                self.unanswered += count;
+                Ok(now)
+            }
             // A peer that is gone took nothing of a command that fits into one write.
             Err(error)
                 if packed.len() <= ONE_WRITE
@@ -141,22 +171,24 @@ impl Connection {
 
     /// Waits for one answer, for as long as the socket's time-out says.
     fn receive(&mut self) -> Result<Value, Failure> {
-        loop {
-            return match self.inner.recv_response() {
+        let answer = loop {
+            break match self.inner.recv_response() {
                 Ok(Value::Push { .. }) => continue,
                 Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
                 // Errors inside an answer are those of single commands of a transaction.
                 Ok(value) => Ok(value),
                 Err(error) if error.is_io_error() || error.code().is_none() => {
-                    Err(self.broken(error))
+                    return Err(self.broken(error));
                 }
                 Err(error) => Err(Failure::Refused(error)),
             };
-        }
+        };
+        self.unanswered = self.unanswered.saturating_sub(1);
+        answer
     }
 
     /// Waits for one of several answers, for what is left until `deadline`.
-    pub(crate) fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
+    fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
         match self.allow(deadline, self.clock.now()) {
             Ok(()) => self.receive(),
             Err(error) => Err(self.broken(error)),
@@ -190,6 +222,6 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-fn is_no_script(error: &RedisError) -> bool {
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }

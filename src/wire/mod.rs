@@ -5,6 +5,7 @@
 //! | `endpoint` | the address, checked |
 //! | `manager` | makes connections, remembers why one could not be made |
 //! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
+//! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `failure` | what became of a command that brought no answer |
@@ -15,6 +16,7 @@
 /// The driver's types that appear above: what a user's commands and their answers are made of.
 pub(crate) use redis::{Pipeline, Value};
 
+pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod failure;

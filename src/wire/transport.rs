@@ -7,6 +7,7 @@ use redis::ConnectionInfo;
 use crate::base::error::Result;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
+use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
@@ -20,6 +21,7 @@ use crate::wire::subscription::Subscription;
 #[derive(Debug)]
 pub(crate) struct Transport {
     pool: Pool,
+    combiner: Combiner,
     /// Renewals must not wait for callers. The worker connects by itself: without this connection
     /// there is nothing that it could do.
     reserved: Mutex<Option<Connection>>,
@@ -49,6 +51,7 @@ impl Transport {
         .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
         let manager = Arc::new(manager);
         Ok(Transport {
+            combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
             pool: Pool::new(&manager, clock, settings),
             reserved: Mutex::new(None),
             manager,
@@ -82,15 +85,17 @@ impl Transport {
         }
     }
 
-    /// One command and its answer.
+    /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        match self.exchange(deadline, |connection| connection.call(call, deadline)) {
+        self.check_process()?;
+        let carry = |batch: &mut Batch<'_>| {
+            self.pool.exchange(batch.limit(), |connection| connection.carry(batch))
+        };
+        self.combiner.call(call, deadline, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
-            Err(Failure::NotSent(Hindrance::Closed(_))) => {
-                self.exchange(deadline, |connection| connection.call(call, deadline))
-            }
+            Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,
-        }
+        })
     }
 
     /// Several commands that must travel on one connection.

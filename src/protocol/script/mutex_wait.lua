@@ -35,10 +35,12 @@ if mode ~= 'try' then
   local death = text(now + tonumber(ARGV[6]))
   local place, news
   if mode == 'join' then
-    -- Behind everybody, those included who were taken for dead.
     local last = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'REV', 'WITHSCORES')[2]) or 0
-    local dead = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]) or 0
-    place = math.max(last, -dead) + 1
+    if last < 0 then
+      -- Behind those, too, who were taken for dead. Where anybody lives he is behind them already.
+      last = -tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
+    end
+    place = last + 1
     news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
   end
   if news then

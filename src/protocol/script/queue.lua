@@ -18,12 +18,14 @@ local function listener(attempt)
 end
 
 -- Makes the first live waiter the owner and tells it; answers it, or nil if nobody lives. Where
--- that is the attempt `me`, which asks itself, the owner is left to the caller to write.
-local function hand_over(now, keep, me)
+-- that is the attempt `me`, which asks itself, the owner is left to the caller to write. The `head` of
+-- the queue may have been read before.
+local function hand_over(now, keep, me, head)
   local token
   while true do
-    local head = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-    local attempt = head[1]
+    head = head or redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    local attempt, place = head[1], head[2]
+    head = nil
     if not attempt then
       return nil
     end
@@ -47,7 +49,7 @@ local function hand_over(now, keep, me)
     elseif channel then
       redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
     end
-    redis.call('ZADD', KEYS[3], '-' .. head[2], attempt)
+    redis.call('ZADD', KEYS[3], '-' .. place, attempt)
     redis.call('PEXPIRE', KEYS[3], 60000, 'NX') -- it may have been the only one
     redis.call('PEXPIRE', KEYS[4], 60000, 'NX')
   end
