@@ -8,7 +8,7 @@ if not redis.call('GET', KEYS[1]) then -- an error for what is not a string, whi
 end
 redis.call('ZREM', KEYS[3], '') -- never refused, so that what follows is not either (rule 16)
 local time = redis.call('TIME')
-if not hand_over(time[1] * 1000000 + time[2], tonumber(ARGV[1])) then
+if not hand_over(micros(time), ARGV[1]) then
   redis.call('DEL', KEYS[1])
 end
 return 1

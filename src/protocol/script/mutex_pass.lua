@@ -11,7 +11,7 @@ if head[1] then
     redis.call('ZREM', KEYS[3], ARGV[1])
     keep_token(ARGV[3], ARGV[2])
   end
-  given = hand_over(time[1] * 1000000 + time[2], tonumber(ARGV[2]), nil, head)
+  given = hand_over(micros(time), ARGV[2], nil, head)
 end
 if not given then
   redis.call('DEL', KEYS[1])

@@ -11,7 +11,7 @@
 --
 -- This is the way when nobody waits, or nobody who lives. token.lua, queue.lua and mutex_pass.lua stand after it.
 local owner = redis.call('GET', KEYS[1])
-local head = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+local head = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
 if owner == ARGV[1] and not head[1] and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
   return 1

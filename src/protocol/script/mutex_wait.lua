@@ -1,16 +1,17 @@
 -- The rest of mutex_acquire.lua: somebody has the mutex, or waits for it.
-local me, mode, keep = ARGV[1], ARGV[5], tonumber(ARGV[4])
+local me, mode, keep = ARGV[1], ARGV[5], ARGV[4]
 
+-- The token may be one that is there already.
 local function granted(left, token)
-  return {1, token or mint(now, keep), left, now, redis.call('ZCARD', KEYS[3])}
+  return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, redis.call('ZCARD', KEYS[3])}
 end
 
 if taken then
-  return granted(tonumber(ARGV[2]), above(last, now, keep))
+  return granted(tonumber(ARGV[2]), above(last, digits, keep))
 end
 
 if mode ~= 'beat' and not owner then
-  owner = hand_over(now, keep, me)
+  owner = hand_over(digits, keep, me)
   if not owner or owner == me then
     -- A waiter that was tried and found gone may have been written there meanwhile.
     redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
@@ -26,7 +27,7 @@ if owner == me then
     left = tonumber(ARGV[2])
   end
   redis.call('PEXPIRE', KEYS[2], keep, 'GT')
-  return granted(left, tonumber(redis.call('GET', KEYS[2])))
+  return granted(left, redis.pcall('GET', KEYS[2]))
 end
 
 local channel, number = listener(owner or '')
@@ -35,10 +36,10 @@ if mode ~= 'try' then
   local death = text(now + tonumber(ARGV[6]))
   local place, news
   if mode == 'join' then
-    local last = tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'REV', 'WITHSCORES')[2]) or 0
+    local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]) or 0
     if last < 0 then
       -- Behind those, too, who were taken for dead. Where anybody lives he is behind them already.
-      last = -tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
+      last = -tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
     end
     place = last + 1
     news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
@@ -51,7 +52,7 @@ if mode ~= 'try' then
       return {3, now}
     end
     if not owner then
-      owner = hand_over(now, keep, me)
+      owner = hand_over(digits, keep, me)
       if not owner or owner == me then
         -- In this order also out of memory (rule 16).
         redis.call('ZREM', KEYS[3], me)
@@ -71,7 +72,7 @@ if mode ~= 'try' then
     -- Who joins or beats keeps the queue alive; not every one needs to.
     redis.call('PEXPIRE', KEYS[3], ARGV[7])
     redis.call('PEXPIRE', KEYS[4], ARGV[7])
-    local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', 0, 8)
+    local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
     for _, attempt in ipairs(gone) do
       redis.call('ZREM', KEYS[3], attempt)
       redis.call('ZREM', KEYS[4], attempt)

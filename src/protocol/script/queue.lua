@@ -23,7 +23,7 @@ end
 local function hand_over(now, keep, me, head)
   local token
   while true do
-    head = head or redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    head = head or redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     local attempt, place = head[1], head[2]
     head = nil
     if not attempt then
@@ -32,14 +32,14 @@ local function hand_over(now, keep, me, head)
     local channel, number, window = listener(attempt)
     local death = tonumber(redis.call('ZSCORE', KEYS[4], attempt))
     redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
-    if attempt == me or (channel and death and death > now) then
+    if attempt == me or (channel and death and death > tonumber(now)) then
       redis.call('ZREM', KEYS[4], attempt)
       if attempt == me then
         return me
       end
       redis.call('SET', KEYS[1], attempt, 'PX', window) -- its window, not the giver's (rule 7)
       token = token or mint(now, keep)
-      local grant = {'g', number, text(token), text(now), window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
+      local grant = {'g', number, token, now, window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
       -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
       -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it.
       if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 then
@@ -50,7 +50,7 @@ local function hand_over(now, keep, me, head)
       redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
     end
     redis.call('ZADD', KEYS[3], '-' .. place, attempt)
-    redis.call('PEXPIRE', KEYS[3], 60000, 'NX') -- it may have been the only one
-    redis.call('PEXPIRE', KEYS[4], 60000, 'NX')
+    redis.call('PEXPIRE', KEYS[3], '60000', 'NX') -- it may have been the only one
+    redis.call('PEXPIRE', KEYS[4], '60000', 'NX')
   end
 end

@@ -39,4 +39,4 @@ else
     return set
   end
 end
-return {1, mint(now, tonumber(ARGV[4])), ttl, now, 0}
+return {1, tonumber(mint(text(now), ARGV[4])), ttl, now, 0}

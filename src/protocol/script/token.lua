@@ -4,29 +4,38 @@
 --
 -- A token is the server's time or the last token plus one, whichever is greater, after
 -- M. Kleppmann's fencing tokens. It goes on growing when the fence has expired or was flushed.
+--
+-- Times and tokens are handed on as digits where they can be: to write a number costs more than to
+-- store it, and Lua would write an exponent (rule 20).
 
 local function text(number)
-  return string.format('%d', number) -- Lua would write an exponent (rule 20)
+  return string.format('%d', number)
+end
+
+-- The answer to TIME as digits, in microseconds.
+local function micros(time)
+  return #time[2] == 6 and time[1] .. time[2] or string.format('%d%06d', time[1], time[2])
 end
 
 -- The token after the last one, where the server's time has just been noted in its place.
 local function above(last, now, keep)
   if type(last) == 'table' then -- not a string: not ours, and in the way
-    redis.call('SET', KEYS[2], text(now), 'PX', keep)
+    redis.call('SET', KEYS[2], now, 'PX', keep)
     return now
   end
-  last = tonumber(last)
-  if not last or last < now then
+  local ahead = (tonumber(last) or 0) - tonumber(now)
+  if ahead < 0 then
     return now
   end
   -- The clock went back, or two holds fell into one of its ticks.
-  redis.call('SET', KEYS[2], text(last + 1), 'PX', text(keep + math.ceil((last - now) / 1000)))
-  return last + 1
+  local token = text(tonumber(last) + 1)
+  redis.call('SET', KEYS[2], token, 'PX', text(tonumber(keep) + math.ceil(ahead / 1000)))
+  return token
 end
 
--- A token above all earlier ones, and not below the server's time.
+-- A token above all earlier ones, and not below the server's time, as digits.
 local function mint(now, keep)
-  return above(redis.pcall('SET', KEYS[2], text(now), 'GET', 'PX', keep), now, keep)
+  return above(redis.pcall('SET', KEYS[2], now, 'GET', 'PX', keep), now, keep)
 end
 
 -- Notes the last token used, where that is beyond the one that was minted.
