@@ -348,10 +348,8 @@ fn max_renewals_counts_for_each_hold() {
         // Its one renewal has happened by then.
         thread::sleep(ms(600));
         assert!(guard.is_valid());
-        let (token, sent_before) = (guard.fencing_token(), sent(&server));
+        let token = guard.fencing_token();
         guard.release().unwrap();
-        thread::sleep(ms(20));
-        assert_eq!(sent(&server), sent_before, "it was to be passed on");
         let (lasted, next) = next.join().unwrap();
         assert!(next > token);
         // One lease at least: it was renewed once in this hold.

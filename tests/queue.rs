@@ -702,6 +702,39 @@ fn nothing_is_left_of_waits_that_ended_without_an_answer() {
     }
 }
 
+/// The answer to something else is not taken for a grant, whatever it looks like.
+#[test]
+fn a_number_out_of_place_is_not_a_grant() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
+    let numbers = [
+        0,
+        1,
+        2,
+        77,
+        1_000_000,
+        seconds,
+        (seconds - 3_600) * 1_000_000,
+        (seconds + 3_600) * 1_000_000,
+    ];
+    for number in numbers {
+        let garbage = format!(":{number}\r\n").into_bytes();
+        let other = open(&server).mutex("x").unwrap().lock().unwrap();
+        let fault = proxy.add(Fault::request("1q:", Action::Garbage(garbage)));
+        let outcome = client.mutex("x").unwrap().try_lock();
+        assert_eq!(fault.fired(), 1);
+        assert!(!matches!(outcome, Ok(Some(_))), "it took {number} for a grant: {outcome:?}");
+        other.check().unwrap();
+        other.release().unwrap();
+        until("it is free", || !exists(&server, "x"));
+    }
+}
+
 /// Rule 6: a join comes after the leave that was to undo it, and before its own deadline. So the
 /// leave is repeated.
 #[test]

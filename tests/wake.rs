@@ -356,22 +356,27 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
             scope.spawn(move || {
                 let mut dice = fastrand::Rng::with_seed(number as u64);
                 while Instant::now() < end - ms(500) {
-                    let action = match dice.u32(0..7) {
-                        0 => Action::Drop,
-                        1 => Action::LoseReply,
-                        2 => Action::Delay(ms(dice.u64(10..300))),
-                        3 => Action::Twice,
-                        4 => Action::Cut,
-                        5 => Action::Swap,
-                        _ => Action::HalfReply,
+                    let delay = Action::Delay(ms(dice.u64(10..300)));
+                    // What TCP carries comes in order and whole, or the connection ends. Messages
+                    // are another matter: the server drops what a slow listener does not take.
+                    let fault = match dice.u32(0..3) {
+                        0 => {
+                            let all = [Action::Cut, Action::CutHalf, Action::LoseReply, delay];
+                            let action = dice.choice(all).unwrap();
+                            Fault::request(dice.choice(["1q:", "EVALSHA"]).unwrap(), action)
+                        }
+                        1 => {
+                            let action =
+                                dice.choice([Action::Cut, Action::HalfReply, delay]).unwrap();
+                            Fault::reply(dice.choice(["*5\r\n", ":1\r\n", ":"]).unwrap(), action)
+                        }
+                        _ => {
+                            let all = [Action::Drop, Action::Twice, Action::Swap, delay];
+                            let action = dice.choice(all).unwrap();
+                            Fault::reply(dice.choice([MESSAGE, GRANT]).unwrap(), action)
+                        }
                     };
-                    let request = ["1q:", "EVALSHA", "SUBSCRIBE"][dice.usize(0..3)];
-                    let reply = [MESSAGE, GRANT, ":1\r\n"][dice.usize(0..3)];
-                    let fault = if dice.bool() {
-                        proxy.add(Fault::request(request, action))
-                    } else {
-                        proxy.add(Fault::reply(reply, action))
-                    };
+                    let fault = proxy.add(fault);
                     fault.wait_fired(ms(60));
                     thread::sleep(ms(dice.u64(0..30)));
                     fired.fetch_add(fault.fired(), Ordering::SeqCst);
@@ -429,8 +434,7 @@ const COMMANDS: [&str; 17] = [
     "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+exists", "+pttl", "+pexpire", "+zadd",
     "+zrem", "+zrange", "+zscore", "+zcard", "+zcount", "~shop:*", "~{shop:*",
 ];
-const CHANNELS: [&str; 5] =
-    ["&leasehold:*", "+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub"];
+const CHANNELS: [&str; 4] = ["&leasehold:*", "+publish", "+subscribe", "+unsubscribe"];
 
 /// A client of a user with these rules and no others.
 fn allowed(server: &Server, user: &str, rules: &[&str]) -> LockClient {

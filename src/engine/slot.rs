@@ -411,7 +411,8 @@ impl Slot {
     /// to. Where nothing could be heard of one, it is taken for granted.
     fn may_pass(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> bool {
         let held = now.since(inner.granted_at);
-        let heard = self.target.channel().is_none() && self.engine.hub().is_live();
+        let queues = lease.options().wait_kind() == WaitKind::Queue;
+        let heard = queues && self.engine.hub().is_live();
         if inner.wanted || !heard {
             inner.passed < lease.options().local_handoffs_option() && held < PASSED_ON_WHILE_WANTED
         } else {
@@ -450,6 +451,8 @@ impl Slot {
         let trying = matches!(inner.state, State::Trying { .. });
         if trying && inner.number == Some(grant.number) {
             inner.grant = Some(grant);
+            // Whoever wakes needs the lock at once.
+            drop(inner);
             self.pause.notify_one();
         }
     }
