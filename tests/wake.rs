@@ -349,7 +349,7 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
     });
     let end = Instant::now() + ms(3_500);
     let holds = Shared::new(Vec::new());
-    let (fired, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let fired = AtomicU64::new(0);
     thread::scope(|scope| {
         for (number, proxy) in proxies.iter().enumerate() {
             let fired = &fired;
@@ -391,7 +391,7 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
                 _ => fixed(1_000),
             };
             let lock = clients[number % 3].mutex_with("x", options).unwrap();
-            let (holds, failed) = (&holds, &failed);
+            let holds = &holds;
             scope.spawn(move || {
                 while Instant::now() < end {
                     match lock.try_lock_for(ms(1_500)) {
@@ -403,13 +403,13 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
                             if guard.is_valid() {
                                 holds.lock().unwrap().push((begin, until, guard.fencing_token()));
                             }
-                            failed.fetch_add(guard.release().is_err().into(), Ordering::SeqCst);
+                            // It may have been lost, or its answer.
+                            let _ = guard.release();
                         }
                         Ok(None) => {}
                         Err(error) => {
                             let outage = error.is_unreachable() || error.is_unknown_outcome();
                             assert!(outage || error.is_timeout(), "{error:?}");
-                            failed.fetch_add(1, Ordering::SeqCst);
                         }
                     }
                 }
@@ -418,13 +418,13 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
     });
     let mut holds = holds.into_inner().unwrap();
     holds.sort_unstable();
-    assert!(holds.len() > 50 && fired.into_inner() > 20, "{} holds", holds.len());
+    let fired = fired.into_inner();
+    assert!(holds.len() > 50 && fired > 20, "{} holds, {fired} faults", holds.len());
     for pair in holds.windows(2) {
         let late = pair[0].1.saturating_duration_since(pair[1].0);
         assert!(late.is_zero(), "two held it for {late:?}: {pair:?}");
         assert!(pair[0].2 < pair[1].2, "tokens must grow: {pair:?}");
     }
-    assert!(failed.into_inner() > 0, "the storm did nothing");
     within(ms(5_000), "nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
 }
 
