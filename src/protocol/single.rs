@@ -70,6 +70,12 @@ impl Protocol for Single {
             let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
             let reply = self.transport.call(&call, deadline)?;
             let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
+            // A bare number is easily another command's answer. Asked again, Redis tells more.
+            if let Value::Int(_) = reply.value
+                && !clock.agrees(micros, reply.sent, reply.received)
+            {
+                return self.read(Err(unexpected(&reply.value)));
+            }
             clock.note(micros, reply.sent, reply.received);
             // After a long silence the server's time is not known well enough; now it is.
             if answer != Answer::Late || !std::mem::take(&mut again) {

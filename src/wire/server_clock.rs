@@ -8,6 +8,9 @@ use crate::base::time::{Moment, drift_allowance};
 /// A reading older than this is not relied on to date a message.
 const STALE: Duration = Duration::from_secs(2);
 
+/// A clock that is being slewed or set by so little is still the same.
+const DOUBT: Duration = Duration::from_secs(1);
+
 /// What the latest answer told about the server's time (rule 10): at some moment between `sent`
 /// and `received` it was `micros`.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,18 @@ impl ServerClock {
         let behind = reading.received.since(moment);
         let micros = reading.micros.saturating_add(u64::try_from(sure.as_micros()).ok()?);
         Some(micros.saturating_sub(u64::try_from(behind.as_micros()).ok()?))
+    }
+
+    /// Whether the server's time may have been `micros` between two moments. An answer that says
+    /// otherwise is none to what was asked, or the server's clock was set.
+    pub(crate) fn agrees(&self, micros: u64, sent: Moment, received: Moment) -> bool {
+        let Some(reading) = *self.0.lock() else { return true };
+        let least = sent.since(reading.received);
+        let most = received.since(reading.sent);
+        let micros = Duration::from_micros(micros);
+        let then = Duration::from_micros(reading.micros);
+        micros + DOUBT >= then + least.saturating_sub(drift_allowance(least))
+            && micros <= then + most + drift_allowance(most) + DOUBT
     }
 
     /// A moment at which the server's time had surely not passed `micros`, as a message that was
@@ -91,6 +106,17 @@ mod tests {
         assert_eq!(clock().not_before(1_500_000, now), Some(SENT.after(MILLI * 493)));
         // Before the reading: earlier still.
         assert_eq!(clock().not_before(900_000, now), Some(SENT.before(MILLI * 103)));
+    }
+
+    #[test]
+    fn a_time_far_from_what_it_should_be_is_not_the_servers() {
+        let (sent, received) = (SENT.after(MILLI * 1000), SENT.after(MILLI * 1001));
+        assert!(clock().agrees(2_000_000, sent, received));
+        assert!(clock().agrees(1_100_000, sent, received));
+        assert!(clock().agrees(2_900_000, sent, received));
+        for odd in [0, 1, 500_000, 3_100_000, u64::MAX] {
+            assert!(!clock().agrees(odd, sent, received), "{odd}");
+        }
     }
 
     #[test]
