@@ -227,7 +227,7 @@ fn a_newcomer_ends_the_passing_on_of_a_busy_process() {
 
 #[test]
 fn nothing_is_passed_on_that_must_not_be() {
-    let _turn = alone();
+    let _turn = together();
     let server = server();
     warm(&server);
     let client = listener(&server);
@@ -267,7 +267,7 @@ fn nothing_is_passed_on_that_must_not_be() {
 /// Rule 17: a command that brought no answer may still run, and then in the next one's hold.
 #[test]
 fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
-    let _turn = alone();
+    let _turn = together();
     let server = server();
     warm(&server);
     for what in ["acquire", "extend", "check"] {

@@ -401,7 +401,7 @@ fn the_first_waiter_has_it_when_the_lease_of_a_killed_holder_ends() {
         assert!(left > 0);
         let (first, second) = (first.join().unwrap(), second.join().unwrap());
         let took = first.0.duration_since(begin);
-        assert!(took + ms(10) >= ms(left.unsigned_abs()), "{took:?} of {left} ms");
+        assert!(took + ms(100) >= ms(left.unsigned_abs()), "{took:?} of {left} ms");
         assert!(took < ms(left.unsigned_abs()) + SLACK, "{took:?} of {left} ms");
         assert!(first.1 < second.1);
     });
@@ -559,6 +559,25 @@ fn a_waiter_outlives_a_long_time_without_memory() {
     });
 }
 
+/// Rule 16: where a hand-over fails, the lock is deleted, and an attempt that fails takes nothing.
+#[test]
+fn a_queue_of_another_type_keeps_no_lock() {
+    let _turn = together();
+    let server = server();
+    let lock = open(&server).mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["SET", "{x}:queue", "not ours", "PX", "60000"]);
+    let _ = guard.release();
+    within(SLACK, "it is released", || !exists(&server, "x"));
+    // Nobody can wait in such a queue, so whoever finds the lock free may have it.
+    drop(lock.try_lock().unwrap().expect("free"));
+    within(SLACK, "it is released again", || !exists(&server, "x"));
+    let other = open(&server).mutex("x").unwrap();
+    let _guard = other.lock().unwrap();
+    let error = lock.try_lock_for(ms(200)).expect_err("there is no queue to wait in");
+    assert!(error.is_wrong_type(), "{error:?}");
+}
+
 /// Rule 2: a request past its deadline neither takes nor joins.
 #[test]
 fn a_request_that_comes_too_late_neither_takes_nor_joins() {
@@ -661,7 +680,7 @@ fn a_join_whose_answer_was_lost_has_its_place() {
 /// Rule 6: no ghost owner and no ghost waiter, whatever was lost.
 #[test]
 fn nothing_is_left_of_waits_that_ended_without_an_answer() {
-    let _turn = alone();
+    let _turn = together();
     let server = server();
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();

@@ -100,8 +100,9 @@ impl Wait {
     /// Tries again after a pause that grows from 1 ms to 128 ms, each drawn at random up to that.
     ///
     /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
-    /// just reported. It gives no order among processes, and who queues goes first. It is for
-    /// servers on which publish/subscribe is not allowed.
+    /// just reported. It gives no order among processes, who queues goes first, and beside a process
+    /// whose threads keep the lock busy it may find it free only late. It is for servers on which
+    /// publish/subscribe is not allowed.
     pub const fn spin() -> Wait {
         Wait(WaitKind::Spin)
     }

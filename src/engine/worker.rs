@@ -17,10 +17,10 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
-use crate::engine::Callbacks;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, giving_back, lost};
 use crate::engine::slot::Slot;
+use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
@@ -292,7 +292,8 @@ impl Runner {
                 Duty::Show(lease) => {
                     jobs.extend(lease.upgrade().map(|lease| Job::Show(lease.command())));
                 }
-                Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl) => {
+                // A place in the queue may outlive a short lease.
+                Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl.max(DEAD_AFTER)) => {
                     jobs.push(Job::GiveBack(Arc::clone(duty)));
                 }
                 // It has expired by itself.
@@ -326,10 +327,13 @@ impl Runner {
         self.agenda.extend(follow);
     }
 
-    /// Runs all errands as one pipeline.
+    /// Runs all errands as one pipeline, which takes no longer than a third of the shortest lease in
+    /// it: when Redis is silent, its end must not be noticed late.
     fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
         let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
-        self.protocol.run(&errands, now.after(self.exchange))
+        let shortest = jobs.iter().filter_map(Job::ttl).min().unwrap_or(Duration::MAX);
+        let most = self.exchange.min((shortest / 3).max(SHORTEST_RETRY));
+        self.protocol.run(&errands, now.after(most))
     }
 
     /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
@@ -397,6 +401,13 @@ impl Job {
                 let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
                 Errand { target: &duty.target, owner: &duty.owner, task }
             }
+        }
+    }
+
+    fn ttl(&self) -> Option<Duration> {
+        match self {
+            Job::Renew(lease) => Some(lease.ttl()),
+            Job::Show(_) | Job::GiveBack(_) => None,
         }
     }
 

@@ -72,6 +72,10 @@ impl Guard {
 
     /// How many wait for this lock, as far as is known: the threads of this process, and the other
     /// processes that queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
+    ///
+    /// Other processes are heard of once the client listens, which it does from its first wait on, or
+    /// with [`linger`](crate::LockOptions::linger) or
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request).
     pub fn waiters(&self) -> usize {
         self.hold().lease().slot().waiters()
     }

@@ -93,16 +93,17 @@ impl Protocol for Single {
         how: ReleaseKind,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
-        match how {
-            ReleaseKind::Lua => {
-                let call = target.release(owner, ttl, last_token);
-                let reply = self.transport.call(&call, deadline)?;
-                self.read(verdict(&reply.value))
-            }
-            ReleaseKind::Watch => self.transport.exchange(deadline, |connection| {
+        if how == ReleaseKind::Watch {
+            let outcome = self.transport.exchange(deadline, |connection| {
                 transaction::release(connection, target, owner, deadline)
-            }),
+            });
+            // Redis 7.0 takes no transaction at all when memory is full, and a script all the same.
+            if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
+                return outcome;
+            }
         }
+        let reply = self.transport.call(&target.release(owner, ttl, last_token), deadline)?;
+        self.read(verdict(&reply.value))
     }
 
     fn extend(

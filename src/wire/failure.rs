@@ -97,6 +97,11 @@ impl Failure {
         matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::Denied)
     }
 
+    /// Whether the server refused it for want of memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Failure::Refused(error) if error.code() == Some("OOM"))
+    }
+
     /// Whether the key holds something else.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)

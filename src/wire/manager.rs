@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
-use crate::base::time::Clock;
+use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
@@ -76,6 +76,11 @@ impl Manager {
         connection.generation != self.generation.load(Ordering::Relaxed)
     }
 
+    /// The present moment on the clock of all connections.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// Whether a connection may be used again.
     pub(crate) fn is_usable(&self, connection: &Connection) -> bool {
         !connection.is_poisoned() && !self.is_outdated(connection)
@@ -107,14 +112,15 @@ impl Manager {
         Subscription::new(inner, self.command_timeout, channel)
     }
 
-    /// Makes a connection, on the caller's thread.
-    pub(crate) fn open(&self) -> Result<Connection, RedisError> {
+    /// Makes a connection, on the caller's thread. Connecting and the first answer may each take as
+    /// long as the time-outs say, and no longer than this.
+    pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
         let generation = self.generation.load(Ordering::Relaxed);
-        let inner = self.client.get_connection_with_timeout(self.connect_timeout)?;
+        let inner = self.client.get_connection_with_timeout(self.connect_timeout.min(most))?;
         let mut connection =
             Connection::new(inner, Arc::clone(&self.clock), self.command_timeout, generation)?;
         // A first command shows that the server serves this user, and tells its time.
-        let deadline = self.clock.now().after(self.command_timeout);
+        let deadline = self.clock.now().after(self.command_timeout.min(most));
         match connection.call(&Call::plain(&[b"TIME"]), deadline) {
             Ok(reply) => self.note_time(&reply),
             // A user may be without TIME; the scripts will say what is missing.
@@ -163,7 +169,7 @@ impl r2d2::ManageConnection for Maker {
     type Error = RedisError;
 
     fn connect(&self) -> Result<Connection, RedisError> {
-        let outcome = self.0.open();
+        let outcome = self.0.open(Duration::MAX);
         if let Err(error) = &outcome {
             *self.0.last_failure.lock() = Some(error.clone());
         }

@@ -111,9 +111,15 @@ impl Transport {
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
         let mut reserved = self.reserved.lock();
+        let left = deadline.since(self.manager.now());
+        if left.is_zero() {
+            return calls.iter().map(|_| Err(Failure::NotSent(Hindrance::Overdue))).collect();
+        }
         let outcome = self.check_process().and_then(|()| match reserved.take() {
             Some(connection) if self.manager.is_usable(&connection) => Ok(connection),
-            _ => self.manager.open().map_err(|error| Failure::NotSent(Hindrance::Connect(error))),
+            _ => {
+                self.manager.open(left).map_err(|error| Failure::NotSent(Hindrance::Connect(error)))
+            }
         });
         match outcome {
             Ok(mut connection) => {

@@ -6,7 +6,7 @@
 if not redis.call('GET', KEYS[1]) then -- an error for what is not a string, which is no mutex
   return 0
 end
-redis.call('ZREM', KEYS[3], '') -- never refused, so that what follows is not either (rule 16)
+redis.pcall('ZREM', KEYS[3], '') -- never refused, so that what follows is not either (rule 16)
 local time = redis.call('TIME')
 if not hand_over(micros(time), ARGV[1]) then
   redis.call('DEL', KEYS[1])

@@ -1,14 +1,14 @@
 -- The rest of mutex_release.lua: somebody waits, or the mutex is not the attempt's.
 if owner ~= ARGV[1] then
-  redis.call('ZREM', KEYS[3], ARGV[1])
-  redis.call('ZREM', KEYS[4], ARGV[1])
+  redis.pcall('ZREM', KEYS[3], ARGV[1])
+  redis.pcall('ZREM', KEYS[4], ARGV[1])
   return owner and -1 or 0
 end
 local given
 if head[1] then
   local time = redis.call('TIME')
   if ARGV[3] ~= '0' then
-    redis.call('ZREM', KEYS[3], ARGV[1])
+    redis.pcall('ZREM', KEYS[3], ARGV[1])
     keep_token(ARGV[3], ARGV[2])
   end
   given = hand_over(micros(time), ARGV[2], nil, head)

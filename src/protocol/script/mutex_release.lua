@@ -9,9 +9,10 @@
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what
 -- comes after them is not either (rule 16).
 --
--- This is the way when nobody waits, or nobody who lives. token.lua, queue.lua and mutex_pass.lua stand after it.
+-- A queue that is none (of another type) keeps no lock. This is the way when nobody waits, or nobody
+-- who lives. token.lua, queue.lua and mutex_pass.lua stand after it.
 local owner = redis.call('GET', KEYS[1])
-local head = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+local head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
 if owner == ARGV[1] and not head[1] and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
   return 1

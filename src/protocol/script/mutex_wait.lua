@@ -3,7 +3,8 @@ local me, mode, keep = ARGV[1], ARGV[5], ARGV[4]
 
 -- The token may be one that is there already.
 local function granted(left, token)
-  return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, redis.call('ZCARD', KEYS[3])}
+  local waiters = tonumber(redis.pcall('ZCARD', KEYS[3])) or 0
+  return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, waiters}
 end
 
 if taken then
@@ -51,6 +52,10 @@ if mode ~= 'try' then
     if not place then
       return {3, now}
     end
+    if place < 0 then
+      place = -place
+      redis.pcall('ZADD', KEYS[3], 'XX', text(place), me)
+    end
     if not owner then
       owner = hand_over(digits, keep, me)
       if not owner or owner == me then
@@ -61,10 +66,6 @@ if mode ~= 'try' then
         return granted(tonumber(ARGV[2]))
       end
       channel, number = listener(owner)
-    end
-    if place < 0 then
-      place = -place
-      redis.pcall('ZADD', KEYS[3], 'XX', text(place), me)
     end
     redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
   end

@@ -23,7 +23,7 @@ end
 local function hand_over(now, keep, me, head)
   local token
   while true do
-    head = head or redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    head = head or redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     local attempt, place = head[1], head[2]
     head = nil
     if not attempt then
