@@ -5,13 +5,13 @@ if owner ~= ARGV[1] then
   return owner and -1 or 0
 end
 local given
-if head[1] then
+if waiting then
   local time = redis.call('TIME')
   if ARGV[3] ~= '0' then
     redis.pcall('ZREM', KEYS[3], ARGV[1])
     keep_token(ARGV[3], ARGV[2])
   end
-  given = hand_over(micros(time), ARGV[2], nil, head)
+  given = hand_over(micros(time), ARGV[2])
 end
 if not given then
   redis.call('DEL', KEYS[1])

@@ -9,11 +9,11 @@
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what
 -- comes after them is not either (rule 16).
 --
--- A queue that is none (of another type) keeps no lock. This is the way when nobody waits, or nobody
--- who lives. token.lua, queue.lua and mutex_pass.lua stand after it.
+-- This is the way when nobody waits. token.lua, queue.lua and mutex_pass.lua stand after it. A queue that
+-- is none, but of another type, keeps no lock.
 local owner = redis.call('GET', KEYS[1])
-local head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-if owner == ARGV[1] and not head[1] and ARGV[3] == '0' then
+local waiting = redis.call('EXISTS', KEYS[3]) == 1
+if owner == ARGV[1] and not waiting and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
   return 1
 end

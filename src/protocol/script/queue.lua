@@ -18,14 +18,12 @@ local function listener(attempt)
 end
 
 -- Makes the first live waiter the owner and tells it; answers it, or nil if nobody lives. Where
--- that is the attempt `me`, which asks itself, the owner is left to the caller to write. The `head` of
--- the queue may have been read before.
-local function hand_over(now, keep, me, head)
+-- that is the attempt `me`, which asks itself, the owner is left to the caller to write.
+local function hand_over(now, keep, me)
   local token
   while true do
-    head = head or redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    local head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     local attempt, place = head[1], head[2]
-    head = nil
     if not attempt then
       return nil
     end
