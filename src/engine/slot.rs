@@ -34,7 +34,9 @@ const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
 const PASSED_ON: Duration = Duration::from_secs(1);
 
 /// An answer that takes no longer than this is not missed yet.
-const USUAL_ANSWER: Duration = Duration::from_millis(50);
+const USUAL_ANSWER: Duration = Duration::from_millis(200);
+/// Word of a holder that is older than this is no answer to a new question.
+const FRESH: Duration = Duration::from_millis(50);
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +217,7 @@ impl Slot {
             }
             State::Held(_) if patience == Patience::Once => return Turn::Busy,
             State::Trying { told_busy: true } if patience == Patience::Once => {
-                if self.engine.now().since(inner.told_at) <= USUAL_ANSWER {
+                if self.engine.now().since(inner.told_at) <= FRESH {
                     return Turn::Busy;
                 }
                 // What was true then is no answer now: the delegate asks for both.
