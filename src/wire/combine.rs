@@ -22,9 +22,8 @@
 //!
 //! While any car gathers, all [`FEW`] places are taken or the driver of the first was *invited*:
 //! by whoever gave a place back, drove the car before, or dissolved it. Few places, because a
-//! larger car saves more than one more connection does; but [`MANY`] where the server is [`FAR`],
-//! since waits for it are best had at once, and for a driver that waited for a [`TURN`], since a
-//! connection that died unnoticed must hold up only those on it.
+//! larger car saves more than one more connection does. But a driver that waited for a [`TURN`]
+//! takes one besides: a connection that died unnoticed must hold up only those on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,16 +36,14 @@ use crate::wire::connection::{Reply, SLACK, is_no_script};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 
-/// How many places there are: with fewer the server would idle, with more the cars be empty.
-const FEW: usize = 4;
-/// How many there are where the server is far, for a car whose turn has come, and while no more
-/// commands than this are under way: as many threads never wait for each other.
+/// How many places there are for those that go alone. As many threads never wait for each other.
+const ALONE: usize = 4;
+/// How many there are for cars: with fewer the server would idle, with more the cars be empty.
+const FEW: usize = 3;
+/// How many for cars whose turn has come.
 const MANY: usize = 8;
 /// How long a driver waits for a place until it takes one besides.
 const TURN: Duration = Duration::from_millis(5);
-/// A server is far if even the shortest exchange of late took this long. Near ones take as long
-/// only if they are busy, which more connections would not better.
-const FAR: Duration = Duration::from_micros(500);
 /// How many commands travel together…
 const SEATS: usize = 32;
 /// …and from how many bytes on no other is taken along.
@@ -129,35 +126,17 @@ impl Car {
 /// Locked before the seats of a car.
 #[derive(Debug, Default)]
 struct Yard {
-    /// Places that are taken, and the commands that are under way from there.
+    /// Places that are taken.
     taken: usize,
-    travelling: usize,
     /// In the order in which they came.
     cars: VecDeque<Arc<Car>>,
-    /// How long the shortest exchange of late took.
-    shortest: Duration,
-}
-
-impl Yard {
-    fn is_far(&self) -> bool {
-        self.shortest >= FAR
-    }
-
-    fn take(&mut self) {
-        self.taken += 1;
-        self.travelling += 1;
-    }
-
-    /// Follows shorter ones at once, and longer ones slowly.
-    fn note(&mut self, took: Duration) {
-        self.shortest = took.min(self.shortest + self.shortest / 64 + Duration::from_micros(5));
-    }
 }
 
 /// Where the callers of one pool meet.
 #[derive(Debug)]
 pub(crate) struct Combiner {
     clock: Arc<dyn Clock>,
+    alone: usize,
     few: usize,
     many: usize,
     turn: Duration,
@@ -178,6 +157,7 @@ impl Combiner {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         Combiner {
             clock,
+            alone: ALONE.min(size),
             few: FEW.min(size),
             many: MANY.min(size),
             turn: TURN,
@@ -210,10 +190,8 @@ impl Combiner {
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
         let mut yard = self.yard.lock();
-        let idle = yard.is_far() || yard.travelling < MANY;
-        let places = if idle { self.many } else { self.few };
-        if yard.cars.is_empty() && yard.taken < places {
-            yard.take();
+        if yard.cars.is_empty() && yard.taken < self.alone {
+            yard.taken += 1;
             drop(yard);
             return Batch::new(self, packed, deadline, deadline, None).run(carry);
         }
@@ -222,7 +200,7 @@ impl Combiner {
             if let Some(number) = seats.enter(&mut packed, deadline) {
                 // Who runs already need not wait until the one that was invited has woken up.
                 let drives = yard.cars.len() == 1 && deadline >= seats.deadline;
-                if drives && yard.taken < self.places(&yard, &seats, None) {
+                if drives && yard.taken < self.few {
                     (seats.driver, seats.deadline) = (number, deadline);
                     let packed = self.depart(&mut yard, &car, &mut seats);
                     drop((seats, yard));
@@ -316,7 +294,7 @@ impl Combiner {
             }
             return Step::Leave;
         }
-        if yard.taken >= self.places(&yard, &seats, Some(now)) {
+        if yard.taken >= self.places(&seats, now) {
             return Step::Wait;
         }
         Step::Drive(self.depart(&mut yard, car, &mut seats))
@@ -324,7 +302,7 @@ impl Combiner {
 
     /// Gives a car its place. Answers the driver's command.
     fn depart(&self, yard: &mut Yard, car: &Arc<Car>, seats: &mut Seats) -> Vec<u8> {
-        yard.take();
+        yard.taken += 1;
         yard.cars.retain(|other| !Arc::ptr_eq(other, car));
         self.invite(yard);
         match &mut seats.all[seats.driver] {
@@ -337,17 +315,15 @@ impl Combiner {
     fn invite(&self, yard: &Yard) {
         let Some(car) = yard.cars.front() else { return };
         let mut seats = car.seats.lock();
-        if yard.taken < self.places(yard, &seats, Some(self.clock.now())) {
+        if yard.taken < self.places(&seats, self.clock.now()) {
             seats.invited = true;
             drop(seats);
             car.invited.notify_all();
         }
     }
 
-    /// How many places there are for this car.
-    fn places(&self, yard: &Yard, seats: &Seats, now: Option<Moment>) -> usize {
-        let many = yard.is_far() || now.is_some_and(|now| now >= seats.turn);
-        if many { self.many } else { self.few }
+    fn places(&self, seats: &Seats, now: Moment) -> usize {
+        if now < seats.turn { self.few } else { self.many }
     }
 }
 
@@ -361,7 +337,6 @@ pub(crate) struct Batch<'a> {
     limit: Moment,
     boarded: bool,
     own: Option<Outcome>,
-    took: Option<Duration>,
     /// The other seats that were sent, and their outcomes as far as they came.
     others: Vec<usize>,
     outcomes: Vec<Outcome>,
@@ -384,7 +359,6 @@ impl<'a> Batch<'a> {
             limit,
             boarded: false,
             own: None,
-            took: None,
             others: Vec::new(),
             outcomes: Vec::new(),
             failure: None,
@@ -407,7 +381,6 @@ impl<'a> Batch<'a> {
         self.boarded = true;
         if let Some((car, own)) = self.car {
             let now = self.combiner.clock.now();
-            let mut yard = self.combiner.yard.lock();
             let mut seats = car.seats.lock();
             seats.all[own] = Seat::Sent;
             for (number, seat) in seats.all.iter_mut().enumerate() {
@@ -418,7 +391,6 @@ impl<'a> Batch<'a> {
                     self.packed.extend_from_slice(packed);
                     self.deadline = self.deadline.max(*deadline);
                     self.others.push(number);
-                    yard.travelling += 1;
                     *seat = Seat::Sent;
                 }
             }
@@ -428,12 +400,10 @@ impl<'a> Batch<'a> {
 
     /// The outcome of the next command, in the order in which they are sent.
     pub(crate) fn tell(&mut self, outcome: Outcome) {
-        if self.own.is_some() {
-            self.outcomes.push(outcome);
-            return;
+        match self.own {
+            None => self.own = Some(outcome),
+            Some(_) => self.outcomes.push(outcome),
         }
-        self.took = outcome.as_ref().ok().map(|reply| reply.received.since(reply.sent));
-        self.own = Some(outcome);
     }
 
     /// Hands everybody in the car the outcome.
@@ -480,10 +450,6 @@ impl Drop for Batch<'_> {
         }
         let mut yard = self.combiner.yard.lock();
         yard.taken -= 1;
-        yard.travelling -= 1 + self.others.len();
-        if let Some(took) = self.took {
-            yard.note(took);
-        }
         self.combiner.invite(&yard);
     }
 }
@@ -631,7 +597,7 @@ mod tests {
 
         fn assert_idle(&self) {
             let yard = self.combiner.yard.lock();
-            assert_eq!((yard.taken, yard.travelling, yard.cars.len()), (0, 0, 0));
+            assert_eq!((yard.taken, yard.cars.len()), (0, 0));
         }
     }
 
@@ -816,7 +782,7 @@ mod tests {
         for later in [MILLI, MILLI * 2] {
             car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
         }
-        stage.combiner.yard.lock().take();
+        stage.combiner.yard.lock().taken = 1;
         let batch = Batch::new(&stage.combiner, Vec::new(), end, Moment::PAST, Some((&car, 0)));
         batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
         let yard = stage.combiner.yard.lock();
@@ -861,8 +827,6 @@ mod tests {
     fn who_waited_for_a_turn_takes_a_place_besides() {
         let (mut stage, gate) = stage();
         (stage.combiner.turn, stage.combiner.many) = (SHORT, 2);
-        // So many are under way that none goes alone.
-        stage.combiner.yard.get_mut().travelling = MANY;
         let stage = stage;
         let elsewhere = |word: &str| {
             let call = Call::plain(&[word.as_bytes()]);
@@ -883,7 +847,6 @@ mod tests {
             gate.send(Ok(())).unwrap();
             stuck.join().unwrap().unwrap();
         });
-        stage.combiner.yard.lock().travelling -= MANY;
         stage.assert_idle();
     }
 
@@ -906,20 +869,6 @@ mod tests {
         let seat = std::mem::replace(&mut car.seats.lock().all[0], Seat::Gone);
         assert!(matches!(seat, Seat::Told(outcome) if word_of(&outcome) == "asleep"));
         stage.assert_idle();
-    }
-
-    #[test]
-    fn a_far_server_is_one_without_short_exchanges() {
-        let mut yard = Yard::default();
-        let exchanges = |yard: &mut Yard, count, took| (0..count).for_each(|_| yard.note(took));
-        exchanges(&mut yard, 50, MILLI);
-        assert!(!yard.is_far());
-        exchanges(&mut yard, 100, MILLI);
-        assert!(yard.is_far());
-        exchanges(&mut yard, 1, MILLI / 10);
-        assert!(!yard.is_far());
-        exchanges(&mut yard, 1, Duration::MAX);
-        assert!(yard.shortest < MILLI);
     }
 
     #[test]
@@ -1000,7 +949,7 @@ mod tests {
             });
             assert!(answered.load(Ordering::Relaxed) > 500);
             let yard = combiner.yard.lock();
-            assert_eq!((yard.taken, yard.travelling, yard.cars.len()), (0, 0, 0));
+            assert_eq!((yard.taken, yard.cars.len()), (0, 0));
         }
     }
 }
