@@ -296,6 +296,7 @@
 //! | [`is_unreachable`](Error::is_unreachable) | Redis could not be reached or could not serve; nothing was done |
 //! | [`is_unknown_outcome`](Error::is_unknown_outcome) | sent, and never answered: done or not |
 //! | [`is_pool_exhausted`](Error::is_pool_exhausted) | no connection came free |
+//! | [`is_not_replicated`](Error::is_not_replicated) | too few replicas had it in time; it was given back |
 //! | [`is_config`](Error::is_config) | a setting, name or option is not allowed; found before any I/O |
 //! | [`is_denied`](Error::is_denied) | the user, the password or a permission was refused |
 //! | [`is_wrong_type`](Error::is_wrong_type) | the key is no lock of this kind |

@@ -10,7 +10,7 @@ const LAYERS: [&str; 6] = ["base", "wire", "protocol", "engine", "lock", "client
 
 /// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
 /// its values, the builder hands its address on, and the root shows the crate to users.
-const REDIS: [&str; 8] = [
+const REDIS: [&str; 9] = [
     "client/builder.rs",
     "lib.rs",
     "protocol/answer.rs",
@@ -18,6 +18,7 @@ const REDIS: [&str; 8] = [
     "protocol/mutex.rs",
     "protocol/reentrant.rs",
     "protocol/single.rs",
+    "protocol/replica.rs",
     "protocol/transaction.rs",
 ];
 

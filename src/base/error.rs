@@ -51,6 +51,7 @@ enum Kind {
     Cancelled,
     Exhausted,
     Refused,
+    NotReplicated,
 }
 
 impl Error {
@@ -100,6 +101,10 @@ impl Error {
 
     pub(crate) fn exhausted(text: impl Into<String>) -> Error {
         Error::new(Kind::Exhausted, text)
+    }
+
+    pub(crate) fn not_replicated(text: impl Into<String>) -> Error {
+        Error::new(Kind::NotReplicated, text)
     }
 
     pub(crate) fn refused(text: impl Into<String>) -> Error {
@@ -171,6 +176,12 @@ impl Error {
     /// Every connection of the pool was in use for as long as `max_wait` allows.
     pub fn is_pool_exhausted(&self) -> bool {
         self.0.kind == Kind::Exhausted
+    }
+
+    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for have the lock;
+    /// it was given back.
+    pub fn is_not_replicated(&self) -> bool {
+        self.0.kind == Kind::NotReplicated
     }
 
     /// Redis answered with an error that none of the other predicates covers, such as being out

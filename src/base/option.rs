@@ -148,6 +148,13 @@ impl Release {
     }
 }
 
+/// How many replicas must have a lock before it counts, and how long that may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub(crate) least: u32,
+    pub(crate) within: Duration,
+}
+
 /// The options of one lock handle.
 ///
 /// Handles of one name may differ in their options; each hold follows those of the handle that
@@ -170,6 +177,7 @@ pub struct LockOptions {
     release: Release,
     local_handoffs: Option<u32>,
     linger: Duration,
+    min_replicas: Option<Replicas>,
 }
 
 impl LockOptions {
@@ -241,6 +249,24 @@ impl LockOptions {
         self
     }
 
+    /// How many replicas must have the lock before it counts, and how long they may take to say so;
+    /// default none. `within` is allowed from 1 ms to less than the client's command time-out, and
+    /// comes on top of the caller's wait.
+    ///
+    /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands. If
+    /// too few replicas answer, the lock is given back, and the call fails with
+    /// [`is_not_replicated`](crate::Error::is_not_replicated). It makes the loss of a lock in a
+    /// fail-over unlikely and not impossible: the replica that is promoted may be another one, and
+    /// renewals are not waited for.
+    pub fn min_replicas(mut self, least: u32, within: Duration) -> LockOptions {
+        self.min_replicas = Some(Replicas { least, within });
+        self
+    }
+
+    pub(crate) fn min_replicas_option(&self) -> Option<Replicas> {
+        self.min_replicas
+    }
+
     pub(crate) fn lease_option(&self) -> Lease {
         self.lease
     }
@@ -278,6 +304,12 @@ impl LockOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.lease.check()?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
+        if let Some(Replicas { least, within }) = self.min_replicas {
+            if least == 0 {
+                return Err(Error::config("min_replicas", 0, "at least 1"));
+            }
+            check_span("min_replicas within", within)?;
+        }
         if self.linger > LONGEST {
             return Err(Error::config("linger", Shown(self.linger), "at most 30 days"));
         }

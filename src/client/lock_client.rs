@@ -133,6 +133,15 @@ impl LockClient {
                 "only with .wait(Wait::spin()), as it hands over to nobody",
             ));
         }
+        if let Some(replicas) = options.min_replicas_option()
+            && replicas.within >= self.engine.bounds().exchange
+        {
+            return Err(Error::config(
+                "min_replicas within",
+                format_args!("{:?}", replicas.within),
+                format_args!("less than command_timeout = {:?}", self.engine.bounds().exchange),
+            ));
+        }
         let options = options.wait(wait);
         let name = Name::new(&self.name_prefix, name)?;
         let slot = self.engine.slot(kind, name.clone());

@@ -22,6 +22,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
+use crate::engine::replica::confirm;
 use crate::engine::shutdown::shut_down_lease;
 use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
 use crate::engine::worker::GiveBack;
@@ -41,7 +42,10 @@ pub(crate) fn acquire(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
-    acquire_inner(slot, options, patience).map_err(|error| error.of(slot.target().name()))
+    acquire_inner(slot, options, patience)
+        .map_err(|error| error.of(slot.target().name()))?
+        .map(confirm)
+        .transpose()
 }
 
 fn acquire_inner(

@@ -7,6 +7,7 @@
 //! | `acquire` | how a thread whose turn it is gets the lease from Redis |
 //! | `backoff` | how long it pauses between two attempts |
 //! | `lease` | the lease of one hold: valid until when, lost why |
+//! | `replica` | how a lease is made to count only once replicas have it |
 //! | `release` | how a lease is given back |
 //! | `extend` | what a holder asks Redis about its lease |
 //! | `shutdown` | how all of it ends before its time |
@@ -28,6 +29,7 @@ pub(crate) mod hold;
 mod hub;
 pub(crate) mod lease;
 pub(crate) mod release;
+mod replica;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod table;

@@ -88,6 +88,11 @@ impl Target {
         &self.name
     }
 
+    /// All its keys.
+    pub(crate) fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
     pub(crate) fn key(&self) -> &[u8] {
         self.name.as_bytes()
     }

@@ -8,6 +8,7 @@
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
+//! | `replica` | making sure that replicas have a lock |
 //! | `single` | the protocol over one server |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
@@ -16,6 +17,7 @@ pub(crate) mod answer;
 pub(crate) mod kind;
 pub(crate) mod mutex;
 pub(crate) mod reentrant;
+mod replica;
 pub(crate) mod single;
 pub(crate) mod transaction;
 pub(crate) mod wake;
@@ -24,7 +26,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::ReleaseKind;
+use crate::base::option::{ReleaseKind, Replicas};
 use crate::base::time::Moment;
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
@@ -116,6 +118,17 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure>;
+
+    /// Waits until as many replicas have what was written for this lock so far. Answers how many
+    /// have. Where there are none to ask, none has.
+    fn replicate(
+        &self,
+        _target: &Target,
+        _replicas: Replicas,
+        _deadline: Moment,
+    ) -> Result<u32, Failure> {
+        Ok(0)
+    }
 
     /// Runs errands for many leases at once.
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>>;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::ReleaseKind;
+use crate::base::option::{ReleaseKind, Replicas};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, unexpected, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, transaction,
-    wake,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, replica,
+    transaction, wake,
 };
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
@@ -116,6 +116,17 @@ impl Protocol for Single {
     ) -> Result<Told, Failure> {
         let reply = self.repeatable(&target.renew(owner, ttl, count), deadline)?;
         Ok(Told { verdict: self.read(verdict(&reply.value))?, sent: reply.sent })
+    }
+
+    fn replicate(
+        &self,
+        target: &Target,
+        replicas: Replicas,
+        deadline: Moment,
+    ) -> Result<u32, Failure> {
+        self.transport.exchange(deadline, |connection| {
+            replica::replicate(connection, target, replicas, deadline)
+        })
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {

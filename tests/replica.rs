@@ -1,0 +1,146 @@
+//! A lock that counts only once replicas have it.
+
+mod common;
+
+use std::thread;
+
+use common::{SOON, ask, exists, ms, names, open, server, until};
+use leasehold::{LockClient, LockOptions, Wait};
+use leasehold_support::Server;
+
+fn master() -> Server {
+    Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0").start().expect("a server")
+}
+
+/// A client that gives replicas time.
+fn patient(server: &Server) -> LockClient {
+    LockClient::builder(server.url()).command_timeout(SOON).build().expect("a client")
+}
+
+/// A replica that has caught up.
+fn replica_of(master: &Server) -> Server {
+    let of = format!("127.0.0.1 {}", master.addr().port());
+    let replica = Server::builder().tcp().arg("--replicaof").arg(of).start().expect("a server");
+    until("the replica is online", || {
+        ask::<String>(master, &["INFO", "replication"]).contains("state=online")
+    });
+    replica
+}
+
+fn replicated() -> LockOptions {
+    LockOptions::new().min_replicas(1, SOON / 2)
+}
+
+fn waits(server: &Server) -> u64 {
+    server.commands().calls("wait")
+}
+
+#[test]
+fn a_replica_has_the_lock_before_the_holder_has() {
+    let master = master();
+    let replica = replica_of(&master);
+    let client = patient(&master);
+    for number in 0..20 {
+        let name = format!("x{number}");
+        let guard = client.mutex_with(&name, replicated()).unwrap().lock().unwrap();
+        assert!(exists(&replica, &name), "{name}");
+        guard.release().unwrap();
+        let guard = client.reentrant(format!("r{name}")).unwrap().lock().unwrap();
+        guard.release().unwrap();
+        let lock = client.reentrant_with(format!("r{name}"), replicated()).unwrap();
+        let guard = lock.lock().unwrap();
+        assert!(exists(&replica, &format!("r{name}")));
+        guard.release().unwrap();
+    }
+    assert_eq!(waits(&master), 40);
+}
+
+#[test]
+fn reentry_and_handles_without_the_option_do_not_wait_for_replicas() {
+    let server = server();
+    let client = patient(&server);
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    let again = client.mutex_with("x", replicated()).unwrap().try_lock().unwrap().unwrap();
+    assert_eq!(again.hold_count(), 2);
+    again.release().unwrap();
+    guard.release().unwrap();
+    assert_eq!(waits(&server), 0);
+}
+
+#[test]
+fn without_enough_replicas_the_lock_is_given_back_and_the_error_says_so() {
+    let server = server();
+    let client = open(&server);
+    for wait in [Wait::queue(), Wait::spin()] {
+        let lock =
+            client.mutex_with("x", replicated().min_replicas(2, ms(100)).wait(wait)).unwrap();
+        let error = lock.lock().unwrap_err();
+        assert!(error.is_not_replicated(), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("\"x\"") && text.contains("2 replicas"), "{text}");
+        assert!(!exists(&server, "x"));
+        assert!(!lock.is_held_by_current_thread());
+        assert!(lock.try_lock().unwrap_err().is_not_replicated());
+    }
+    assert!(client.mutex("x").unwrap().try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_replica_that_hangs_does_not_count() {
+    let master = master();
+    let replica = replica_of(&master);
+    let client = patient(&master);
+    let lock = client.mutex_with("x", replicated()).unwrap();
+    lock.lock().unwrap().release().unwrap();
+    replica.pause();
+    let hasty = client.mutex_with("x", replicated().min_replicas(1, ms(200))).unwrap();
+    let error = hasty.lock().unwrap_err();
+    replica.resume();
+    assert!(error.is_not_replicated(), "{error:?}");
+    assert!(!exists(&master, "x"));
+    until("it has caught up", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+}
+
+#[test]
+fn who_is_handed_the_lock_waits_for_the_replicas_too() {
+    let master = master();
+    let replica = replica_of(&master);
+    let holder = patient(&master).mutex("x").unwrap().lock().unwrap();
+    let waiter = patient(&master).mutex_with("x", replicated()).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let guard = waiter.lock().unwrap();
+            assert!(exists(&replica, "x"));
+            guard.release().unwrap();
+        });
+        until("it waits", || ask::<u32>(&master, &["ZCARD", "{x}:queue"]) == 1);
+        holder.release().unwrap();
+        waiting.join().unwrap();
+    });
+    assert_eq!(waits(&master), 1);
+}
+
+/// The promoted replica has the lock, and a holder elsewhere does not get it.
+#[test]
+fn a_lock_survives_a_fail_over_to_the_replica_that_has_it() {
+    let master = master();
+    let replica = replica_of(&master);
+    let guard = patient(&master).mutex_with("x", replicated()).unwrap().lock().unwrap();
+    master.kill();
+    ask::<()>(&replica, &["REPLICAOF", "NO", "ONE"]);
+    let other = open(&replica).mutex("x").unwrap();
+    assert!(other.try_lock().unwrap().is_none());
+    drop(guard);
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_before_any_io() {
+    let client = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
+    for (options, parts) in [
+        (replicated().min_replicas(0, ms(1)), ["min_replicas", "0", "at least 1"]),
+        (replicated().min_replicas(1, ms(0)), ["min_replicas within", "0ns", "from 1 ms"]),
+        (replicated().min_replicas(1, ms(1000)), ["min_replicas within", "1s", "command_timeout"]),
+    ] {
+        names(&client.mutex_with("x", options).unwrap_err(), parts);
+    }
+}
