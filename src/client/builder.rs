@@ -15,6 +15,8 @@ use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::single::Single;
 use crate::wire::endpoint;
 use crate::wire::pool::{PoolSettings, check_timeout};
+#[cfg(feature = "tls")]
+use crate::wire::tls::{Certificates, Identification};
 use crate::wire::transport::Transport;
 
 /// Settings of a [`LockClient`].
@@ -45,6 +47,8 @@ pub struct LockClientBuilder {
     name_prefix: Vec<u8>,
     label: String,
     callbacks: Callbacks,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
 }
 
 impl LockClientBuilder {
@@ -59,6 +63,8 @@ impl LockClientBuilder {
             name_prefix: Vec::new(),
             label: String::new(),
             callbacks: Callbacks::default(),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::default(),
         }
     }
 
@@ -129,6 +135,38 @@ impl LockClientBuilder {
     /// How long a wait for a lock rides out an outage of Redis; default 10 s, at least 1 ms.
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
         self.give_up_after = outage;
+        self
+    }
+
+    /// Whom to trust: PEM text with the certificates of authorities. Without it those of the machine
+    /// are trusted. Needs a `rediss://` URL, and the feature `tls`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo(pem: &[u8]) -> leasehold::Result<()> {
+    /// let client = LockClient::builder("rediss://redis.example:6380").ca_certificate(pem).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> LockClientBuilder {
+        self.certificates.authority = Some(pem.as_ref().to_vec());
+        self
+    }
+
+    /// Who to be: the client's certificate, with its chain, and its key, as PEM text. Needs a
+    /// `rediss://` URL, and the feature `tls`.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn client_certificate(
+        mut self,
+        chain: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> LockClientBuilder {
+        let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
+        self.certificates.client = Some(Identification { chain, key });
         self
     }
 
@@ -210,7 +248,10 @@ impl LockClientBuilder {
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("give_up_after", self.give_up_after)?;
-        endpoint::parse(&self.url)
+        let info = endpoint::parse(&self.url)?;
+        #[cfg(feature = "tls")]
+        let info = self.certificates.equip(info)?;
+        Ok(info)
     }
 }
 

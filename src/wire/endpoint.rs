@@ -19,11 +19,12 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     match scheme {
         "redis" | "valkey" => check_tcp(rest)?,
         "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
+        "rediss" | "valkeys" if cfg!(feature = "tls") => check_tcp(rest)?,
         "rediss" | "valkeys" => {
             return Err(Error::config(
                 "url",
                 format_args!("{scheme}://…"),
-                "TLS is not built into this version of leasehold",
+                "TLS comes with leasehold's feature `tls`, which is off",
             ));
         }
         _ => {
@@ -90,6 +91,7 @@ fn check_unix(rest: &str) -> Result<()> {
 pub(crate) fn shown(info: &ConnectionInfo) -> String {
     match info.addr() {
         ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),
+        other @ ConnectionAddr::TcpTls { .. } => format!("rediss://{other}"),
         other => format!("redis://{other}"),
     }
 }
@@ -113,7 +115,6 @@ mod tests {
             ("redis://localhost/one", ["database", "one", "0 or more"]),
             ("unix://relative", ["path", "absolute", "unix:///path"]),
             ("unix:///socket?db=-1", ["database", "-1", "0 or more"]),
-            ("rediss://localhost", ["url", "rediss", "TLS"]),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.is_config(), "{url}");

@@ -75,6 +75,7 @@ impl Failure {
     /// Whether it may be over soon, so that a caller with time left tries again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
+            Failure::NotSent(Hindrance::Connect(error)) if is_tls_fault(error) => false,
             Failure::NotSent(Hindrance::Connect(error)) => match Refusal::of(error) {
                 Refusal::NotNow => true,
                 Refusal::Denied | Refusal::WrongType => false,
@@ -153,6 +154,10 @@ impl From<Failure> for Error {
 
 fn refused_connection(error: RedisError) -> Error {
     let denied = Refusal::of(&error) == Refusal::Denied;
+    if is_tls_fault(&error) {
+        let text = format!("a TLS connection to Redis could not be agreed on: {error}");
+        return Error::refused(text).caused_by(error);
+    }
     let text = if denied {
         format!("Redis denied the user or the password: {error}")
     } else if is_max_clients(&error) {
@@ -169,10 +174,25 @@ fn refused_connection(error: RedisError) -> Error {
 
 /// What kind of trouble the operating system told of, if it was that.
 pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
+    io_error(error).map(std::io::Error::kind)
+}
+
+/// Whether the two sides could not agree on a TLS connection.
+fn is_tls_fault(error: &RedisError) -> bool {
+    #[cfg(feature = "tls")]
+    return crate::wire::tls::is_fault(error);
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = error;
+        false
+    }
+}
+
+pub(crate) fn io_error(error: &RedisError) -> Option<&std::io::Error> {
     // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
     type Kept = Arc<dyn std::error::Error + Send + Sync>;
     let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
-    Some(kept.downcast_ref::<std::io::Error>()?.kind())
+    kept.downcast_ref::<std::io::Error>()
 }
 
 fn is_max_clients(error: &RedisError) -> bool {

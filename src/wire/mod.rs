@@ -11,6 +11,7 @@
 //! | `failure` | what became of a command that brought no answer |
 //! | `subscription` | a connection that listens |
 //! | `server_clock` | the server's time, seen from ours |
+//! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their answers are made of.
@@ -25,4 +26,6 @@ pub(crate) mod pool;
 pub(crate) mod script;
 pub(crate) mod server_clock;
 pub(crate) mod subscription;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 pub(crate) mod transport;
