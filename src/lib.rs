@@ -405,7 +405,7 @@
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
 //! more than the time that has passed since, a token can repeat or be lower than an earlier one.
 //!
-//! What is not there: several servers as one (Redlock), Redis Cluster, Sentinel. A client
+//! What is not there: several servers as one (Redlock), Redis Cluster. A client
 //! does not work in a fork of its process; it says so.
 //!
 //! The clock of the validity window counts through suspend on Linux and Android. Elsewhere it is

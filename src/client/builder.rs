@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::ConnectionInfo;
+use redis::{ConnectionAddr, ConnectionInfo};
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
@@ -14,7 +14,9 @@ use crate::client::LockClient;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::single::Single;
 use crate::wire::endpoint;
+use crate::wire::manager::Source;
 use crate::wire::pool::{PoolSettings, check_timeout};
+use crate::wire::sentinel::Sentinels;
 #[cfg(feature = "tls")]
 use crate::wire::tls::{Certificates, Identification};
 use crate::wire::transport::Transport;
@@ -39,6 +41,7 @@ use crate::wire::transport::Transport;
 #[must_use = "a builder does nothing until it is built"]
 pub struct LockClientBuilder {
     url: String,
+    sentinels: Option<Vec<String>>,
     pool: PoolSettings,
     connect_timeout: Duration,
     command_timeout: Duration,
@@ -55,6 +58,7 @@ impl LockClientBuilder {
     pub(crate) fn new(url: &str) -> LockClientBuilder {
         LockClientBuilder {
             url: url.to_owned(),
+            sentinels: None,
             pool: PoolSettings::default(),
             connect_timeout: Duration::from_secs(1),
             command_timeout: Duration::from_secs(1),
@@ -135,6 +139,31 @@ impl LockClientBuilder {
     /// How long a wait for a lock rides out an outage of Redis; default 10 s, at least 1 ms.
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
         self.give_up_after = outage;
+        self
+    }
+
+    /// Sentinels that know where the master is. The host of the client's URL is then the name that they
+    /// have for it; its user, password, database and scheme are those of the master.
+    ///
+    /// They are asked at every new connection, and the server that they tell of must say itself that it
+    /// is the master. A thread listens to one of them; when it tells of another master, all
+    /// connections to the former are closed. The user must be allowed `ROLE` there.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://:secret@mymaster/0")
+    ///     .sentinels(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"])
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels<T: Into<String>>(
+        mut self,
+        urls: impl IntoIterator<Item = T>,
+    ) -> LockClientBuilder {
+        self.sentinels = Some(urls.into_iter().map(Into::into).collect());
         self
     }
 
@@ -224,14 +253,17 @@ impl LockClientBuilder {
     /// [`is_denied`](crate::Error::is_denied) within the time-outs.
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
+        let address = endpoint::shown(&info);
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let source = self.source(info, &clock)?;
         let transport = Arc::new(Transport::new(
-            info,
+            source,
+            address,
             Arc::clone(&clock),
             &self.pool,
             self.connect_timeout,
             self.command_timeout,
-        )?);
+        ));
         if self.connect_now {
             transport.check(clock.now().after(self.connect_timeout + self.command_timeout))?;
         }
@@ -243,15 +275,40 @@ impl LockClientBuilder {
         Ok(LockClient::new(engine, self.name_prefix, address))
     }
 
+    /// Where connections go to.
+    fn source(&self, info: ConnectionInfo, clock: &Arc<dyn Clock>) -> Result<Source> {
+        let Some(urls) = &self.sentinels else { return Ok(Source::Fixed(info)) };
+        if !matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) {
+            let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
+            return Err(Error::config("url", "a socket", allowed));
+        }
+        if urls.is_empty() {
+            return Err(Error::config("sentinels", "[]", "at least one URL"));
+        }
+        let mut nodes = Vec::new();
+        for url in urls {
+            let node = self.equip(endpoint::parse(url)?)?;
+            if nodes.iter().any(|other: &ConnectionInfo| other.addr() == node.addr()) {
+                let shown = endpoint::shown(&node);
+                return Err(Error::config("sentinels", shown, "each address once"));
+            }
+            nodes.push(node);
+        }
+        Ok(Source::Sentinels(Sentinels::new(nodes, info, Arc::clone(clock))))
+    }
+
+    fn equip(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
+        #[cfg(feature = "tls")]
+        let info = self.certificates.equip(info)?;
+        Ok(info)
+    }
+
     fn check(&self) -> Result<ConnectionInfo> {
         self.pool.check()?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("give_up_after", self.give_up_after)?;
-        let info = endpoint::parse(&self.url)?;
-        #[cfg(feature = "tls")]
-        let info = self.certificates.equip(info)?;
-        Ok(info)
+        self.equip(endpoint::parse(&self.url)?)
     }
 }
 

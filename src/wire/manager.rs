@@ -3,27 +3,39 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
+use redis::{ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
+use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
-use crate::wire::subscription::Subscription;
+use crate::wire::subscription::{Epoch, Subscription};
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
-    client: redis::Client,
+    source: Source,
     clock: Arc<dyn Clock>,
     server_clock: Arc<ServerClock>,
     connect_timeout: Duration,
     command_timeout: Duration,
     generation: AtomicU64,
+    /// Grows when the master is elsewhere than before.
+    epoch: Arc<AtomicU64>,
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
+}
+
+/// Where connections go to.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Always to the same server.
+    Fixed(ConnectionInfo),
+    /// To the master that sentinels tell of.
+    Sentinels(Sentinels),
 }
 
 /// How many connections were made and could not be made so far.
@@ -35,23 +47,24 @@ pub(crate) struct Attempts {
 
 impl Manager {
     pub(crate) fn new(
-        info: ConnectionInfo,
+        source: Source,
         clock: Arc<dyn Clock>,
         server_clock: Arc<ServerClock>,
         connect_timeout: Duration,
         command_timeout: Duration,
-    ) -> Result<Manager, RedisError> {
-        Ok(Manager {
-            client: redis::Client::open(info)?,
+    ) -> Manager {
+        Manager {
+            source,
             clock,
             server_clock,
             connect_timeout,
             command_timeout,
             generation: AtomicU64::new(0),
+            epoch: Arc::default(),
             attempts: Mutex::new(Attempts::default()),
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
-        })
+        }
     }
 
     pub(crate) fn attempts(&self) -> Attempts {
@@ -102,39 +115,129 @@ impl Manager {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes a connection that listens to a channel, on the caller's thread.
-    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let inner = redis::Client::open(info.set_redis_settings(settings))
-            .and_then(|client| client.get_connection_with_timeout(self.connect_timeout))
-            .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
-        Subscription::new(inner, self.command_timeout, channel)
+    /// Outdates all connections, and what listens: the master is elsewhere.
+    pub(crate) fn move_on(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.outdate_all();
     }
 
-    /// Makes a connection, on the caller's thread. Connecting and the first answer may each take as
-    /// long as the time-outs say, and no longer than this.
+    /// Where the next connection goes to.
+    fn locate(&self, most: Duration) -> Result<redis::Client, RedisError> {
+        let info = match &self.source {
+            Source::Fixed(info) => info.clone(),
+            Source::Sentinels(sentinels) => {
+                let (info, moved) = sentinels.locate(self.connect_timeout, most)?;
+                if moved {
+                    self.move_on();
+                }
+                info
+            }
+        };
+        redis::Client::open(info)
+    }
+
+    pub(crate) fn has_sentinels(&self) -> bool {
+        self.sentinels().is_some()
+    }
+
+    fn sentinels(&self) -> Option<&Sentinels> {
+        match &self.source {
+            Source::Fixed(_) => None,
+            Source::Sentinels(sentinels) => Some(sentinels),
+        }
+    }
+
+    /// Makes a connection that listens to a channel, on the caller's thread.
+    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        let connect = |error| Failure::NotSent(Hindrance::Connect(error));
+        let client = self.locate(self.connect_timeout).map_err(connect)?;
+        let epoch = Epoch::now(&self.epoch);
+        let info = client.get_connection_info();
+        let inner = self.open_resp3(info).inspect_err(|_| self.doubt()).map_err(connect)?;
+        Subscription::new(inner, self.command_timeout, channel, epoch)
+    }
+
+    /// Makes a connection to a sentinel that listens to what it tells of new masters.
+    pub(crate) fn subscribe_to_sentinel(&self) -> Result<Subscription, Failure> {
+        let Some(sentinels) = self.sentinels() else { return Err(Failure::silent()) };
+        let inner = self
+            .open_resp3(sentinels.first())
+            .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
+        Subscription::new(inner, self.command_timeout, SWITCHES, Epoch::never())
+    }
+
+    fn open_resp3(&self, info: &ConnectionInfo) -> Result<redis::Connection, RedisError> {
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        redis::Client::open(info.clone().set_redis_settings(settings))?
+            .get_connection_with_timeout(self.connect_timeout)
+    }
+
+    /// Looks where the master is, and outdates all connections if it is elsewhere than before.
+    pub(crate) fn look(&self) -> Result<(), RedisError> {
+        self.locate(self.connect_timeout).map(drop)
+    }
+
+    /// Whether a message of a sentinel tells of a new master of ours.
+    pub(crate) fn is_switch(&self, payload: &[u8]) -> bool {
+        self.sentinels().is_some_and(|sentinels| sentinels.is_ours(payload))
+    }
+
+    /// Another sentinel is asked first the next time.
+    pub(crate) fn doubt(&self) {
+        if let Some(sentinels) = self.sentinels() {
+            sentinels.doubt();
+        }
+    }
+
+    /// Makes a connection, on the caller's thread. Finding the server, connecting and each first
+    /// answer may take as long as the time-outs say, and all of it no longer than this.
     pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
-        let generation = self.generation.load(Ordering::Relaxed);
-        let inner = self.client.get_connection_with_timeout(self.connect_timeout.min(most))?;
+        let deadline = self.clock.now().after(most);
+        let client = self.locate(most)?;
+        self.open_at(&client, deadline).inspect_err(|_| self.doubt())
+    }
+
+    fn open_at(&self, client: &redis::Client, deadline: Moment) -> Result<Connection, RedisError> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        let left = deadline.since(self.clock.now()).min(self.connect_timeout);
+        let inner = client.get_connection_with_timeout(left)?;
         let mut connection =
             Connection::new(inner, Arc::clone(&self.clock), self.command_timeout, generation)?;
-        // A first command shows that the server serves this user, and tells its time.
-        let deadline = self.clock.now().after(self.command_timeout.min(most));
-        match connection.call(&Call::plain(&[b"TIME"]), deadline) {
-            Ok(reply) => self.note_time(&reply),
-            // A user may be without TIME; the scripts will say what is missing.
-            Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => return Err(error),
-            Err(Failure::Refused(_)) => {}
+        // A first command shows that the server serves this user, and tells its time. A user may be
+        // without TIME; the scripts will say what is missing.
+        if let Some(reply) = self.ask_first(&mut connection, b"TIME", deadline)? {
+            self.note_time(&reply);
+        }
+        if self.sentinels().is_some()
+            && let Some(reply) = self.ask_first(&mut connection, b"ROLE", deadline)?
+            && !is_master(&reply.value)
+        {
+            let text = "the sentinel told of a server that is no master".to_owned();
+            return Err(RedisError::from((ErrorKind::Io, "not a master", text)));
+        }
+        Ok(connection)
+    }
+
+    /// Asks a new connection something; `None` if its user may not.
+    fn ask_first(
+        &self,
+        connection: &mut Connection,
+        command: &[u8],
+        deadline: Moment,
+    ) -> Result<Option<Reply>, RedisError> {
+        let deadline = deadline.min(self.clock.now().after(self.command_timeout));
+        match connection.call(&Call::plain(&[command]), deadline) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => Err(error),
+            Err(Failure::Refused(_)) => Ok(None),
             Err(
                 Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
                 | Failure::Unknown(error),
-            ) => return Err(error),
+            ) => Err(error),
             Err(Failure::NotSent(_)) => {
-                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
             }
         }
-        Ok(connection)
     }
 
     fn note_time(&self, reply: &Reply) {

@@ -9,6 +9,8 @@
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `failure` | what became of a command that brought no answer |
+//! | `sentinel` | where the master is, as sentinels tell |
+//! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
@@ -21,9 +23,11 @@ pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod failure;
+pub(crate) mod follower;
 pub(crate) mod manager;
 pub(crate) mod pool;
 pub(crate) mod script;
+pub(crate) mod sentinel;
 pub(crate) mod server_clock;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]

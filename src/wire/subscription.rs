@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redis::{PushKind, Value};
 
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::wire::failure::{Failure, io_kind};
 use crate::wire::script::Call;
 
@@ -21,9 +22,30 @@ pub(crate) enum Event {
     Nothing,
 }
 
+/// A time during which the master is in one place.
+#[derive(Debug)]
+pub(crate) struct Epoch(Option<(Arc<AtomicU64>, u64)>);
+
+impl Epoch {
+    /// That which lasts until the number changes.
+    pub(crate) fn now(number: &Arc<AtomicU64>) -> Epoch {
+        Epoch(Some((Arc::clone(number), number.load(Ordering::SeqCst))))
+    }
+
+    /// That which does not end.
+    pub(crate) fn never() -> Epoch {
+        Epoch(None)
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.as_ref().is_some_and(|(number, then)| number.load(Ordering::SeqCst) != *then)
+    }
+}
+
 /// A connection for one thread that listens.
 pub(crate) struct Subscription {
     inner: redis::Connection,
+    epoch: Epoch,
     timeout: Option<Duration>,
 }
 
@@ -33,9 +55,10 @@ impl Subscription {
         inner: redis::Connection,
         write_timeout: Duration,
         channel: &[u8],
+        epoch: Epoch,
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(write_timeout)).map_err(Failure::Unknown)?;
-        let mut subscription = Subscription { inner, timeout: None };
+        let mut subscription = Subscription { inner, epoch, timeout: None };
         subscription.subscribe(channel)?;
         Ok(subscription)
     }
@@ -55,6 +78,9 @@ impl Subscription {
 
     /// Waits for something to hear, at most this long.
     pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        if self.epoch.is_over() {
+            return Err(Failure::Unknown(io::Error::from(io::ErrorKind::ConnectionReset).into()));
+        }
         if self.timeout != Some(wait) {
             self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
             self.timeout = Some(wait);

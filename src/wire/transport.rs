@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use redis::ConnectionInfo;
-
-use crate::base::error::Result;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
-use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::manager::Manager;
+use crate::wire::follower::follow;
+use crate::wire::manager::{Manager, Source};
 use crate::wire::pool::{Pool, PoolSettings};
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
@@ -33,24 +30,24 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn new(
-        info: ConnectionInfo,
+        source: Source,
+        address: String,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
         connect_timeout: Duration,
         command_timeout: Duration,
-    ) -> Result<Transport> {
-        let address = endpoint::shown(&info);
+    ) -> Transport {
         let server_clock = Arc::new(ServerClock::default());
         let manager = Manager::new(
-            info,
+            source,
             Arc::clone(&clock),
             Arc::clone(&server_clock),
             connect_timeout,
             command_timeout,
-        )
-        .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
+        );
         let manager = Arc::new(manager);
-        Ok(Transport {
+        follow(&manager);
+        Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
             pool: Pool::new(&manager, clock, settings),
             reserved: Mutex::new(None),
@@ -58,7 +55,7 @@ impl Transport {
             server_clock,
             process: std::process::id(),
             address,
-        })
+        }
     }
 
     /// The server's address, without user information.

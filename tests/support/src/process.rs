@@ -25,6 +25,8 @@ const POLL: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) program: PathBuf,
+    /// The text of a sentinel's configuration; `None` for a server.
+    pub(crate) sentinel: Option<String>,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) port: Option<u16>,
     pub(crate) socket: PathBuf,
@@ -70,6 +72,7 @@ impl Process {
             .args(["-c", include_str!("watchdog.sh"), "watchdog"])
             .arg(self.directory.path())
             .arg(&self.program)
+            .args(self.sentinel_arguments()?)
             .args(["--port", &self.port.unwrap_or(0).to_string()])
             .arg("--unixsocket")
             .arg(&self.socket)
@@ -103,6 +106,14 @@ impl Process {
             io::ErrorKind::TimedOut,
             format!("{} does not answer: {tail}", self.program.display()),
         ))
+    }
+
+    /// A sentinel insists on a file, which it rewrites.
+    fn sentinel_arguments(&self) -> io::Result<Vec<OsString>> {
+        let Some(text) = &self.sentinel else { return Ok(Vec::new()) };
+        let path = self.directory.path().join("sentinel.conf");
+        std::fs::write(&path, text)?;
+        Ok(vec![path.into(), "--sentinel".into()])
     }
 
     /// Returns the process id and version once the server serves.

@@ -38,6 +38,7 @@ pub struct Server {
 #[derive(Debug, Clone, Default)]
 pub struct ServerBuilder {
     tcp: bool,
+    sentinel: Option<String>,
     arguments: Vec<OsString>,
 }
 
@@ -46,6 +47,12 @@ impl ServerBuilder {
     pub fn tcp(mut self) -> Self {
         self.tcp = true;
         self
+    }
+
+    /// Makes it a sentinel with this configuration, which listens on a port too.
+    pub fn sentinel(mut self, configuration: impl Into<String>) -> Self {
+        self.sentinel = Some(configuration.into());
+        self.tcp()
     }
 
     /// Adds an argument for the server, such as `--maxclients` and then `10`.
@@ -64,6 +71,7 @@ impl ServerBuilder {
         let directory = Directory::create()?;
         let mut process = Process {
             program: binary::find()?,
+            sentinel: self.sentinel,
             arguments: self.arguments,
             port: None,
             socket: directory.path().join("s"),

@@ -1,0 +1,59 @@
+//! The thread that follows the master: it listens to a sentinel, and looks again itself.
+//!
+//! A server that is no longer the master may live on and take what it is sent, until its sentinels
+//! reach it. So nobody waits for its errors: when another is told of, all connections are closed.
+
+use std::time::Duration;
+
+use crate::base::sync::{self, Arc, Weak};
+use crate::wire::failure::Failure;
+use crate::wire::manager::Manager;
+use crate::wire::subscription::Event;
+
+/// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
+/// off from the others.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long it rests when a sentinel is gone.
+const REST: Duration = Duration::from_millis(200);
+
+/// Follows the master for as long as the manager lives, if sentinels tell where it is.
+pub(crate) fn follow(manager: &Arc<Manager>) {
+    if !manager.has_sentinels() {
+        return;
+    }
+    let weak = Arc::downgrade(manager);
+    let body = move || {
+        while weak.strong_count() > 0 {
+            if let Err(failure) = listen(&weak) {
+                log::debug!("a sentinel is not heard: {failure}");
+                if let Some(manager) = weak.upgrade() {
+                    manager.doubt();
+                }
+                sync::sleep(REST);
+            }
+        }
+    };
+    if let Err(error) = sync::spawn("leasehold-sentinel", body) {
+        log::error!("no thread to listen to sentinels could be started: {error}");
+    }
+}
+
+/// Listens to one sentinel until it fails, or the client has gone (`Ok`).
+fn listen(weak: &Weak<Manager>) -> Result<(), Failure> {
+    let Some(manager) = weak.upgrade() else { return Ok(()) };
+    let mut subscription = manager.subscribe_to_sentinel()?;
+    drop(manager);
+    loop {
+        let event = subscription.next(LOOK)?;
+        let Some(manager) = weak.upgrade() else { return Ok(()) };
+        match event {
+            Event::Message { payload, .. } if manager.is_switch(&payload) => manager.move_on(),
+            // Something else was told, or nothing for a while.
+            Event::Message { .. } => {}
+            // A message may have been missed, and this sentinel may be the last to know.
+            Event::Subscribed { .. } | Event::Nothing => {
+                manager.look().map_err(Failure::Unknown)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Where the master is, as sentinels tell.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
+
+use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::base::time::Clock;
+
+/// The channel on which a sentinel tells that there is a new master.
+pub(crate) const SWITCHES: &[u8] = b"+switch-master";
+
+/// Sentinels that watch one master.
+pub(crate) struct Sentinels {
+    nodes: Vec<ConnectionInfo>,
+    master: String,
+    /// How to speak to the master, wherever it is.
+    template: ConnectionInfo,
+    clock: Arc<dyn Clock>,
+    /// Who is asked first: the one that answered last.
+    first: AtomicUsize,
+    known: Mutex<Option<(String, u16)>>,
+}
+
+impl Sentinels {
+    /// The host of `template` is the master's name.
+    pub(crate) fn new(
+        nodes: Vec<ConnectionInfo>,
+        template: ConnectionInfo,
+        clock: Arc<dyn Clock>,
+    ) -> Sentinels {
+        let master = match template.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            _ => String::new(),
+        };
+        let (first, known) = (AtomicUsize::new(0), Mutex::new(None));
+        Sentinels { nodes, master, template, clock, first, known }
+    }
+
+    /// Asks one after the other until one knows the master, each for at most `each`, and all within
+    /// `most`. Answers where it is, and whether that is elsewhere than before.
+    pub(crate) fn locate(
+        &self,
+        each: Duration,
+        most: Duration,
+    ) -> Result<(ConnectionInfo, bool), RedisError> {
+        let deadline = self.clock.now().after(most);
+        let first = self.first.load(Ordering::Relaxed) % self.nodes.len();
+        let mut last = None;
+        for number in (first..first + self.nodes.len()).map(|number| number % self.nodes.len()) {
+            let left = deadline.since(self.clock.now()).min(each);
+            if left.is_zero() {
+                break;
+            }
+            match self.ask(&self.nodes[number], left) {
+                Ok(Some(address)) => {
+                    self.first.store(number, Ordering::Relaxed);
+                    let moved = self.note(&address);
+                    return Ok((self.at(address), moved));
+                }
+                Ok(None) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        let reason = last.map_or_else(|| "none of them watches it".to_owned(), |e| e.to_string());
+        let text = format!("of {} sentinels none told it: {reason}", self.nodes.len());
+        Err(RedisError::from((ErrorKind::Io, "where the master is", text)))
+    }
+
+    fn ask(
+        &self,
+        node: &ConnectionInfo,
+        left: Duration,
+    ) -> Result<Option<(String, u16)>, RedisError> {
+        let client = redis::Client::open(node.clone())?;
+        let mut connection = client.get_connection_with_timeout(left)?;
+        connection.set_read_timeout(Some(left))?;
+        connection.set_write_timeout(Some(left))?;
+        redis::cmd("SENTINEL")
+            .arg("GET-MASTER-ADDR-BY-NAME")
+            .arg(&self.master)
+            .query(&mut connection)
+    }
+
+    /// Notes where the master is now. Answers whether it was known to be elsewhere.
+    fn note(&self, address: &(String, u16)) -> bool {
+        let mut known = self.known.lock();
+        known.replace(address.clone()).is_some_and(|before| before != *address)
+    }
+
+    fn at(&self, (host, port): (String, u16)) -> ConnectionInfo {
+        let address = match self.template.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        self.template.clone().set_addr(address)
+    }
+
+    /// Whether a message on [`SWITCHES`] is about this master.
+    pub(crate) fn is_ours(&self, payload: &[u8]) -> bool {
+        payload.split(|&byte| byte == b' ').next() == Some(self.master.as_bytes())
+    }
+
+    /// The one that was told of cannot be spoken to: who told it is asked last the next time.
+    pub(crate) fn doubt(&self) {
+        self.first.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The sentinel that is asked first.
+    pub(crate) fn first(&self) -> &ConnectionInfo {
+        &self.nodes[self.first.load(Ordering::Relaxed) % self.nodes.len()]
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The nodes and the template may have passwords.
+        f.debug_struct("Sentinels").field("master", &self.master).finish_non_exhaustive()
+    }
+}
+
+/// Whether the answer to ROLE is a master's.
+pub(crate) fn is_master(role: &Value) -> bool {
+    let Value::Array(parts) = role else { return false };
+    parts.first().is_some_and(|name| {
+        redis::from_redis_value_ref::<String>(name).is_ok_and(|name| name == "master")
+    })
+}
