@@ -206,9 +206,9 @@ fn a_first_wait_too_short_to_connect_the_wake_ups_is_none_and_not_an_error() {
     warm(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let proxy = Proxy::start(&server).unwrap();
-    // An answer takes 60 ms; connecting takes several.
-    proxy.delay(ms(30));
-    for wait in [100, 150, 250] {
+    // An answer takes 160 ms; connecting takes several.
+    proxy.delay(ms(80));
+    for wait in [400, 500, 700] {
         let client = LockClient::open(proxy.url()).unwrap();
         let outcome = client.mutex("x").unwrap().try_lock_for(ms(wait));
         assert!(matches!(outcome, Ok(None)), "{wait} ms: {outcome:?}");
