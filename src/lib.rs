@@ -15,6 +15,7 @@
 //! 10. [Code that locks by key](#code-that-locks-by-key)
 //! 11. [What a lock costs](#what-a-lock-costs)
 //! 12. [Limits](#limits)
+//! 13. [Features](#features)
 //!
 //! # The promise
 //!
@@ -104,11 +105,17 @@
 //!
 //! 1. The guard is not [valid](Guard::is_valid) any more, and [`Guard::loss`] has the
 //!    [cause](LossCause). Both are answered from memory.
-//! 2. [`on_loss`](LockClientBuilder::on_loss) is called, on a thread of its own. It cannot stop
-//!    the thread that works; let it raise a flag, or end the process.
+//! 2. [`Guard::on_loss`] and the client's [`on_loss`](LockClientBuilder::on_loss) are called, on a
+//!    thread of their own, and [`LockClient::losses`] has it for threads that wait. None of them can
+//!    stop the thread that works; let them raise a flag, or end the process.
 //! 3. [`Guard::release`], [`Guard::check`] and [`Guard::extend`] answer
 //!    [`is_lost`](Error::is_lost). So does [`lock`](Mutex::lock) in a thread that still has the
 //!    guard: it must not go on as if it had only nested deeper.
+//!
+//! The first happens at the end of validity at the latest, to the nanosecond and without any thread's
+//! help. That the key was deleted or taken is seen by the next renewal, so within a third of the
+//! lease. The second follows as soon as the worker sees it, which an exchange with a silent Redis
+//! delays by a [command time-out](LockClientBuilder::command_timeout) at most.
 //!
 //! The work should look before each step that cannot be undone, and go home when the lock is
 //! lost:
@@ -416,6 +423,15 @@
 //!
 //! It needs Redis 7.0 or later, or Valkey. The README lists the commands that a user of the
 //! server must be allowed to use.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it brings |
+//! | --- | --- |
+//! | `tls` | `rediss://` URLs, by rustls |
+//! | `crossbeam` | the channel beneath a [`LossReceiver`], for `crossbeam_channel::select!`; it follows that crate's version |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod base;
@@ -426,6 +442,7 @@ mod protocol;
 mod wire;
 
 pub use base::error::{Error, Result};
+pub use base::feed::{LossIter, LossReceiver};
 pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};

@@ -1,6 +1,7 @@
 //! What every layer uses: errors, names, options, time, tokens, synchronisation.
 
 pub(crate) mod error;
+pub(crate) mod feed;
 pub(crate) mod id;
 pub(crate) mod loss;
 pub(crate) mod name;

@@ -4,6 +4,7 @@
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 pub(crate) use std::thread_local;
 

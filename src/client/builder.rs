@@ -11,7 +11,8 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock};
 use crate::client::LockClient;
-use crate::engine::{Bounds, Callbacks, Engine};
+use crate::engine::callback::Callbacks;
+use crate::engine::{Bounds, Engine};
 use crate::protocol::single::Single;
 use crate::wire::endpoint;
 use crate::wire::manager::Source;
@@ -221,7 +222,9 @@ impl LockClientBuilder {
     /// What is called when a lock of this client is lost before it was released.
     ///
     /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a
-    /// panic in it is logged. It must not own the client, which would then never end.
+    /// panic in it is logged. It must not own the client, which would then never end. One hold's loss
+    /// is told by [`Guard::on_loss`](crate::Guard::on_loss), and threads that wait for losses use
+    /// [`LockClient::losses`].
     pub fn on_loss(
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::feed::LossReceiver;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::Arc;
@@ -161,17 +162,31 @@ impl LockClient {
         Ok(Handle::new(self.engine.slot(&MutexKind, name), LockOptions::new()))
     }
 
+    /// The losses of all of this client's locks from now on, for a thread that waits for them.
+    ///
+    /// Each receiver is told of all of them.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) {
+    /// let losses = client.losses();
+    /// std::thread::spawn(move || losses.iter().for_each(|loss| eprintln!("{loss}")));
+    /// # }
+    /// ```
+    pub fn losses(&self) -> LossReceiver {
+        self.engine.feeds().subscribe()
+    }
+
     /// Ends the client before its time: calls off all of its waits, takes all locks from their
     /// holders, and gives them back, waiting for that at most `within`.
     ///
-    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; from then on the client
+    /// Renewals stop first, and what [`losses`](LockClient::losses) made ends last. Guards turn invalid with [`LossCause::ShutDown`]; from then on the client
     /// gives no lock to anybody, and its calls end with
     /// [`is_cancelled`](crate::Error::is_cancelled).
     ///
     /// # Errors
     ///
     /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in
-    /// time; the text tells how much. The worker goes on trying, and all of it ends with its lease.
+    /// time; the text tells how many, and names a few. The worker goes on trying, and all of it ends with its lease.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -20,9 +20,9 @@ use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Order
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
+use crate::engine::callback::News;
 use crate::engine::release::give_back_now;
 use crate::engine::slot::Slot;
-use crate::engine::worker::News;
 use crate::protocol::{Listener, Protocol, Wake};
 use crate::wire::failure::Failure;
 

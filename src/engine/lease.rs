@@ -14,6 +14,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Moment, drift_allowance};
 use crate::base::token::FencingToken;
+use crate::engine::callback::{Hooks, LossHook};
 use crate::engine::slot::Slot;
 
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub(crate) struct LiveLease {
     count: AtomicU32,
     /// Whether the worker is to show the count.
     unshown: AtomicBool,
+    /// What is called when it is lost; grows only under `phase`.
+    hooks: Hooks,
 }
 
 /// What an attempt was granted.
@@ -120,6 +123,7 @@ impl LiveLease {
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
             unshown: AtomicBool::new(false),
+            hooks: Hooks::default(),
         })
     }
 
@@ -161,6 +165,7 @@ impl LiveLease {
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
             unshown: AtomicBool::new(false),
+            hooks: Hooks::default(),
         }))
     }
 
@@ -356,7 +361,30 @@ impl LiveLease {
         let mut phase = self.phase.lock();
         if matches!(*phase, Phase::Releasing) {
             *phase = Phase::Ended;
+            drop(phase);
+            drop(self.hooks.take());
         }
+    }
+
+    /// Keeps what is to be called when it is lost; that ends with the hold. Gives it back, with
+    /// the loss, if it is lost already.
+    pub(crate) fn on_loss(&self, hook: LossHook) -> Option<(Loss, LossHook)> {
+        let phase = self.phase.lock();
+        let loss = match &*phase {
+            Phase::Live | Phase::Releasing => {
+                self.hooks.add(hook);
+                return None;
+            }
+            Phase::Lost(loss) => Some(loss.clone()),
+            Phase::Ended => None,
+        };
+        drop(phase);
+        loss.map(|loss| (loss, hook))
+    }
+
+    /// Takes out what is to be called now that it is lost.
+    pub(crate) fn take_hooks(&self) -> Hooks {
+        self.hooks.take()
     }
 }
 

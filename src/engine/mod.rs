@@ -11,6 +11,7 @@
 //! | `release` | how a lease is given back |
 //! | `extend` | what a holder asks Redis about its lease |
 //! | `shutdown` | how all of it ends before its time |
+//! | `callback` | what the user wants to be told, and how |
 //! | `hold` | the holds of a thread, and their counts |
 //! | `hub` | the thread that listens for what wakes waiters |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
@@ -24,6 +25,7 @@
 
 pub(crate) mod acquire;
 mod backoff;
+pub(crate) mod callback;
 pub(crate) mod extend;
 pub(crate) mod hold;
 mod hub;
@@ -38,7 +40,7 @@ mod worker;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::loss::Loss;
+use crate::base::feed::Feeds;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
@@ -46,23 +48,11 @@ use crate::base::time::{Clock, Moment};
 use crate::protocol::kind::Kind;
 use crate::protocol::{Protocol, Target};
 
+use callback::Callbacks;
 use hub::Hub;
 use slot::Slot;
 use table::Table;
 pub(crate) use worker::Worker;
-
-/// What is called when a lock is lost.
-pub(crate) type LossCallback = Arc<dyn Fn(&Loss) + Send + Sync>;
-
-/// What is called when somebody asks for a lock that a thread here holds, with its name.
-pub(crate) type RequestCallback = Arc<dyn Fn(&[u8]) + Send + Sync>;
-
-/// What the user wants to be told.
-#[derive(Clone, Default)]
-pub(crate) struct Callbacks {
-    pub(crate) on_loss: Option<LossCallback>,
-    pub(crate) on_release_request: Option<RequestCallback>,
-}
 
 /// A waiter in the queue says so this often (rule 8)…
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -86,6 +76,7 @@ pub(crate) struct Engine {
     table: Table,
     worker: Worker,
     hub: Hub,
+    feeds: Feeds,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
     shut_down: AtomicBool,
@@ -109,6 +100,7 @@ impl Engine {
             table,
             worker,
             hub: Hub::new(),
+            feeds: Feeds::new(),
             curious,
             shut_down: AtomicBool::new(false),
         })
@@ -144,6 +136,11 @@ impl Engine {
 
     pub(crate) fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    /// Who waits to be told of losses.
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.feeds
     }
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.

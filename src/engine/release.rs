@@ -4,9 +4,10 @@ use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
+use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::PassedOn;
-use crate::engine::worker::{GiveBack, News};
+use crate::engine::worker::GiveBack;
 use crate::protocol::Verdict;
 use crate::wire::failure::Failure;
 
@@ -63,7 +64,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
         Ok(verdict) if !repeated => {
             let loss = lease.lose_in_release(cause(verdict));
             let error = Error::lost(&loss);
-            engine.worker().announce(News::Lost(loss));
+            tell(lease, loss);
             Err(error)
         }
         // The first request may have been the one that did it (rule 15).
@@ -134,9 +135,27 @@ pub(crate) fn giving_back(lease: &LiveLease) -> GiveBack {
 /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
 /// What may be left of it in Redis ends by itself, and not before: its thread may still be at work.
 pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
-    log::warn!("{loss}");
     lease.slot().vacate(None);
-    lease.slot().engine().worker().announce(News::Lost(loss));
+    let shown = loss.to_string();
+    tell(lease, loss);
+    // Last of all: a logger that panics must not keep the lock from anybody.
+    log::warn!("{shown}");
+}
+
+fn tell(lease: &LiveLease, loss: Loss) {
+    let engine = lease.slot().engine();
+    engine.feeds().send(&loss);
+    engine.worker().announce(News::Lost(loss, Arc::new(lease.take_hooks())));
+}
+
+/// Calls this when a lease is lost. If it is lost already, it is called all the same, and on a thread
+/// of its own too.
+pub(crate) fn on_loss(lease: &Arc<LiveLease>, hook: LossHook) {
+    check_expiry(lease);
+    if let Some((loss, hook)) = lease.on_loss(hook) {
+        let news = News::LostBefore(loss, Arc::new(Hooks::of(hook)));
+        lease.slot().engine().worker().announce(news);
+    }
 }
 
 /// Ends a lease as lost if its validity is over and nobody has noticed yet.

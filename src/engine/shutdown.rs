@@ -8,6 +8,7 @@ use crate::base::sync::{Arc, Ordering};
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{give_back, lost};
+use crate::protocol::Target;
 
 /// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
 /// most `within`.
@@ -23,13 +24,30 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
             give_back(&lease);
         }
     }
-    match engine.worker().wait_given_back(deadline) {
-        0 => Ok(()),
-        left => Err(Error::unreachable(format!(
-            "{left} locks could not be given back within {within:?}; they end with their leases, and \
-             the worker goes on trying"
-        ))),
+    let left = engine.worker().wait_given_back(deadline);
+    engine.feeds().close();
+    if left.is_empty() {
+        return Ok(());
     }
+    Err(Error::unreachable(format!(
+        "{} locks could not be given back within {within:?} ({}); they end with their leases, and the \
+         worker goes on trying",
+        left.len(),
+        shown(&left)
+    )))
+}
+
+/// The names of a few locks.
+fn shown(targets: &[Arc<Target>]) -> String {
+    const FEW: usize = 5;
+    let mut names: Vec<String> =
+        targets.iter().map(|target| format!("\"{}\"", target.name())).collect();
+    names.sort();
+    if names.len() > FEW {
+        names.truncate(FEW);
+        names.push("…".to_owned());
+    }
+    names.join(", ")
 }
 
 /// Takes a lock from its holder: renewals stop first, then it is given back.

@@ -8,19 +8,19 @@
 //! Each turn, all that is due goes out as one pipeline. Due times are rounded down to ticks of a
 //! fraction of the lease, so that what falls due about the same time travels together.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::base::loss::{Loss, LossCause};
+use crate::base::loss::LossCause;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
+use crate::engine::DEAD_AFTER;
+use crate::engine::callback::{Callbacks, News, survive};
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, giving_back, lost};
 use crate::engine::slot::Slot;
-use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
@@ -50,15 +50,6 @@ enum Duty {
     Announce(News),
 }
 
-/// What the user is told.
-#[derive(Clone, Debug)]
-pub(crate) enum News {
-    /// A lock was lost.
-    Lost(Loss),
-    /// Somebody asks for the lock of this name.
-    Requested(Vec<u8>),
-}
-
 /// An owner's value that must not stay in Redis.
 #[derive(Debug)]
 pub(crate) struct GiveBack {
@@ -73,22 +64,22 @@ pub(crate) struct GiveBack {
     pub(crate) last_token: Option<u64>,
 }
 
-/// How many owners' values are still to be taken out of Redis.
+/// The owners' values that are still to be taken out of Redis, and their locks.
 #[derive(Debug, Default)]
 struct Unreturned {
-    count: Mutex<usize>,
+    owners: Mutex<HashMap<Arc<[u8]>, Arc<Target>>>,
     fewer: Condvar,
 }
 
 impl Unreturned {
-    fn one_more(&self) {
-        *self.count.lock() += 1;
+    fn add(&self, duty: &GiveBack) {
+        self.owners.lock().insert(Arc::clone(&duty.owner), Arc::clone(&duty.target));
     }
 
-    fn one_less(&self) {
-        let mut count = self.count.lock();
-        *count = count.saturating_sub(1);
+    fn remove(&self, duty: &GiveBack) {
+        let removed = self.owners.lock().remove(&duty.owner);
         self.fewer.notify_all();
+        drop(removed);
     }
 }
 
@@ -126,6 +117,7 @@ impl Worker {
             wakes_at: Arc::clone(&wakes_at),
             agenda: BinaryHeap::new(),
             hand: Vec::new(),
+            suspects: 0,
             unreturned: Arc::clone(&unreturned),
         };
         let runner = Mutex::new(Some(runner));
@@ -145,19 +137,19 @@ impl Worker {
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {
-        self.unreturned.one_more();
+        self.unreturned.add(&duty);
         self.put(self.clock.now(), Duty::GiveBack(Arc::new(duty)));
     }
 
-    /// Waits until everything is given back, or the deadline. Answers how much is not.
-    pub(crate) fn wait_given_back(&self, deadline: Moment) -> usize {
-        let mut count = self.unreturned.count.lock();
+    /// Waits until everything is given back, or the deadline. Answers the locks that are not.
+    pub(crate) fn wait_given_back(&self, deadline: Moment) -> Vec<Arc<Target>> {
+        let mut owners = self.unreturned.owners.lock();
         loop {
             let left = deadline.since(self.clock.now());
-            if *count == 0 || left.is_zero() {
-                return *count;
+            if owners.is_empty() || left.is_zero() {
+                return owners.values().map(Arc::clone).collect();
             }
-            self.unreturned.fewer.wait_for(&mut count, left);
+            self.unreturned.fewer.wait_for(&mut owners, left);
         }
     }
 
@@ -205,35 +197,47 @@ struct Runner {
     agenda: BinaryHeap<Entry>,
     /// What is being done, put back on the agenda if that panics.
     hand: Vec<Duty>,
+    /// So many turns have only one duty each, so that one that panics again keeps no other from
+    /// being done.
+    suspects: usize,
     unreturned: Arc<Unreturned>,
 }
 
 impl Runner {
     fn run(&mut self) {
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.turn())) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => {
-                    log::error!("the renewal worker panicked and goes on");
-                    let due = self.clock.now().after(SHORTEST_RETRY);
-                    let duties = std::mem::take(&mut self.hand);
-                    self.agenda.extend(duties.into_iter().map(|duty| Entry { due, duty }));
-                }
+            match survive("the renewal worker, which goes on,", || self.turn()) {
+                Some(true) => {}
+                Some(false) => return,
+                None => self.put_back(),
             }
         }
+    }
+
+    /// Puts what was being done back on the agenda. The duty that panicked alone waits longest.
+    fn put_back(&mut self) {
+        let duties = std::mem::take(&mut self.hand);
+        let culprit = self.suspects > 0 && duties.len() == 1;
+        let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };
+        self.suspects = if culprit { self.suspects - 1 } else { duties.len() };
+        let due = self.clock.now().after(pause);
+        self.agenda.extend(duties.into_iter().map(|duty| Entry { due, duty }));
     }
 
     /// Does what is due and sleeps until more is. Answers whether to go on.
     fn turn(&mut self) -> bool {
         self.collect();
         let now = self.clock.now();
+        let most = if self.suspects > 0 { 1 } else { usize::MAX };
         while let Some(entry) = self.agenda.peek()
             && entry.due <= now
+            && self.hand.len() < most
         {
             self.hand.extend(self.agenda.pop().map(|entry| entry.duty));
         }
+        let taken = self.hand.len();
         self.carry_out(now);
+        self.suspects = self.suspects.saturating_sub(taken);
         self.hand.clear();
         self.sleep()
     }
@@ -277,6 +281,7 @@ impl Runner {
         let mut jobs = Vec::new();
         let mut news = Vec::new();
         let mut follow = Vec::new();
+        let mut ended = Vec::new();
         for duty in &self.hand {
             match duty {
                 Duty::Watch(lease) => {
@@ -297,29 +302,35 @@ impl Runner {
                     jobs.push(Job::GiveBack(Arc::clone(duty)));
                 }
                 // It has expired by itself.
-                Duty::GiveBack(_) => self.unreturned.one_less(),
+                Duty::GiveBack(duty) => self.unreturned.remove(duty),
                 Duty::LookAtLinger(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
                     let (lease, again) = slot.look_at_linger(now);
                     let look = || Duty::LookAtLinger(Arc::downgrade(&slot));
                     follow.extend(again.map(|due| Entry { due, duty: look() }));
-                    jobs.extend(lease.map(|lease| {
-                        self.unreturned.one_more();
-                        Job::GiveBack(Arc::new(giving_back(&lease)))
-                    }));
+                    ended.extend(lease.map(|lease| Arc::new(giving_back(&lease))));
                 }
                 Duty::Announce(told) => news.push(told.clone()),
             }
         }
-        self.call_back(news);
+        // Told once, whatever happens next.
+        self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
+        for duty in ended {
+            self.unreturned.add(&duty);
+            self.hand.push(Duty::GiveBack(Arc::clone(&duty)));
+            jobs.push(Job::GiveBack(duty));
+        }
+        self.agenda.extend(self.call_back(news, now));
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
             let now = self.clock.now();
             for (job, told) in jobs.into_iter().zip(told) {
-                let gives_back = matches!(job, Job::GiveBack(_));
+                let gives_back = job.gives_back();
                 let next = job.settle(told, now);
-                if gives_back && next.is_none() {
-                    self.unreturned.one_less();
+                if let Some(duty) = gives_back
+                    && next.is_none()
+                {
+                    self.unreturned.remove(&duty);
                 }
                 follow.extend(next);
             }
@@ -336,36 +347,17 @@ impl Runner {
         self.protocol.run(&errands, now.after(most))
     }
 
-    /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
-    fn call_back(&self, news: Vec<News>) {
-        let wanted = |news: &News| match news {
-            News::Lost(_) => self.callbacks.on_loss.is_some(),
-            News::Requested(_) => self.callbacks.on_release_request.is_some(),
-        };
-        if !news.iter().any(wanted) {
-            return;
+    /// Tells the user. Answers what could not be told yet.
+    fn call_back(&self, mut news: Vec<News>, now: Moment) -> Vec<Entry> {
+        news.retain(|news| self.callbacks.want(news));
+        if news.is_empty() {
+            return Vec::new();
         }
-        let callbacks = self.callbacks.clone();
-        let body = move || {
-            for news in &news {
-                if catch_unwind(AssertUnwindSafe(|| callbacks.tell(news))).is_err() {
-                    log::error!("a callback panicked: {news:?}");
-                }
-            }
-        };
-        if let Err(error) = sync::spawn("leasehold-callback", body) {
-            log::error!("no thread for a callback could be started: {error}");
-        }
-    }
-}
-
-impl Callbacks {
-    fn tell(&self, news: &News) {
-        match (news, &self.on_loss, &self.on_release_request) {
-            (News::Lost(loss), Some(on_loss), _) => on_loss(loss),
-            (News::Requested(name), _, Some(on_request)) => on_request(name),
-            _ => {}
-        }
+        let news: Arc<[News]> = news.into();
+        let Err(error) = self.callbacks.call(Arc::clone(&news)) else { return Vec::new() };
+        log::error!("no thread for a callback could be started: {error}");
+        let due = now.after(LONGEST_RETRY);
+        news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()
     }
 }
 
@@ -401,6 +393,13 @@ impl Job {
                 let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
                 Errand { target: &duty.target, owner: &duty.owner, task }
             }
+        }
+    }
+
+    fn gives_back(&self) -> Option<Arc<GiveBack>> {
+        match self {
+            Job::GiveBack(duty) => Some(Arc::clone(duty)),
+            Job::Renew(_) | Job::Show(_) => None,
         }
     }
 

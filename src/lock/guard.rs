@@ -9,7 +9,7 @@ use crate::base::loss::Loss;
 use crate::base::token::FencingToken;
 use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::Hold;
-use crate::engine::release::{check_expiry, gone, release};
+use crate::engine::release::{check_expiry, gone, on_loss, release};
 use crate::lock::OwnedLease;
 use crate::wire::{Pipeline, Value};
 
@@ -89,6 +89,36 @@ impl Guard {
     pub fn loss(&self) -> Option<Loss> {
         check_expiry(self.hold().lease());
         self.hold().lease().loss()
+    }
+
+    /// Calls this once if the lock is lost before it is given back.
+    ///
+    /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a panic
+    /// in it is logged. If the lock is lost already, it is called at once, on such a thread too.
+    ///
+    /// It belongs to the hold: all guards of this thread's hold share it, it goes along with
+    /// [`into_owned`](Guard::into_owned), and it is dropped uncalled when the lock is given back,
+    /// also where the lease goes on inside the process, under the next hold. A hold may have
+    /// several; they are called in the order in which they came, before what was given to
+    /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss). Losses that are found at the same
+    /// moment are told one after the other, so that one that does not return keeps others waiting.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) {
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let raised = Arc::clone(&stop);
+    /// guard.on_loss(move |_loss| raised.store(true, Ordering::Relaxed));
+    /// while !stop.load(Ordering::Relaxed) {
+    ///     // … the work …
+    /// #   break;
+    /// }
+    /// # }
+    /// ```
+    pub fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        on_loss(self.hold().lease(), Box::new(callback));
     }
 
     /// Asks Redis whether the lock is still this hold's.

@@ -9,7 +9,7 @@ use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
 use crate::engine::hold::adopt;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::{check_expiry, release};
+use crate::engine::release::{check_expiry, on_loss, release};
 use crate::lock::Guard;
 
 /// A lock that is held by no thread in particular, and can be sent to one.
@@ -55,6 +55,11 @@ impl OwnedLease {
     pub fn loss(&self) -> Option<Loss> {
         check_expiry(self.lease());
         self.lease().loss()
+    }
+
+    /// Calls this once if the lock is lost before it is given back, as [`Guard::on_loss`].
+    pub fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        on_loss(self.lease(), Box::new(callback));
     }
 
     /// Gives it back and tells how that went.
