@@ -161,7 +161,8 @@
 //! An update that changed no row was refused: a later holder was here. The comparison is `<=`
 //! because one hold may write several times with its one token. The first update closes the time
 //! between your read and your write; without it an earlier holder could write in between. It is
-//! not needed where you write without having read.
+//! not needed where you write without having read. `examples/fencing.rs` in the repository runs this
+//! against SQLite, with a holder that is late.
 //!
 //! In Redis, check in the script that writes:
 //!

@@ -69,6 +69,65 @@ fn tokens_grow_after_a_restart_that_lost_everything() {
     assert!(next(&lock) > before);
 }
 
+/// A crash may cost the end of the append-only file: the lock, its counter, and all that was said
+/// about them. Order must not rest on them.
+#[test]
+fn tokens_grow_after_a_restart_with_the_end_of_the_file_cut_off() {
+    let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
+    let builder = arguments.iter().fold(Server::builder(), |builder, word| builder.arg(word));
+    let server = builder.start().expect("a server");
+    let lock = open(&server).mutex_with("x", fixed(60_000)).unwrap();
+    let first = next(&lock);
+    let file = || {
+        let folder = std::fs::read_dir(server.directory().join("appendonlydir")).unwrap();
+        let mut files = folder.map(|entry| entry.unwrap().path());
+        files.find(|path| path.display().to_string().ends_with("incr.aof")).unwrap()
+    };
+    let kept = std::fs::metadata(file()).unwrap().len();
+    // Held to the end, so that the lock itself is among what is lost, and passed on before.
+    let passed = next(&lock);
+    let last = lock.lock().unwrap();
+    let told = last.fencing_token();
+    assert!(first < passed && passed < told);
+    server.kill();
+    let log = std::fs::OpenOptions::new().write(true).open(file()).unwrap();
+    let whole = log.metadata().unwrap().len();
+    // In the middle of a command.
+    assert!(whole > kept + 10, "nothing to cut off: {kept} of {whole}");
+    log.set_len(kept + 10).unwrap();
+    drop(log);
+    server.restart();
+    let stored: u64 = ask(&server, &["GET", "{x}:fence"]);
+    assert!(!exists(&server, "x"), "the lock was lost with the rest");
+    assert!(stored <= first.get(), "{stored} is not what was before the cut");
+    assert!(last.check().unwrap_err().is_lost());
+    let after = next(&open(&server).mutex("x").unwrap());
+    assert!(after > told, "{after:?} after {told:?}");
+}
+
+/// The recipe of the documentation, word for word.
+#[test]
+fn the_documented_script_refuses_who_is_late() {
+    let root = include_str!("../src/lib.rs");
+    let (_, rest) = root.split_once("const FENCED_WRITE: &str = \"").expect("the recipe");
+    let (script, _) = rest.split_once("\";").expect("its end");
+    let script = redis::Script::new(&script.replace("//!", ""));
+    let server = server();
+    let lock = open(&server).mutex_with("x", fixed(200)).unwrap();
+    let write = |token: FencingToken, value: &str| -> bool {
+        let mut call = script.key("stock:7");
+        call.arg(token.get()).arg(value);
+        call.invoke(&mut server.connection()).unwrap()
+    };
+    let late = lock.lock().unwrap();
+    assert!(write(late.fencing_token(), "one"));
+    until("the first is past its lease", || !late.is_valid());
+    let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    assert!(write(guard.fencing_token(), "two") && write(guard.fencing_token(), "three"));
+    assert!(!write(late.fencing_token(), "late"));
+    assert_eq!(ask::<String>(&server, &["HGET", "stock:7", "value"]), "three");
+}
+
 #[test]
 fn a_token_is_at_least_the_servers_time_in_microseconds() {
     let server = server();
