@@ -389,6 +389,11 @@ impl<'a> Delegate<'a> {
 
 impl Drop for Delegate<'_> {
     fn drop(&mut self) {
+        if self.engine.is_shut_down() && self.bid.is_some() {
+            // Nobody can use it, and the slot must not look done before.
+            self.drop_bid();
+            self.slot.vacate(None);
+        }
         // It became a lease, and the slot is held, or the next thread has its turn.
         if let Some(bid) = self.bid.take()
             && let Some(bid) = self.slot.vacate(Some(bid))

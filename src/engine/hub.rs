@@ -20,7 +20,7 @@ use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Order
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
-use crate::engine::callback::News;
+use crate::engine::callback::{News, survive};
 use crate::engine::release::give_back_now;
 use crate::engine::slot::Slot;
 use crate::protocol::{Listener, Protocol, Wake};
@@ -187,6 +187,14 @@ fn refusal(failure: Failure) -> Error {
 }
 
 fn run(shared: &Arc<Shared>, engine: &Weak<Engine>) {
+    while survive("the listener, which starts again,", || run_inner(shared, engine)).is_none() {
+        shared.live.store(false, Ordering::Release);
+        shared.forget(None);
+        sync::sleep(LOOK);
+    }
+}
+
+fn run_inner(shared: &Arc<Shared>, engine: &Weak<Engine>) {
     let mut backoff = Backoff::new();
     while !shared.closed.load(Ordering::Acquire) {
         let Some(protocol) = engine.upgrade().map(|engine| engine.protocol_handle()) else {
@@ -210,12 +218,18 @@ fn run(shared: &Arc<Shared>, engine: &Weak<Engine>) {
 
 impl Shared {
     fn fail(&self, failure: Failure) {
-        log::debug!("wake-ups are not heard: {failure}");
+        let text = failure.to_string();
+        self.forget((!failure.is_passing()).then_some(failure));
+        log::debug!("wake-ups are not heard: {text}");
+    }
+
+    /// No channel is heard any more.
+    fn forget(&self, refused: Option<Failure>) {
         let mut state = self.state.lock();
         for channel in state.channels.values_mut() {
             channel.heard = Heard::Wished;
         }
-        state.refused = (!failure.is_passing()).then_some(failure);
+        state.refused = refused;
         self.changed.notify_all();
     }
 

@@ -4,27 +4,29 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::loss::LossCause;
-use crate::base::sync::{Arc, Ordering};
+use crate::base::sync::{self, Arc, Ordering};
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{give_back, lost};
 use crate::protocol::Target;
+
+/// What is under way in threads of the user is looked at this often.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
 /// most `within`.
 pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     let deadline = engine.now().after(within);
     engine.shut_down.store(true, Ordering::SeqCst);
-    for slot in engine.table().all() {
-        slot.cancel();
-        if let Some(lease) = slot.lease() {
-            shut_down_lease(&lease);
+    let left = loop {
+        // An exchange that is under way may still bring a lease.
+        let mut left = end_all(engine);
+        left.extend(engine.worker().wait_given_back(deadline));
+        if left.is_empty() || engine.now() >= deadline {
+            break left;
         }
-        if let Some(lease) = slot.end_linger() {
-            give_back(&lease);
-        }
-    }
-    let left = engine.worker().wait_given_back(deadline);
+        sync::sleep(LOOK);
+    };
     engine.feeds().close();
     if left.is_empty() {
         return Ok(());
@@ -35,6 +37,24 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
         left.len(),
         shown(&left)
     )))
+}
+
+/// Ends what slots have and wait for. Answers those whose threads are talking to Redis.
+fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
+    let mut talking = Vec::new();
+    for slot in engine.table().all() {
+        slot.cancel();
+        if let Some(lease) = slot.lease() {
+            shut_down_lease(&lease);
+        }
+        if let Some(lease) = slot.end_linger() {
+            give_back(&lease);
+        }
+        if slot.is_talking() {
+            talking.push(Arc::clone(slot.target()));
+        }
+    }
+    talking
 }
 
 /// The names of a few locks.

@@ -499,6 +499,11 @@ impl Slot {
         (ours && held, if ours { self.end_linger() } else { None })
     }
 
+    /// Whether a thread here takes the lock or gives it back at the moment.
+    pub(crate) fn is_talking(&self) -> bool {
+        matches!(self.inner.lock().state, State::Trying { .. } | State::Releasing)
+    }
+
     /// The lease that a thread here has.
     pub(crate) fn lease(&self) -> Option<Arc<LiveLease>> {
         match &self.inner.lock().state {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::loss::LossCause;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak};
+use crate::base::sync::{self, Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::DEAD_AFTER;
 use crate::engine::callback::{Callbacks, News, survive};
@@ -90,9 +90,10 @@ pub(crate) struct Worker {
     bell: Sender<()>,
     wakes_at: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
-    started: OnceLock<()>,
+    started: AtomicBool,
     unreturned: Arc<Unreturned>,
-    runner: Mutex<Option<Runner>>,
+    /// Until its thread has started.
+    runner: Arc<Mutex<Option<Runner>>>,
 }
 
 impl Worker {
@@ -120,8 +121,9 @@ impl Worker {
             suspects: 0,
             unreturned: Arc::clone(&unreturned),
         };
-        let runner = Mutex::new(Some(runner));
-        Worker { unreturned, sender, bell, wakes_at, clock, started: OnceLock::new(), runner }
+        let runner = Arc::new(Mutex::new(Some(runner)));
+        let started = AtomicBool::new(false);
+        Worker { unreturned, sender, bell, wakes_at, clock, started, runner }
     }
 
     /// Renews a lease as its options say, and finds out when it is lost.
@@ -164,19 +166,34 @@ impl Worker {
     }
 
     fn put(&self, due: Moment, duty: Duty) {
-        self.started.get_or_init(|| self.start());
-        // It fails only if the thread could not be started, which was logged.
+        if !self.started.load(Ordering::Acquire) {
+            self.start();
+        }
+        // Somebody receives for as long as this lives, or will once the thread could be started.
         let _ = self.sender.send(Entry { due, duty });
         if due.as_nanos() < self.wakes_at.load(Ordering::SeqCst) || self.sender.len() > PILE {
             let _ = self.bell.try_send(());
         }
     }
 
+    /// Starts the thread; if that cannot be, the next work tries again.
     fn start(&self) {
-        if let Some(mut runner) = self.runner.lock().take()
-            && let Err(error) = sync::spawn("leasehold-worker", move || runner.run())
-        {
-            log::error!("no thread for renewals could be started, leases will run out: {error}");
+        let runner = self.runner.lock();
+        if self.started.load(Ordering::Acquire) {
+            return;
+        }
+        let shared = Arc::clone(&self.runner);
+        let body = move || {
+            let runner = shared.lock().take();
+            if let Some(mut runner) = runner {
+                runner.run();
+            }
+        };
+        let outcome = sync::spawn("leasehold-worker", body);
+        self.started.store(outcome.is_ok(), Ordering::Release);
+        drop(runner);
+        if let Err(error) = outcome {
+            log::error!("no thread for renewals could be started, leases run out: {error}");
         }
     }
 }
@@ -221,7 +238,10 @@ impl Runner {
         let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };
         self.suspects = if culprit { self.suspects - 1 } else { duties.len() };
         let due = self.clock.now().after(pause);
-        self.agenda.extend(duties.into_iter().map(|duty| Entry { due, duty }));
+        self.agenda.extend(duties.into_iter().filter(|duty| !duty.is_over()).map(|duty| {
+            let due = due.min(duty.latest().max(self.clock.now()));
+            Entry { due, duty }
+        }));
     }
 
     /// Does what is due and sleeps until more is. Answers whether to go on.
@@ -285,17 +305,17 @@ impl Runner {
         for duty in &self.hand {
             match duty {
                 Duty::Watch(lease) => {
-                    let Some(lease) = lease.upgrade() else { continue };
+                    let Some(lease) = live(lease) else { continue };
                     if let Some(loss) = lease.expire(now) {
                         lost(&lease, loss);
                     } else if lease.renew_at() <= now {
                         jobs.push(Job::Renew(lease.command()));
-                    } else if lease.is_live() {
+                    } else {
                         follow.push(watch(&lease, lease.next_look()));
                     }
                 }
                 Duty::Show(lease) => {
-                    jobs.extend(lease.upgrade().map(|lease| Job::Show(lease.command())));
+                    jobs.extend(live(lease).map(|lease| Job::Show(lease.command())));
                 }
                 // A place in the queue may outlive a short lease.
                 Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl.max(DEAD_AFTER)) => {
@@ -452,16 +472,28 @@ impl Job {
 }
 
 impl Duty {
+    /// When it must be looked at, whatever happens: the end of a lease is never told late.
+    fn latest(&self) -> Moment {
+        match self {
+            Duty::Watch(lease) => lease.upgrade().map_or(Moment::FAR, |lease| lease.valid_until()),
+            _ => Moment::FAR,
+        }
+    }
+
     /// Whether there is nothing to do any more.
     fn is_over(&self) -> bool {
         match self {
-            Duty::Watch(lease) | Duty::Show(lease) => {
-                lease.upgrade().is_none_or(|lease| !lease.is_live())
-            }
+            Duty::Watch(lease) | Duty::Show(lease) => live(lease).is_none(),
             Duty::LookAtLinger(slot) => slot.strong_count() == 0,
             Duty::GiveBack(_) | Duty::Announce(_) => false,
         }
     }
+}
+
+/// The lease, unless it is over. A guard may still have one that was lost or given back, which must
+/// not be renewed once more.
+fn live(lease: &Weak<LiveLease>) -> Option<Arc<LiveLease>> {
+    lease.upgrade().filter(|lease| lease.is_live())
 }
 
 fn watch(lease: &Arc<LiveLease>, due: Moment) -> Entry {
