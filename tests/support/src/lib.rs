@@ -8,6 +8,7 @@ pub mod child;
 mod command;
 mod directory;
 mod fault;
+pub mod fork;
 mod frame;
 mod link;
 mod process;
