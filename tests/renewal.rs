@@ -92,6 +92,26 @@ fn max_hold_ends_the_hold_and_its_renewal() {
     until("the key is gone", || !exists(&server, "x"));
 }
 
+/// Its guard is there still, and so was the worker's note of the next renewal.
+#[test]
+fn what_max_hold_ended_is_not_renewed_once_more() {
+    let server = server();
+    let client = open(&server);
+    // It ends right after a renewal, so that the next would be due before the key's end.
+    let lock = client.mutex_with("x", renewed(1_500).max_hold(ms(600))).unwrap();
+    let guard = lock.lock().unwrap();
+    until("it is over", || guard.loss().is_some());
+    let mut last = pttl(&server, "x");
+    assert!(last > 600, "{last}");
+    while last > 0 {
+        thread::sleep(ms(10));
+        let left = pttl(&server, "x");
+        assert!(left <= last, "renewed from {last} to {left} ms");
+        last = left;
+    }
+    drop(guard);
+}
+
 #[test]
 fn max_hold_also_ends_a_longer_lease_and_extensions() {
     let server = server();
