@@ -274,11 +274,17 @@ fn redisson_5019_who_gives_up_leaves_the_queue() {
 #[test]
 fn redsync_71_what_is_over_is_not_extended() {
     let server = server();
-    let guard = open(&server).mutex_with("x", fixed(300)).unwrap().lock().unwrap();
+    let client = open(&server);
+    // Redis has it still.
+    let guard = client.mutex_with("y", fixed(20_000).max_hold(ms(300))).unwrap().lock().unwrap();
     until("it is over", || !guard.is_valid());
     assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());
-    // Redis may still have had it at that moment.
+    assert!((10_000..=20_000).contains(&pttl(&server, "y")));
+    // Redis has it no longer, and then another has.
+    let guard = client.mutex_with("x", fixed(300)).unwrap().lock().unwrap();
     until("the key is gone", || !exists(&server, "x"));
+    assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());
+    assert!(!exists(&server, "x"), "it was brought back");
     let next = open(&server).mutex_with("x", fixed(10_000)).unwrap().lock().unwrap();
     assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());
     assert!(pttl(&server, "x") <= 10_000);
