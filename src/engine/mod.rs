@@ -48,7 +48,7 @@ use crate::base::time::{Clock, Moment};
 use crate::protocol::kind::Kind;
 use crate::protocol::{Protocol, Target};
 
-use callback::Callbacks;
+pub(crate) use callback::Callbacks;
 use hub::Hub;
 use slot::Slot;
 use table::Table;

@@ -16,11 +16,11 @@ use crate::base::loss::LossCause;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
-use crate::engine::DEAD_AFTER;
-use crate::engine::callback::{Callbacks, News, survive};
+use crate::engine::callback::{News, survive};
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, giving_back, lost};
 use crate::engine::slot::Slot;
+use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
