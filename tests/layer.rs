@@ -10,11 +10,12 @@ const LAYERS: [&str; 6] = ["base", "wire", "protocol", "engine", "lock", "client
 
 /// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
 /// its values, the builder hands its address on, and the root shows the crate to users.
-const REDIS: [&str; 9] = [
+const REDIS: [&str; 10] = [
     "client/builder.rs",
     "lib.rs",
     "protocol/answer.rs",
     "protocol/kind.rs",
+    "protocol/memory/likeness.rs",
     "protocol/mutex.rs",
     "protocol/reentrant.rs",
     "protocol/single.rs",

@@ -46,6 +46,10 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 
     /// Reads the answer to that.
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
+
+    /// The same scripts over a store in memory.
+    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    fn in_memory(&self) -> crate::protocol::memory::Scripts;
 }
 
 /// The scripts of a kind; those of all kinds take the same arguments.
@@ -60,7 +64,7 @@ pub(crate) struct Scripts {
 }
 
 /// The tokens of a lock outlive its lease at least this long.
-const SHORTEST_FENCE: Duration = Duration::from_secs(1);
+pub(crate) const SHORTEST_FENCE: Duration = Duration::from_secs(1);
 /// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
 /// server does not empty it.
 const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
@@ -108,7 +112,6 @@ impl Target {
             Mode::Join => b"join",
             Mode::Beat => b"beat",
         };
-        let queue = attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE);
         let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
         self.kind.scripts().acquire.call(
             &self.keys,
@@ -119,7 +122,7 @@ impl Target {
                 Number(fence(attempt.ttl)),
                 Bytes(mode),
                 Number(dies_after),
-                Number(millis(queue)),
+                Number(queue(attempt)),
             ],
         )
     }
@@ -158,7 +161,12 @@ impl fmt::Debug for Target {
     }
 }
 
+/// The time to live of the queue for which an attempt keeps it, in milliseconds.
+pub(crate) fn queue(attempt: &Attempt<'_>) -> u64 {
+    millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
+}
+
 /// The time to live of the fence beside a lease, in milliseconds.
-fn fence(ttl: Duration) -> u64 {
+pub(crate) fn fence(ttl: Duration) -> u64 {
     millis(ttl.max(SHORTEST_FENCE))
 }

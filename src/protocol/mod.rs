@@ -10,11 +10,14 @@
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `replica` | making sure that replicas have a lock |
 //! | `single` | the protocol over one server |
+//! | `memory` | the protocol over a server in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 
 pub(crate) mod answer;
 pub(crate) mod kind;
+#[cfg(any(test, feature = "testing", leasehold_shuttle))]
+pub(crate) mod memory;
 pub(crate) mod mutex;
 pub(crate) mod reentrant;
 mod replica;
@@ -64,7 +67,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 /// What to do where another has the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// Nothing.
     Try,

@@ -103,6 +103,11 @@ impl Kind for MutexKind {
             other => Err(unexpected(&other)),
         }
     }
+
+    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    fn in_memory(&self) -> crate::protocol::memory::Scripts {
+        crate::protocol::memory::mutex::scripts
+    }
 }
 
 /// Reads what a value tells about its owner, which for a foreign one is nothing.

@@ -84,6 +84,11 @@ impl Kind for ReentrantKind {
             Some(other) => Err(unexpected(&other)),
         }
     }
+
+    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    fn in_memory(&self) -> crate::protocol::memory::Scripts {
+        crate::protocol::memory::reentrant::scripts
+    }
 }
 
 fn channel(name: &Name) -> Vec<u8> {

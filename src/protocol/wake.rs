@@ -76,13 +76,7 @@ impl Subscribed {
 
 impl Listener for Subscribed {
     fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
-        Ok(match self.subscription.next(wait)? {
-            Event::Message { channel, payload } if channel == self.own => read(&payload),
-            Event::Message { channel, .. } => Wake::Released { channel },
-            Event::Subscribed { channel } if channel == self.own => Wake::Live,
-            Event::Subscribed { channel } => Wake::Listening { channel },
-            Event::Nothing => Wake::Nothing,
-        })
+        Ok(understand(self.subscription.next(wait)?, &self.own))
     }
 
     fn add(&mut self, channel: &[u8]) -> Result<(), Failure> {
@@ -104,6 +98,17 @@ impl Listener for Subscribed {
 impl fmt::Debug for Subscribed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscribed").finish_non_exhaustive()
+    }
+}
+
+/// What was heard means to the client whose own channel this is.
+pub(crate) fn understand(event: Event, own: &[u8]) -> Wake {
+    match event {
+        Event::Message { channel, payload } if channel == own => read(&payload),
+        Event::Message { channel, .. } => Wake::Released { channel },
+        Event::Subscribed { channel } if channel == own => Wake::Live,
+        Event::Subscribed { channel } => Wake::Listening { channel },
+        Event::Nothing => Wake::Nothing,
     }
 }
 

@@ -72,6 +72,16 @@ impl Call {
         self.cmd.get_packed_command()
     }
 
+    /// What it is made of.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> Vec<Vec<u8>> {
+        let bytes = |part: Arg<&[u8]>| match part {
+            Arg::Simple(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        };
+        self.cmd.args_iter().map(bytes).collect()
+    }
+
     /// The same call with the script's source, for a server that does not know the digest.
     pub(crate) fn with_source(&self) -> Option<Call> {
         let script = self.script?;

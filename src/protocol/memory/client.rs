@@ -1,0 +1,204 @@
+//! The protocol of one client of a server in memory.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::id::{Holder, Identity};
+use crate::base::option::ReleaseKind;
+use crate::base::sync::Arc;
+use crate::base::sync::channel::RecvTimeoutError;
+use crate::base::time::Moment;
+use crate::protocol::answer::{acquired, unexpected, verdict};
+use crate::protocol::{
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, Wake, wake,
+};
+use crate::wire::connection::Reply;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::server_clock::ServerClock;
+use crate::wire::{Pipeline, Value};
+
+use super::request::Request;
+use super::server::{Ear, Server};
+
+/// Locks on a server in memory, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    server: Arc<Server>,
+    identity: Arc<Identity>,
+    server_clock: ServerClock,
+}
+
+impl Memory {
+    pub(crate) fn new(server: Arc<Server>, identity: Arc<Identity>) -> Memory {
+        Memory { server, identity, server_clock: ServerClock::default() }
+    }
+
+    fn exchange(
+        &self,
+        target: &Target,
+        request: &Request,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        if deadline <= self.server.now() {
+            return Err(Failure::NotSent(Hindrance::Overdue));
+        }
+        self.server.serve(target, request)
+    }
+
+    fn ask(
+        &self,
+        target: &Target,
+        request: &Request,
+        deadline: Moment,
+    ) -> Result<(Verdict, Moment), Failure> {
+        let reply = self.exchange(target, request, deadline)?;
+        Ok((verdict(&reply.value)?, reply.sent))
+    }
+}
+
+impl Protocol for Memory {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn acquire(
+        &self,
+        target: &Target,
+        attempt: &Attempt<'_>,
+        deadline: Moment,
+    ) -> Result<Answer, Failure> {
+        let clock = &self.server_clock;
+        if !clock.is_known() {
+            let now = self.server.now();
+            clock.note(self.server.micros(), now, self.server.now());
+        }
+        let mut again = true;
+        loop {
+            let reached = clock.reached_at(deadline).unwrap_or(0);
+            let reply = self.exchange(target, &Request::acquire(attempt, reached), deadline)?;
+            let (answer, micros) = acquired(&reply, attempt.ttl)?;
+            clock.note(micros, reply.sent, reply.received);
+            if answer != Answer::Late || !std::mem::take(&mut again) {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        last_token: Option<u64>,
+        how: ReleaseKind,
+        deadline: Moment,
+    ) -> Result<Verdict, Failure> {
+        let request = match how {
+            ReleaseKind::Lua => Request::release(owner, ttl, last_token),
+            ReleaseKind::Watch => Request::Delete { owner: owner.to_vec() },
+        };
+        self.ask(target, &request, deadline).map(|(verdict, _)| verdict)
+    }
+
+    fn extend(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        count: u32,
+        deadline: Moment,
+    ) -> Result<Told, Failure> {
+        let (verdict, sent) = self.ask(target, &Request::renew(owner, ttl, count), deadline)?;
+        Ok(Told { verdict, sent })
+    }
+
+    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
+        errands
+            .iter()
+            .map(|errand| {
+                let (verdict, sent) = self.ask(errand.target, &Request::of(errand), deadline)?;
+                Ok(Told { verdict, sent })
+            })
+            .collect()
+    }
+
+    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
+        let reply = self.exchange(target, &Request::Inspect, deadline)?;
+        target.kind().inspected(reply.value)
+    }
+
+    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        match self.exchange(target, &Request::force(), deadline)?.value {
+            Value::Int(held) => Ok(held > 0),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn apply(
+        &self,
+        _target: &Target,
+        _owner: &[u8],
+        _pipeline: &Pipeline,
+        _deadline: Moment,
+    ) -> Result<Applied, Failure> {
+        Err(Failure::only_on_a_server())
+    }
+
+    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        match self.exchange(target, &Request::Ask, deadline)?.value {
+            Value::Int(heard) => Ok(heard > 0),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        let own = wake::client_channel(&self.identity);
+        Ok(Box::new(Listening { ear: self.server.listen(&own), own }))
+    }
+
+    fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
+        self.server.publish(&wake::client_channel(&self.identity), wake::NUDGE);
+        Ok(())
+    }
+
+    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
+        self.server_clock.not_before(micros, now)
+    }
+}
+
+/// A listener on a server in memory.
+struct Listening {
+    ear: Ear,
+    own: Vec<u8>,
+}
+
+impl Listener for Listening {
+    fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
+        match self.ear.events().recv_timeout(wait) {
+            Ok(event) => Ok(wake::understand(event, &self.own)),
+            Err(RecvTimeoutError::Timeout) => Ok(Wake::Nothing),
+            Err(RecvTimeoutError::Disconnected) => Err(Failure::reset()),
+        }
+    }
+
+    fn add(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.ear.subscribe(channel);
+        Ok(())
+    }
+
+    fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.ear.unsubscribe(channel);
+        Ok(())
+    }
+
+    fn ping(&mut self) -> Result<(), Failure> {
+        self.ear.subscribe(&self.own);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").finish_non_exhaustive()
+    }
+}
