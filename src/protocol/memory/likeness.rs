@@ -49,6 +49,8 @@ struct Pair {
     store: Store,
     target: Arc<Target>,
     clients: Vec<Client>,
+    /// The channel that tells where the messages of one request end.
+    mark: Vec<u8>,
     micros: u64,
     /// What happened, for whoever has to find out why the two differ.
     history: Vec<String>,
@@ -66,13 +68,14 @@ impl Pair {
     fn new(server: &Server, kind: &'static dyn Kind, seed: u64) -> Pair {
         let name = format!("like:{}:{seed}", kind.name());
         let target = Target::new(kind, Name::new(b"", name.as_bytes()).unwrap());
+        let mark = format!("mark:{name}").into_bytes();
         let mut store = Store::default();
         let clients = (0..CLIENTS)
             .map(|number| {
                 let identity = Identity::new("like");
                 let url = format!("{}?protocol=resp3", server.url());
                 let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-                let mut ear = Subscription::new(connection, SOON, b"mark", Epoch::never()).unwrap();
+                let mut ear = Subscription::new(connection, SOON, &mark, Epoch::never()).unwrap();
                 if let Some(channel) = target.channel() {
                     ear.subscribe(channel).unwrap();
                     store.subscribe(number as u64, channel);
@@ -83,7 +86,24 @@ impl Pair {
             .collect();
         let (rng, control) = (Rng::with_seed(seed), server.connection());
         let history = Vec::new();
-        Pair { rng, control, store, target, clients, micros: START, history }
+        let mut pair = Pair { rng, control, store, target, clients, mark, micros: START, history };
+        pair.await_listeners(&pair.mark.clone(), CLIENTS);
+        if let Some(channel) = pair.target.clone().channel() {
+            pair.await_listeners(channel, CLIENTS);
+        }
+        pair
+    }
+
+    /// What one connection asked for may come after what the next asked for.
+    fn await_listeners(&mut self, channel: &[u8], count: usize) {
+        let mut ask = redis::cmd("PUBSUB");
+        ask.arg("NUMSUB").arg(channel);
+        loop {
+            let (_, found): (Vec<u8>, usize) = ask.query(&mut self.control).unwrap();
+            if found == count {
+                return;
+            }
+        }
     }
 
     fn step(&mut self) {
@@ -149,7 +169,9 @@ impl Pair {
             client.ear.unsubscribe(&channel).unwrap();
             self.store.unsubscribe(number as u64, &channel);
         }
-        self.history.push(format!("client {number} listens: {}", client.listens));
+        let listens = client.listens;
+        self.history.push(format!("client {number} listens: {listens}"));
+        self.await_listeners(&channel, listens.into());
     }
 
     /// What an operator, or somebody's mistake, does to the keys.
@@ -217,7 +239,7 @@ impl Pair {
             (real, answer) => real == answer,
         };
         assert!(same, "{real:?} on the server, {answer:?} in memory; {:#?}", self.recent());
-        redis::cmd("PUBLISH").arg("mark").arg("").exec(&mut self.control).unwrap();
+        redis::cmd("PUBLISH").arg(&self.mark).arg("").exec(&mut self.control).unwrap();
         for number in 0..CLIENTS {
             let heard = self.heard(number);
             let told: Vec<_> = published
@@ -259,7 +281,7 @@ impl Pair {
         let mut heard = Vec::new();
         loop {
             match self.clients[client].ear.next(SOON).unwrap() {
-                Event::Message { channel, .. } if channel == b"mark" => return heard,
+                Event::Message { channel, .. } if channel == self.mark => return heard,
                 Event::Message { channel, payload } => heard.push((channel, payload)),
                 Event::Subscribed { .. } | Event::Nothing => {}
             }
