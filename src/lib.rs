@@ -440,6 +440,9 @@ mod client;
 mod engine;
 mod lock;
 mod protocol;
+#[cfg(any(test, feature = "testing"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
 mod wire;
 
 pub use base::error::{Error, Result};

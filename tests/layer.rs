@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the lowest to the highest: each imports itself and those before it.
-const LAYERS: [&str; 6] = ["base", "wire", "protocol", "engine", "lock", "client"];
+const LAYERS: [&str; 7] = ["base", "wire", "protocol", "engine", "lock", "client", "testing"];
 
 /// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
 /// its values, the builder hands its address on, and the root shows the crate to users.

@@ -1,5 +1,7 @@
 //! What every layer uses: errors, names, options, time, tokens, synchronisation.
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod driven;
 pub(crate) mod error;
 pub(crate) mod feed;
 pub(crate) mod id;

@@ -71,6 +71,12 @@ impl fmt::Debug for Moment {
 pub(crate) trait Clock: Send + Sync + fmt::Debug {
     /// The present moment.
     fn now(&self) -> Moment;
+
+    /// Waits by means of `wait`, which is told for how long: until a moment at the longest. It may
+    /// end earlier.
+    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        wait(until.since(self.now()));
+    }
 }
 
 /// The machine's monotonic clock, including the time it was suspended where the system tells.

@@ -12,6 +12,8 @@ use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock};
 use crate::client::LockClient;
 use crate::engine::{Bounds, Callbacks, Engine};
+#[cfg(any(test, feature = "testing"))]
+use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
 use crate::wire::endpoint;
 use crate::wire::manager::Source;
@@ -311,6 +313,18 @@ impl LockClientBuilder {
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("give_up_after", self.give_up_after)?;
         self.equip(endpoint::parse(&self.url)?)
+    }
+
+    /// Makes a client of a server in memory, and tells what lies between them.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn build_over(self, server: &Arc<Server>) -> Result<(LockClient, Arc<Link>)> {
+        self.check()?;
+        let memory = Memory::new(Arc::clone(server), Arc::new(Identity::new(&self.label)));
+        let link = Arc::clone(memory.link());
+        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
+        let clock = Arc::clone(server.clock());
+        let engine = Engine::new(Arc::new(memory), clock, bounds, self.callbacks);
+        Ok((LockClient::new(engine, self.name_prefix, "a server in memory".to_owned()), link))
     }
 }
 

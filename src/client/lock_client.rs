@@ -44,6 +44,11 @@ impl LockClient {
         LockClient { engine, name_prefix: name_prefix.into(), address: address.into() }
     }
 
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Connects to a server, with default settings, and says clearly why it could not.
     ///
     /// # Errors

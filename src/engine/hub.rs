@@ -155,13 +155,14 @@ impl Hub {
         engine: &Engine,
         deadline: Moment,
     ) -> Result<(), Error> {
-        let left = deadline.since(engine.now());
-        if left.is_zero() {
+        if deadline <= engine.now() {
             return Err(Error::unreachable(
                 "the channel for wake-ups is not connected: Redis does not answer there",
             ));
         }
-        self.0.changed.wait_for(state, left);
+        engine.doze(deadline, &mut |left| {
+            self.0.changed.wait_for(state, left);
+        });
         Ok(())
     }
 }

@@ -277,12 +277,13 @@ impl Slot {
                 waiter.woken.wait(&mut inner);
                 continue;
             }
-            let left = deadline.since(self.engine.now());
-            if left.is_zero() {
+            if deadline <= self.engine.now() {
                 inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
                 return self.silence(&inner).map_or(Turn::Busy, Turn::Unanswered);
             }
-            waiter.woken.wait_for(&mut inner, left);
+            self.engine.doze(deadline, &mut |left| {
+                waiter.woken.wait_for(&mut inner, left);
+            });
         }
     }
 
@@ -321,9 +322,18 @@ impl Slot {
     /// The delegate pauses until it is told something, called off, or the time is over.
     pub(crate) fn pause(&self, span: Duration, seen: &mut u64) -> Paused {
         let mut inner = self.inner.lock();
-        let quiet = inner.cancellations == *seen && inner.grant.is_none() && !inner.nudged;
-        if quiet && !span.is_zero() {
-            self.pause.wait_for(&mut inner, span);
+        let quiet =
+            |inner: &Inner| inner.cancellations == *seen && inner.grant.is_none() && !inner.nudged;
+        if !span.is_zero() && quiet(&inner) {
+            let until = self.engine.now().after(span);
+            loop {
+                self.engine.doze(until, &mut |left| {
+                    self.pause.wait_for(&mut inner, left);
+                });
+                if !quiet(&inner) || until <= self.engine.now() {
+                    break;
+                }
+            }
         }
         inner.nudged = false;
         let called_off = inner.cancellations != *seen;

@@ -147,11 +147,12 @@ impl Worker {
     pub(crate) fn wait_given_back(&self, deadline: Moment) -> Vec<Arc<Target>> {
         let mut owners = self.unreturned.owners.lock();
         loop {
-            let left = deadline.since(self.clock.now());
-            if owners.is_empty() || left.is_zero() {
+            if owners.is_empty() || deadline <= self.clock.now() {
                 return owners.values().map(Arc::clone).collect();
             }
-            self.unreturned.fewer.wait_for(&mut owners, left);
+            self.clock.doze(deadline, &mut |left| {
+                self.unreturned.fewer.wait_for(&mut owners, left);
+            });
         }
     }
 
@@ -163,6 +164,14 @@ impl Worker {
     /// Calls the user back.
     pub(crate) fn announce(&self, news: News) {
         self.put(self.clock.now(), Duty::Announce(news));
+    }
+
+    /// Whether everything is done that is due.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let wakes_at = self.wakes_at.load(Ordering::SeqCst);
+        let sleeps = wakes_at != AWAKE && wakes_at > self.clock.now().as_nanos();
+        !self.started.load(Ordering::Acquire) || (sleeps && self.bell.is_empty())
     }
 
     fn put(&self, due: Moment, duty: Duty) {
@@ -200,6 +209,8 @@ impl Worker {
 
 /// What [`Runner::wakes_at`] says while the worker is awake: whoever comes then rings.
 const AWAKE: u64 = u64::MAX;
+/// What it says while there is nothing to wake for.
+const IDLE: u64 = AWAKE - 1;
 
 /// The worker's thread.
 struct Runner {
@@ -272,14 +283,16 @@ impl Runner {
 
     fn sleep(&mut self) -> bool {
         let next = self.agenda.peek().map_or(Moment::FAR, |entry| entry.due);
-        self.wakes_at.store(next.as_nanos(), Ordering::SeqCst);
+        self.wakes_at.store(next.as_nanos().min(IDLE), Ordering::SeqCst);
         // Work that came before that was stored may not have rung.
         let heard = if !self.receiver.is_empty() {
             Ok(())
         } else if next == Moment::FAR {
             self.rung.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
-            self.rung.recv_timeout(next.since(self.clock.now()))
+            let mut heard = Ok(());
+            self.clock.doze(next, &mut |left| heard = self.rung.recv_timeout(left));
+            heard
         };
         self.wakes_at.store(AWAKE, Ordering::SeqCst);
         if heard != Err(RecvTimeoutError::Disconnected) {
@@ -291,7 +304,7 @@ impl Runner {
         match self.agenda.peek() {
             None => false,
             Some(entry) => {
-                sync::sleep(entry.due.since(self.clock.now()));
+                self.clock.doze(entry.due, &mut sync::sleep);
                 true
             }
         }

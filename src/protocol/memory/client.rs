@@ -13,10 +13,11 @@ use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, Wake, wake,
 };
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::{Pipeline, Value};
 
+use super::link::Link;
 use super::request::Request;
 use super::server::{Ear, Server};
 
@@ -25,34 +26,43 @@ use super::server::{Ear, Server};
 pub(crate) struct Memory {
     server: Arc<Server>,
     identity: Arc<Identity>,
+    link: Arc<Link>,
     server_clock: ServerClock,
 }
 
 impl Memory {
     pub(crate) fn new(server: Arc<Server>, identity: Arc<Identity>) -> Memory {
-        Memory { server, identity, server_clock: ServerClock::default() }
+        Memory { server, identity, link: Arc::default(), server_clock: ServerClock::default() }
+    }
+
+    /// What lies between this client and the server.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
     }
 
     fn exchange(
         &self,
         target: &Target,
-        request: &Request,
+        request: Request,
         deadline: Moment,
     ) -> Result<Reply, Failure> {
-        if deadline <= self.server.now() {
-            return Err(Failure::NotSent(Hindrance::Overdue));
-        }
-        self.server.serve(target, request)
+        let mut replies = self.server.exchange(&self.link, &[(target, request)], deadline);
+        replies.pop().unwrap_or_else(|| Err(Failure::silent()))
     }
 
-    fn ask(
+    /// A request that may be repeated, as over a connection that had died unnoticed.
+    fn repeatable(
         &self,
         target: &Target,
         request: &Request,
         deadline: Moment,
-    ) -> Result<(Verdict, Moment), Failure> {
-        let reply = self.exchange(target, request, deadline)?;
-        Ok((verdict(&reply.value)?, reply.sent))
+    ) -> Result<Reply, Failure> {
+        match self.exchange(target, request.clone(), deadline) {
+            Err(failure) if failure.is_disconnect() => {
+                self.exchange(target, request.clone(), deadline)
+            }
+            outcome => outcome,
+        }
     }
 }
 
@@ -69,13 +79,16 @@ impl Protocol for Memory {
     ) -> Result<Answer, Failure> {
         let clock = &self.server_clock;
         if !clock.is_known() {
+            if self.link.is_cut() {
+                return Err(Failure::no_connection());
+            }
             let now = self.server.now();
             clock.note(self.server.micros(), now, self.server.now());
         }
         let mut again = true;
         loop {
             let reached = clock.reached_at(deadline).unwrap_or(0);
-            let reply = self.exchange(target, &Request::acquire(attempt, reached), deadline)?;
+            let reply = self.exchange(target, Request::acquire(attempt, reached), deadline)?;
             let (answer, micros) = acquired(&reply, attempt.ttl)?;
             clock.note(micros, reply.sent, reply.received);
             if answer != Answer::Late || !std::mem::take(&mut again) {
@@ -97,7 +110,7 @@ impl Protocol for Memory {
             ReleaseKind::Lua => Request::release(owner, ttl, last_token),
             ReleaseKind::Watch => Request::Delete { owner: owner.to_vec() },
         };
-        self.ask(target, &request, deadline).map(|(verdict, _)| verdict)
+        verdict(&self.exchange(target, request, deadline)?.value)
     }
 
     fn extend(
@@ -108,27 +121,23 @@ impl Protocol for Memory {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        let (verdict, sent) = self.ask(target, &Request::renew(owner, ttl, count), deadline)?;
-        Ok(Told { verdict, sent })
+        told(self.repeatable(target, &Request::renew(owner, ttl, count), deadline))
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        errands
-            .iter()
-            .map(|errand| {
-                let (verdict, sent) = self.ask(errand.target, &Request::of(errand), deadline)?;
-                Ok(Told { verdict, sent })
-            })
-            .collect()
+        let errands: Vec<_> =
+            errands.iter().map(|errand| (errand.target, Request::of(errand))).collect();
+        let replies = self.server.exchange(&self.link, &errands, deadline);
+        replies.into_iter().map(told).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = self.exchange(target, &Request::Inspect, deadline)?;
+        let reply = self.repeatable(target, &Request::Inspect, deadline)?;
         target.kind().inspected(reply.value)
     }
 
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.exchange(target, &Request::force(), deadline)?.value {
+        match self.exchange(target, Request::force(), deadline)?.value {
             Value::Int(held) => Ok(held > 0),
             other => Err(unexpected(&other)),
         }
@@ -145,15 +154,18 @@ impl Protocol for Memory {
     }
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.exchange(target, &Request::Ask, deadline)?.value {
+        match self.exchange(target, Request::Ask, deadline)?.value {
             Value::Int(heard) => Ok(heard > 0),
             other => Err(unexpected(&other)),
         }
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
         let own = wake::client_channel(&self.identity);
-        Ok(Box::new(Listening { ear: self.server.listen(&own), own }))
+        Ok(Box::new(Listening { ear: self.server.listen(&self.link, &own), own }))
     }
 
     fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
@@ -166,6 +178,11 @@ impl Protocol for Memory {
     }
 }
 
+fn told(reply: Result<Reply, Failure>) -> Result<Told, Failure> {
+    let reply = reply?;
+    Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
+}
+
 /// A listener on a server in memory.
 struct Listening {
     ear: Ear,
@@ -174,6 +191,8 @@ struct Listening {
 
 impl Listener for Listening {
     fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
+        self.ear.handled();
+        // In real time: there is nothing to do here for the sake of time alone.
         match self.ear.events().recv_timeout(wait) {
             Ok(event) => Ok(wake::understand(event, &self.own)),
             Err(RecvTimeoutError::Timeout) => Ok(Wake::Nothing),

@@ -1,22 +1,27 @@
-//! A store that several clients share, with a clock.
+//! A store that several clients share, with a clock, and with what is still on its way.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, Sender, unbounded};
-use crate::base::sync::{Arc, Mutex, MutexGuard};
+use crate::base::sync::{self, Arc, Mutex, MutexGuard};
 use crate::base::time::{Clock, Moment};
 use crate::protocol::Target;
 use crate::wire::connection::Reply;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::subscription::Event;
 
+use super::link::{Fate, Link};
 use super::request::Request;
 use super::store::{Published, Store, WrongType};
 
 /// The server's time when the clients' clock shows nothing: far from both 0 and 2^53, in
 /// microseconds.
 const EPOCH: u64 = 1_700_000_000_000_000;
+
+/// A request and what it is for.
+pub(crate) type Errand<'a> = (&'a Target, Request);
 
 /// A server in memory.
 pub(crate) struct Server {
@@ -27,8 +32,20 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct State {
     store: Store,
-    ears: BTreeMap<u64, Sender<Event>>,
+    ears: BTreeMap<u64, EarEnd>,
     last_ear: u64,
+    /// Requests that arrive later, by the server's time and the order in which they were sent.
+    late: BTreeMap<(u64, u64), (Arc<Target>, Request)>,
+    last_late: u64,
+}
+
+/// The server's end of a connection that listens.
+struct EarEnd {
+    link: Arc<Link>,
+    sender: Sender<Event>,
+    told: u64,
+    /// How much of that its listener is done with.
+    handled: u64,
 }
 
 impl Server {
@@ -46,71 +63,183 @@ impl Server {
 
     /// The server's own time in microseconds.
     pub(crate) fn micros(&self) -> u64 {
-        EPOCH + self.clock.now().as_nanos() / 1000
+        micros_at(self.clock.now())
     }
 
-    /// Serves a request at once.
-    pub(crate) fn serve(&self, target: &Target, request: &Request) -> Result<Reply, Failure> {
-        let sent = self.now();
+    /// The state once everything that was on its way until now has arrived.
+    fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        let (answer, published) = state.store.serve(target, request, self.micros());
-        state.deliver(published);
-        drop(state);
-        let value = answer.map_err(|WrongType| Failure::wrong_type())?;
-        Ok(Reply { value, sent, received: self.now() })
+        let micros = self.micros();
+        while let Some(entry) = state.late.first_entry()
+            && entry.key().0 <= micros
+        {
+            let ((at, _), (target, request)) = entry.remove_entry();
+            let (_, published) = state.store.serve(&target, &request, at);
+            state.deliver(published);
+        }
+        state
+    }
+
+    /// When the next of what is on its way arrives.
+    pub(crate) fn next_arrival(&self) -> Option<Moment> {
+        let micros = self.state.lock().late.keys().next()?.0;
+        Some(Moment::PAST.after(Duration::from_micros(micros.saturating_sub(EPOCH))))
+    }
+
+    /// Takes requests to the server, which serves them one after the other, and answers back.
+    pub(crate) fn exchange(
+        &self,
+        link: &Link,
+        errands: &[Errand<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        let sent = self.now();
+        let all = |failure: Failure| errands.iter().map(|_| Err(failure.clone())).collect();
+        if deadline <= sent {
+            return all(Failure::NotSent(Hindrance::Overdue));
+        }
+        match link.fate() {
+            Fate::Served => self.serve(errands, sent),
+            Fate::Refused => all(Failure::no_connection()),
+            Fate::RequestLost => all(Failure::reset()),
+            Fate::AnswerLost => {
+                self.serve(errands, sent);
+                all(Failure::reset())
+            }
+            Fate::Silence => {
+                self.wait(link, deadline);
+                all(Failure::silent())
+            }
+            Fate::AnswerDelayed(by) => {
+                let answers = self.serve(errands, sent);
+                self.wait(link, deadline.min(sent.after(by)));
+                let received = self.now();
+                if received >= deadline {
+                    return all(Failure::silent());
+                }
+                let late = |answer: Reply| Reply { received, ..answer };
+                answers.into_iter().map(|answer| answer.map(late)).collect()
+            }
+            Fate::RequestDelayed(by) => {
+                let arrives = sent.after(by);
+                if arrives < deadline {
+                    self.wait(link, arrives);
+                    return self.serve(errands, sent);
+                }
+                self.send_late(errands, arrives);
+                self.wait(link, deadline);
+                all(Failure::silent())
+            }
+        }
+    }
+
+    fn serve(&self, errands: &[Errand<'_>], sent: Moment) -> Vec<Result<Reply, Failure>> {
+        let mut state = self.state();
+        let mut serve = |(target, request): &Errand<'_>| {
+            let (answer, published) = state.store.serve(target, request, self.micros());
+            state.deliver(published);
+            let value = answer.map_err(|WrongType| Failure::wrong_type())?;
+            Ok(Reply { value, sent, received: self.now() })
+        };
+        errands.iter().map(&mut serve).collect()
+    }
+
+    fn send_late(&self, errands: &[Errand<'_>], arrives: Moment) {
+        let mut state = self.state();
+        for (target, request) in errands {
+            state.last_late += 1;
+            let key = (micros_at(arrives), state.last_late);
+            let target = Target::new(target.kind(), target.name().clone());
+            state.late.insert(key, (target, request.clone()));
+        }
+    }
+
+    fn wait(&self, link: &Link, until: Moment) {
+        link.count_waiting(true);
+        while self.now() < until {
+            self.clock.doze(until, &mut sync::sleep);
+        }
+        link.count_waiting(false);
     }
 
     /// Looks at the store, or changes it, as an operator would.
     pub(crate) fn with_store<T>(&self, work: impl FnOnce(&mut Store, u64) -> T) -> T {
-        let micros = self.micros();
-        work(&mut self.state.lock().store, micros)
+        let mut state = self.state();
+        work(&mut state.store, self.micros())
     }
 
     /// A message from outside of a script.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) {
         let published = Published { channel: channel.to_vec(), payload: payload.to_vec() };
-        self.state.lock().deliver(vec![published]);
+        self.state().deliver(vec![published]);
     }
 
     /// Opens a connection that listens, to a first channel.
-    pub(crate) fn listen(self: &Arc<Server>, channel: &[u8]) -> Ear {
+    pub(crate) fn listen(self: &Arc<Server>, link: &Arc<Link>, channel: &[u8]) -> Ear {
         let (sender, events) = unbounded();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.last_ear += 1;
         let ear = Ear { server: Arc::clone(self), number: state.last_ear, events };
-        state.ears.insert(ear.number, sender);
+        let link = Arc::clone(link);
+        state.ears.insert(ear.number, EarEnd { link, sender, told: 0, handled: 0 });
         state.subscribe(ear.number, channel);
         ear
     }
 
-    /// Closes all connections that listen.
-    pub(crate) fn disconnect(&self) {
-        let mut state = self.state.lock();
-        for (number, _) in std::mem::take(&mut state.ears) {
-            state.store.disconnect(number);
-        }
+    /// Closes all connections that listen, or those of one client.
+    pub(crate) fn disconnect(&self, of: Option<&Link>) {
+        let mut state = self.state();
+        let State { store, ears, .. } = &mut *state;
+        ears.retain(|&number, end| {
+            let stays = of.is_some_and(|link| !std::ptr::eq(link, &*end.link));
+            if !stays {
+                store.disconnect(number);
+            }
+            stays
+        });
     }
+
+    /// Whether all that was told to listeners is done with.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let state = self.state();
+        state.ears.values().all(|end| end.handled >= end.told || end.link.is_waited_for())
+    }
+}
+
+fn micros_at(moment: Moment) -> u64 {
+    EPOCH + moment.as_nanos() / 1000
 }
 
 impl State {
     fn subscribe(&mut self, ear: u64, channel: &[u8]) {
         let State { store, ears, .. } = self;
         // One that was disconnected finds out by itself.
-        if let Some(sender) = ears.get(&ear) {
+        if let Some(end) = ears.get_mut(&ear) {
             store.subscribe(ear, channel);
-            let _ = sender.send(Event::Subscribed { channel: channel.to_vec() });
+            end.tell(Event::Subscribed { channel: channel.to_vec() });
         }
     }
 
     fn deliver(&mut self, published: Vec<Published>) {
+        let State { store, ears, .. } = self;
         for Published { channel, payload } in published {
-            for ear in self.store.hearers(&channel) {
-                let (channel, payload) = (channel.clone(), payload.clone());
-                if let Some(sender) = self.ears.get(&ear) {
-                    let _ = sender.send(Event::Message { channel, payload });
+            for ear in store.hearers(&channel) {
+                if let Some(end) = ears.get_mut(&ear)
+                    && end.link.lets_message_through()
+                {
+                    let (channel, payload) = (channel.clone(), payload.clone());
+                    end.tell(Event::Message { channel, payload });
                 }
             }
         }
+    }
+}
+
+impl EarEnd {
+    fn tell(&mut self, event: Event) {
+        // A listener that is gone has taken its end along.
+        let _ = self.sender.send(event);
+        self.told += 1;
     }
 }
 
@@ -133,23 +262,27 @@ impl Ear {
         &self.events
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.server.state.lock()
+    /// All that was taken from the events has had its effect.
+    pub(crate) fn handled(&self) {
+        let mut state = self.server.state();
+        if let Some(end) = state.ears.get_mut(&self.number) {
+            end.handled = end.told - self.events.len() as u64;
+        }
     }
 
     /// Listens to a channel; asked again, it is confirmed again.
     pub(crate) fn subscribe(&self, channel: &[u8]) {
-        self.state().subscribe(self.number, channel);
+        self.server.state().subscribe(self.number, channel);
     }
 
     pub(crate) fn unsubscribe(&self, channel: &[u8]) {
-        self.state().store.unsubscribe(self.number, channel);
+        self.server.state().store.unsubscribe(self.number, channel);
     }
 }
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        let mut state = self.state();
+        let mut state = self.server.state();
         state.ears.remove(&self.number);
         state.store.disconnect(self.number);
     }

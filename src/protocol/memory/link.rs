@@ -1,0 +1,102 @@
+//! What lies between one client and a server in memory, and what is scripted to go wrong there.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::base::sync::Mutex;
+
+/// What becomes of one exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Served,
+    /// No connection is made.
+    Refused,
+    /// The connection breaks before the server has it.
+    RequestLost,
+    /// It is done, and the connection breaks.
+    AnswerLost,
+    /// Nothing is done, and nothing comes.
+    Silence,
+    /// It is done later; the caller waits no longer than it would.
+    RequestDelayed(Duration),
+    /// It is done, and the answer comes later.
+    AnswerDelayed(Duration),
+}
+
+/// The way between one client and the server.
+#[derive(Debug, Default)]
+pub(crate) struct Link(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What befalls every exchange, until it is restored.
+    lasting: Option<Fate>,
+    /// What befalls the next ones.
+    next: VecDeque<Fate>,
+    lost_messages: u64,
+    faults: u64,
+    waiting: usize,
+}
+
+impl Link {
+    /// What becomes of an exchange that begins now.
+    pub(super) fn fate(&self) -> Fate {
+        let mut state = self.0.lock();
+        let fate = state.lasting.or_else(|| state.next.pop_front()).unwrap_or(Fate::Served);
+        state.faults += u64::from(fate != Fate::Served);
+        fate
+    }
+
+    /// Whether a message gets through.
+    pub(super) fn lets_message_through(&self) -> bool {
+        let mut state = self.0.lock();
+        let lost = state.lasting.is_some() || state.lost_messages > 0;
+        state.lost_messages = state.lost_messages.saturating_sub(u64::from(lost));
+        state.faults += u64::from(lost);
+        !lost
+    }
+
+    /// Whether no connection can be made.
+    pub(super) fn is_cut(&self) -> bool {
+        self.0.lock().lasting == Some(Fate::Refused)
+    }
+
+    /// A thread begins, or ends, to wait for what does not come.
+    pub(super) fn count_waiting(&self, waits: bool) {
+        let mut state = self.0.lock();
+        state.waiting = if waits { state.waiting + 1 } else { state.waiting.saturating_sub(1) };
+    }
+
+    /// Whether a thread waits for what does not come.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.0.lock().waiting > 0
+    }
+
+    /// The fate of the next exchanges, after those that have theirs already.
+    pub(crate) fn script(&self, fate: Fate, count: u32) {
+        self.0.lock().next.extend((0..count).map(|_| fate));
+    }
+
+    /// The fate of all exchanges from now on.
+    pub(crate) fn set_lasting(&self, fate: Option<Fate>) {
+        self.0.lock().lasting = fate;
+    }
+
+    /// So many of the next messages do not arrive.
+    pub(crate) fn lose_messages(&self, count: u64) {
+        self.0.lock().lost_messages = count;
+    }
+
+    /// Forgets what was scripted.
+    pub(crate) fn heal(&self) {
+        let mut state = self.0.lock();
+        state.lasting = None;
+        state.next.clear();
+        state.lost_messages = 0;
+    }
+
+    /// How many exchanges and messages met a fault.
+    pub(crate) fn faults(&self) -> u64 {
+        self.0.lock().faults
+    }
+}

@@ -1,0 +1,103 @@
+//! What goes wrong between one client and the server.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::protocol::memory::link::{Fate, Link as Inner};
+use crate::protocol::memory::server::Server;
+
+/// What lies between one client and a [`Server`](super::Server), and what goes wrong there.
+///
+/// Faults that are counted befall the next exchanges of this client, whoever begins them: a call, or
+/// the worker that renews; in the order in which they were scripted. Several leases that are renewed
+/// together are one exchange. [`faults`](Link::faults) tells how many came to pass, so that a test can
+/// prove that the fault it is about did happen.
+///
+/// ```
+/// use leasehold::testing::Server;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let server = Server::new();
+/// let client = server.client();
+/// let link = server.link(&client);
+///
+/// // The lock is taken, and the answer is lost. It is asked again, and recognised as ours.
+/// link.lose_answers(1);
+/// let guard = client.mutex("orders:42")?.lock()?;
+/// assert_eq!(link.faults(), 1);
+/// guard.release()?;
+/// assert!(!client.mutex("orders:42")?.is_locked()?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Link {
+    inner: Arc<Inner>,
+    server: Arc<Server>,
+}
+
+impl Link {
+    pub(super) fn new(inner: Arc<Inner>, server: Arc<Server>) -> Link {
+        Link { inner, server }
+    }
+
+    /// The connection breaks under the next `count` requests before the server has them.
+    pub fn lose_requests(&self, count: u32) {
+        self.inner.script(Fate::RequestLost, count);
+    }
+
+    /// The next `count` requests are carried out, and the connection breaks before the answer.
+    pub fn lose_answers(&self, count: u32) {
+        self.inner.script(Fate::AnswerLost, count);
+    }
+
+    /// The next `count` requests reach the server only after this time.
+    ///
+    /// Where that is longer than the caller waits for an answer
+    /// ([`command_timeout`](crate::LockClientBuilder::command_timeout)), the caller goes on without
+    /// one, and the request still arrives: too late to take a lock, if all is well.
+    pub fn delay_requests(&self, count: u32, by: Duration) {
+        self.inner.script(Fate::RequestDelayed(by), count);
+    }
+
+    /// The next `count` requests are carried out at once, and answered only after this time; never,
+    /// where that is longer than the caller waits.
+    pub fn delay_answers(&self, count: u32, by: Duration) {
+        self.inner.script(Fate::AnswerDelayed(by), count);
+    }
+
+    /// The next `count` messages that wake this client's waiters do not arrive.
+    pub fn lose_messages(&self, count: u64) {
+        self.inner.lose_messages(count);
+    }
+
+    /// Cuts the client off: connections break, and new ones are refused, until
+    /// [`restore`](Link::restore).
+    pub fn cut(&self) {
+        self.inner.set_lasting(Some(Fate::Refused));
+        self.server.disconnect(Some(&self.inner));
+    }
+
+    /// Nothing that is sent arrives, in either direction, until [`restore`](Link::restore). Callers
+    /// wait for their time-outs.
+    pub fn silence(&self) {
+        self.inner.set_lasting(Some(Fate::Silence));
+    }
+
+    /// From now on nothing goes wrong. What was scripted and has not come to pass is forgotten.
+    pub fn restore(&self) {
+        self.inner.heal();
+    }
+
+    /// How many requests and messages met a fault until now.
+    pub fn faults(&self) -> u64 {
+        self.inner.faults()
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("faults", &self.faults()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! The server, its time, and what an operator can do to it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::driven::DrivenClock;
+use crate::base::error::Result;
+use crate::base::sync::{self, Arc, Mutex, Weak};
+use crate::base::time::{BootClock, Clock};
+use crate::client::{LockClient, LockClientBuilder};
+use crate::engine::Engine;
+use crate::protocol::memory::link::Link as InnerLink;
+use crate::protocol::memory::server::Server as Inner;
+use crate::testing::Link;
+
+/// How often it is looked whether all threads have done what is due.
+const LOOK: Duration = Duration::from_micros(200);
+/// It is so when it was found so this often, one look after the other.
+const LOOKS: u32 = 3;
+/// A thread that was woken and does not come back to wait has this long for what it does.
+const ERRAND: Duration = Duration::from_millis(20);
+/// Something hangs if it is not so within this time; whoever tests will find out by what follows.
+const MOST: Duration = Duration::from_secs(10);
+
+/// A server in memory, and the time that it and its clients live in.
+///
+/// Clones are the same server.
+///
+/// ```
+/// use leasehold::testing::Server;
+/// use std::time::Duration;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let server = Server::new();
+/// let (here, there) = (server.client(), server.client());
+///
+/// let guard = here.mutex("orders:42")?.lock()?;
+/// assert!(there.mutex("orders:42")?.try_lock()?.is_none());
+///
+/// // The machine sleeps for longer than the lease: another gets the lock, and we know.
+/// server.suspend(Duration::from_secs(31));
+/// let other = there.mutex("orders:42")?.try_lock()?.expect("it is free");
+/// assert!(!guard.is_valid());
+/// assert!(other.fencing_token() > guard.fencing_token());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+    clock: Arc<DrivenClock>,
+    clients: Arc<Mutex<Vec<Client>>>,
+}
+
+struct Client {
+    engine: Weak<Engine>,
+    link: Arc<InnerLink>,
+}
+
+impl Server {
+    /// A server whose time goes by itself, and can be [put forward](Server::advance) too.
+    #[allow(clippy::new_without_default, reason = "there are two ways to make one")]
+    pub fn new() -> Server {
+        Server::with(DrivenClock::new(true))
+    }
+
+    /// A server whose time stands still, but for what [`advance`](Server::advance) and
+    /// [`suspend`](Server::suspend) put it forward. A call that waits for time to pass, and be it for
+    /// a time-out, waits for another thread to do that.
+    pub fn standing_still() -> Server {
+        Server::with(DrivenClock::new(false))
+    }
+
+    fn with(clock: DrivenClock) -> Server {
+        let clock = Arc::new(clock);
+        let inner = Inner::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        Server { inner, clock, clients: Arc::default() }
+    }
+
+    /// A client with default settings. Each is like a process of its own.
+    pub fn client(&self) -> LockClient {
+        // The default settings are allowed.
+        self.connect(LockClient::builder("redis://memory")).expect("default settings")
+    }
+
+    /// A client with settings of its own. Where it would have connected to does not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use leasehold::testing::Server;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.connect(LockClient::builder("redis://any").label("billing"))?;
+    /// let lock = client.mutex("orders:42")?;
+    /// let guard = lock.lock()?;
+    /// assert_eq!(lock.holder()?.unwrap().label(), Some("billing"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect(&self, settings: LockClientBuilder) -> Result<LockClient> {
+        let (client, link) = settings.build_over(&self.inner)?;
+        let mut clients = self.clients.lock();
+        clients.retain(|client| client.engine.strong_count() > 0);
+        clients.push(Client { engine: Arc::downgrade(client.engine()), link });
+        Ok(client)
+    }
+
+    /// What lies between a client of this server and the server.
+    ///
+    /// # Panics
+    ///
+    /// If it is no client of this server.
+    pub fn link(&self, client: &LockClient) -> Link {
+        let clients = self.clients.lock();
+        let found = clients
+            .iter()
+            .find(|known| std::ptr::eq(known.engine.as_ptr(), Arc::as_ptr(client.engine())))
+            .expect("a client of this server");
+        Link::new(Arc::clone(&found.link), Arc::clone(&self.inner))
+    }
+
+    /// Lets time pass. Whatever is due meanwhile is done at its time: leases are renewed, waiters
+    /// ask again, time-outs are over.
+    ///
+    /// It takes a little longer than that takes. What threads of the test do between two calls of
+    /// the library has no time of its own.
+    pub fn advance(&self, span: Duration) {
+        let target = self.clock.now().after(span);
+        loop {
+            let (dozing, _) = self.clock.dozing();
+            self.settle(dozing);
+            let now = self.clock.now();
+            if now >= target {
+                return;
+            }
+            let due = self.clock.next_due().filter(|&due| due > now);
+            let arrival = self.inner.next_arrival().filter(|&arrival| arrival > now);
+            let next = due.into_iter().chain(arrival).min().map_or(target, |at| at.min(target));
+            self.clock.put_forward(next);
+            self.settle(dozing);
+        }
+    }
+
+    /// Lets time pass at once, with nobody there to do anything meanwhile: as for a machine that
+    /// slept, or a process that was stopped. What is due then is done before this returns.
+    pub fn suspend(&self, span: Duration) {
+        let (dozing, _) = self.clock.dozing();
+        self.clock.put_forward(self.clock.now().after(span));
+        self.settle(dozing);
+    }
+
+    /// Waits until all that is due is done, where so many threads had waited for their time.
+    fn settle(&self, dozing: usize) {
+        let begin = BootClock.now();
+        let passed = |span| BootClock.now().since(begin) > span;
+        let mut found = 0;
+        while found < LOOKS && !passed(MOST) {
+            found = if self.is_at_rest(dozing, passed(ERRAND)) { found + 1 } else { 0 };
+            sync::sleep(LOOK);
+        }
+    }
+
+    fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
+        let (dozing, due) = self.clock.dozing();
+        let back = dozing >= before || lenient;
+        let rests = |client: &Client| {
+            let engine = client.engine.upgrade();
+            client.link.is_waited_for() || engine.is_none_or(|engine| engine.is_at_rest())
+        };
+        due == 0 && back && self.inner.is_at_rest() && self.clients.lock().iter().all(rests)
+    }
+
+    /// Deletes a key, as an operator would: the holder of the lock loses it without being asked.
+    /// Whether there was one. The key is the lock's name, with the client's
+    /// [prefix](crate::LockClientBuilder::name_prefix).
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
+        self.inner.with_store(|store, micros| store.at(micros).del(key.as_ref()))
+    }
+
+    /// Makes somebody else the owner of a mutex for this long, as a mistake or another program
+    /// would.
+    pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
+        let ttl = crate::base::time::millis(ttl);
+        self.inner.with_store(|store, micros| {
+            store.at(micros).set(key.as_ref(), b"somebody else", Some(ttl));
+        });
+    }
+
+    /// Deletes everything (`FLUSHALL`).
+    pub fn flush(&self) {
+        self.inner.with_store(|store, _| store.flush());
+    }
+
+    /// The server restarts with nothing left of what it kept: all connections break.
+    pub fn restart(&self) {
+        self.flush();
+        self.inner.disconnect(None);
+    }
+
+    /// The keys that the server has at present.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// server.client().mutex("orders:42")?.lock()?.release()?;
+    /// // The last token stays a while.
+    /// assert_eq!(server.keys(), [b"{orders:42}:fence"]);
+    /// server.advance(Duration::from_secs(31));
+    /// assert!(server.keys().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        self.inner.with_store(|store, micros| store.live_keys(micros).map(<[u8]>::to_vec).collect())
+    }
+
+    /// How much time has passed since the server was made.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.now().since(DrivenClock::START)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
