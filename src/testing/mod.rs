@@ -67,6 +67,10 @@
 //! of the pool do not happen, as there is none. How long things take can not be told from it.
 
 mod link;
+#[cfg(test)]
+mod proof;
+#[cfg(test)]
+mod reference;
 mod server;
 
 pub use link::Link;

@@ -1,0 +1,322 @@
+//! The engine against the reference model: whatever is done in whatever order, and whatever goes
+//! wrong, the same answers come, and these hold after every step:
+//!
+//! 1. No two clients' holds of a name are valid at a time, but for one whose key was taken away.
+//! 2. Every hold's token is greater than all before it.
+//! 3. The hold count is the number of guards.
+//! 4. When the last lease is over, no key is left.
+
+use std::time::Duration;
+
+use proptest::test_runner::Config;
+use proptest_state_machine::{StateMachineTest, prop_state_machine};
+
+use super::Server;
+use super::reference::{CLIENTS, Expected, LEASES, Model, NAMES, OVER, Step};
+use crate::base::error::Result;
+use crate::base::option::{Lease, LockOptions};
+use crate::client::LockClient;
+use crate::lock::{Guard, Mutex, ReentrantLock};
+
+const fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// One kind of lock for each name.
+enum Lock {
+    Mutex(Mutex),
+    Reentrant(ReentrantLock),
+}
+
+impl Lock {
+    fn try_lock(&self) -> Result<Option<Guard>> {
+        match self {
+            Lock::Mutex(lock) => lock.try_lock(),
+            Lock::Reentrant(lock) => lock.try_lock(),
+        }
+    }
+
+    fn lock(&self) -> Result<Option<Guard>> {
+        match self {
+            Lock::Mutex(lock) => lock.lock(),
+            Lock::Reentrant(lock) => lock.lock(),
+        }
+        .map(Some)
+    }
+
+    fn force_release(&self) -> Result<bool> {
+        match self {
+            Lock::Mutex(lock) => lock.force_release(),
+            Lock::Reentrant(lock) => lock.force_release(),
+        }
+    }
+
+    fn hold_count(&self) -> u32 {
+        match self {
+            Lock::Mutex(lock) => lock.hold_count(),
+            Lock::Reentrant(lock) => lock.hold_count(),
+        }
+    }
+}
+
+/// What one client has of one name.
+struct Place {
+    lock: Lock,
+    guards: Vec<Guard>,
+    /// Its key was taken away since it was granted.
+    dispossessed: bool,
+}
+
+struct System {
+    server: Server,
+    clients: Vec<LockClient>,
+    places: Vec<Vec<Place>>,
+    /// The greatest token of each name until now.
+    tokens: [u64; NAMES],
+}
+
+const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
+
+impl System {
+    fn new() -> System {
+        let server = Server::standing_still();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+        let place = |lock| Place { lock, guards: Vec::new(), dispossessed: false };
+        let places = clients
+            .iter()
+            .zip(LEASES)
+            .map(|(client, (ttl, renewed))| {
+                let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
+                let options = LockOptions::new().lease(lease);
+                vec![
+                    place(Lock::Mutex(client.mutex_with(KEYS[0], options).unwrap())),
+                    place(Lock::Reentrant(client.reentrant_with(KEYS[1], options).unwrap())),
+                ]
+            })
+            .collect();
+        System { server, clients, places, tokens: [0; NAMES] }
+    }
+
+    fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
+        let place = &mut self.places[client][name];
+        let outcome = if waits { place.lock.lock() } else { place.lock.try_lock() };
+        match outcome {
+            Ok(Some(guard)) => {
+                let token = guard.fencing_token().get();
+                match place.guards.first() {
+                    Some(first) => assert_eq!(token, first.fencing_token().get(), "one hold"),
+                    None => {
+                        assert!(token > self.tokens[name], "{token} after {}", self.tokens[name]);
+                        self.tokens[name] = token;
+                        place.dispossessed = false;
+                    }
+                }
+                place.guards.push(guard);
+                Expected::Granted
+            }
+            Ok(None) => Expected::Busy,
+            Err(error) if error.is_lost() => Expected::Lost,
+            Err(error) => {
+                let typed = error.is_unreachable() || error.is_unknown_outcome();
+                assert!(typed, "{error:?}");
+                Expected::Any
+            }
+        }
+    }
+
+    fn with_last(
+        &mut self,
+        client: usize,
+        name: usize,
+        f: impl FnOnce(Guard) -> Result<()>,
+    ) -> Expected {
+        match self.places[client][name].guards.pop().map(f) {
+            None => Expected::Any,
+            Some(Ok(())) => Expected::Done,
+            Some(Err(error)) if error.is_lost() => Expected::Lost,
+            Some(Err(error)) => {
+                let typed = error.is_unreachable() || error.is_unknown_outcome();
+                assert!(typed, "{error:?}");
+                Expected::Any
+            }
+        }
+    }
+
+    /// Looks through the last guard, and keeps it.
+    fn look(
+        &mut self,
+        client: usize,
+        name: usize,
+        f: impl FnOnce(&Guard) -> Result<()>,
+    ) -> Expected {
+        let Some(guard) = self.places[client][name].guards.pop() else { return Expected::Any };
+        let outcome = f(&guard);
+        self.places[client][name].guards.push(guard);
+        match outcome {
+            Ok(()) => Expected::Done,
+            Err(error) if error.is_lost() => Expected::Lost,
+            Err(_) => Expected::Any,
+        }
+    }
+
+    fn dispossess(&mut self, name: usize) {
+        for places in &mut self.places {
+            places[name].dispossessed = true;
+        }
+    }
+
+    fn heal(&mut self) {
+        for client in &self.clients {
+            self.server.link(client).restore();
+        }
+        for place in self.places.iter_mut().flatten() {
+            place.guards.clear();
+        }
+        self.server.advance(ms(OVER));
+        let left = self.server.keys();
+        assert!(
+            left.is_empty(),
+            "left: {:?}",
+            left.iter().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>()
+        );
+    }
+
+    fn step(&mut self, step: &Step) -> Expected {
+        match *step {
+            Step::TryLock(client, name) => self.take(client, name, false),
+            Step::Lock(client, name) => self.take(client, name, true),
+            Step::Release(client, name) => self.with_last(client, name, Guard::release),
+            Step::Drop(client, name) => {
+                self.places[client][name].guards.pop();
+                Expected::Any
+            }
+            Step::Extend(client, name, span) => {
+                self.look(client, name, |guard| guard.extend(ms(span)))
+            }
+            Step::Check(client, name) => self.look(client, name, Guard::check),
+            Step::Force(client, name) => match self.places[client][name].lock.force_release() {
+                Ok(was) => {
+                    self.dispossess(name);
+                    Expected::Was(was)
+                }
+                Err(_) => {
+                    self.dispossess(name);
+                    Expected::Any
+                }
+            },
+            Step::Delete(name) => {
+                self.dispossess(name);
+                Expected::Was(self.server.delete(KEYS[name]))
+            }
+            Step::Steal(name, span) => {
+                self.dispossess(name);
+                self.server.steal(KEYS[name], ms(span));
+                Expected::Any
+            }
+            Step::Losing(answer, ref step) => {
+                let (Step::TryLock(client, _)
+                | Step::Release(client, _)
+                | Step::Extend(client, ..)) = **step
+                else {
+                    return self.step(step);
+                };
+                let link = self.server.link(&self.clients[client]);
+                if answer {
+                    link.lose_answers(1)
+                } else {
+                    link.lose_requests(1)
+                }
+                let outcome = self.step(step);
+                link.restore();
+                outcome
+            }
+            Step::Advance(span) => {
+                self.server.advance(ms(span));
+                Expected::Any
+            }
+            Step::Suspend(span) => {
+                self.server.suspend(ms(span));
+                Expected::Any
+            }
+            Step::LoseAnswers(client, count) => {
+                self.server.link(&self.clients[client]).lose_answers(count);
+                Expected::Any
+            }
+            Step::LoseRequests(client, count) => {
+                self.server.link(&self.clients[client]).lose_requests(count);
+                Expected::Any
+            }
+            Step::Cut(client) => {
+                self.server.link(&self.clients[client]).cut();
+                Expected::Any
+            }
+            Step::Restore(client) => {
+                self.server.link(&self.clients[client]).restore();
+                Expected::Any
+            }
+            Step::Heal => {
+                self.heal();
+                Expected::Any
+            }
+        }
+    }
+}
+
+impl StateMachineTest for System {
+    type SystemUnderTest = System;
+    type Reference = Model;
+
+    fn init_test(_: &Model) -> System {
+        System::new()
+    }
+
+    fn apply(mut system: System, model: &Model, step: Step) -> System {
+        let answer = system.step(&step);
+        let expected = model.expected;
+        assert!(
+            expected == Expected::Any || answer == expected,
+            "{step:?}: {answer:?}, not {expected:?}"
+        );
+        // What the worker was told, it does.
+        system.server.advance(Duration::ZERO);
+        system
+    }
+
+    fn check_invariants(system: &System, model: &Model) {
+        for name in 0..NAMES {
+            let valid: Vec<usize> = (0..CLIENTS)
+                .filter(|&client| {
+                    let place = &system.places[client][name];
+                    !place.dispossessed && place.guards.iter().any(Guard::is_valid)
+                })
+                .collect();
+            assert!(valid.len() < 2, "clients {valid:?} hold {} at a time", KEYS[name]);
+        }
+        for (client, places) in system.places.iter().enumerate() {
+            for (name, place) in places.iter().enumerate() {
+                let valid = place.guards.last().is_some_and(Guard::is_valid);
+                let count = if valid { place.guards.len() as u32 } else { 0 };
+                assert_eq!(place.lock.hold_count(), count, "client {client}, {}", KEYS[name]);
+                if model.in_doubt {
+                    continue;
+                }
+                let hold = model.holds[client][name].as_ref();
+                assert_eq!(hold.map_or(0, |hold| hold.count) as usize, place.guards.len());
+                if let Some(expected) = model.is_valid(client, name) {
+                    assert_eq!(valid, expected, "client {client}, {}: valid", KEYS[name]);
+                }
+            }
+        }
+    }
+
+    fn teardown(mut system: System, _: Model) {
+        system.heal();
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn the_engine_is_like_the_reference_model(sequential 1..60 => System);
+}

@@ -1,0 +1,310 @@
+//! What locks should do, told without any of their code: a model of owners, hold counts and
+//! validity, to the millisecond.
+//!
+//! It is exact while no fault is scripted. From the first fault on it is in doubt, and expects
+//! nothing, until everything is healed and every lease is over. What must hold even then is checked
+//! by who compares (`proof`).
+
+use proptest::prelude::*;
+use proptest_state_machine::ReferenceStateMachine;
+
+pub(super) const CLIENTS: usize = 3;
+pub(super) const NAMES: usize = 2;
+/// The name whose lock shows its hold count.
+const REENTRANT: usize = 1;
+
+/// Which client's leases live how long, in milliseconds, and whether they are renewed.
+pub(super) const LEASES: [(u64, bool); CLIENTS] = [(30_000, true), (5_000, false), (3_000, true)];
+
+/// Longer than any lease here, and than the last token is kept.
+pub(super) const OVER: u64 = 61_000;
+
+/// What is done, by which client to which name.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    TryLock(usize, usize),
+    /// Only where it need not wait.
+    Lock(usize, usize),
+    Release(usize, usize),
+    Drop(usize, usize),
+    Extend(usize, usize, u64),
+    Check(usize, usize),
+    Force(usize, usize),
+    Delete(usize),
+    Steal(usize, u64),
+    /// One request of this step, or its answer, is lost: it is repeated, and nobody notices.
+    Losing(bool, Box<Step>),
+    Advance(u64),
+    Suspend(u64),
+    LoseAnswers(usize, u32),
+    LoseRequests(usize, u32),
+    Cut(usize),
+    Restore(usize),
+    /// All faults are over, all guards are dropped, and all leases end.
+    Heal,
+}
+
+/// What a step should answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Any,
+    Granted,
+    Busy,
+    Done,
+    Lost,
+    Was(bool),
+}
+
+/// What one client has of one name.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) count: u32,
+    valid_until: u64,
+    /// Since when the key is not its own any more.
+    dispossessed: Option<u64>,
+}
+
+/// What a name's key holds.
+#[derive(Clone, Debug)]
+enum Key {
+    Free,
+    /// Until then; `u64::MAX`: renewed.
+    Of(usize, u64),
+    Foreign(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    now: u64,
+    pub(super) holds: [[Option<Hold>; NAMES]; CLIENTS],
+    keys: [Key; NAMES],
+    pub(super) in_doubt: bool,
+    pub(super) expected: Expected,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model {
+            now: 0,
+            holds: Default::default(),
+            keys: [Key::Free, Key::Free],
+            in_doubt: false,
+            expected: Expected::Any,
+        }
+    }
+
+    fn is_free(&self, name: usize) -> bool {
+        match self.keys[name] {
+            Key::Free => true,
+            Key::Of(_, until) | Key::Foreign(until) => until < self.now,
+        }
+    }
+
+    /// Whether a hold is still valid; `None`: its worker may or may not have found out.
+    pub(super) fn is_valid(&self, client: usize, name: usize) -> Option<bool> {
+        let hold = self.holds[client][name].as_ref()?;
+        let (ttl, renewed) = LEASES[client];
+        match hold.dispossessed {
+            Some(since) if renewed && self.now < since + ttl / 3 => None,
+            Some(_) if renewed => Some(false),
+            // To show a hold count is to ask, too.
+            Some(_) if name == REENTRANT && self.now < hold.valid_until => None,
+            _ => Some(self.now < hold.valid_until),
+        }
+    }
+
+    fn take(&mut self, client: usize, name: usize) -> Expected {
+        if self.holds[client][name].is_some() {
+            return match self.is_valid(client, name) {
+                Some(true) => {
+                    self.holds[client][name].iter_mut().for_each(|hold| hold.count += 1);
+                    Expected::Granted
+                }
+                _ => Expected::Lost,
+            };
+        }
+        if !self.is_free(name) {
+            return Expected::Busy;
+        }
+        let (ttl, renewed) = LEASES[client];
+        let end = |span| if renewed { u64::MAX } else { self.now + span };
+        self.keys[name] = Key::Of(client, end(ttl));
+        let valid_until = end(ttl - ttl / 100 - 2);
+        self.holds[client][name] = Some(Hold { count: 1, valid_until, dispossessed: None });
+        Expected::Granted
+    }
+
+    fn leave(&mut self, client: usize, name: usize) -> Expected {
+        let valid = self.is_valid(client, name);
+        let Some(hold) = &mut self.holds[client][name] else { return Expected::Any };
+        hold.count -= 1;
+        let dispossessed = hold.dispossessed.is_some();
+        if hold.count > 0 {
+            return valid.map_or(Expected::Any, |valid| {
+                if valid { Expected::Done } else { Expected::Lost }
+            });
+        }
+        self.holds[client][name] = None;
+        if dispossessed || valid != Some(true) {
+            return Expected::Lost;
+        }
+        self.keys[name] = Key::Free;
+        Expected::Done
+    }
+
+    fn extend(&mut self, client: usize, name: usize, span: u64) -> Expected {
+        let valid = self.is_valid(client, name);
+        let now = self.now;
+        let Some(hold) = &mut self.holds[client][name] else { return Expected::Any };
+        if hold.dispossessed.is_some() || valid != Some(true) {
+            // Whoever asks is told, if the worker was not.
+            hold.valid_until = hold.valid_until.min(now);
+            hold.dispossessed = hold.dispossessed.map(|_| 0);
+            return Expected::Lost;
+        }
+        if let Key::Of(_, until) = &mut self.keys[name] {
+            *until = (*until).max(now + span);
+        }
+        if span > 0 {
+            hold.valid_until = hold.valid_until.max(now + span - span / 100 - 2);
+        }
+        Expected::Done
+    }
+
+    /// The key is taken away, behind the back of whoever has it.
+    fn dispossess(&mut self, name: usize, key: Key) {
+        if let Key::Of(client, _) = self.keys[name]
+            && let Some(hold) = &mut self.holds[client][name]
+        {
+            hold.dispossessed.get_or_insert(self.now);
+        }
+        self.keys[name] = key;
+    }
+}
+
+impl ReferenceStateMachine for Model {
+    type State = Model;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Model> {
+        Just(Model::new()).boxed()
+    }
+
+    fn transitions(model: &Model) -> BoxedStrategy<Step> {
+        let which = || (0..CLIENTS, 0..NAMES);
+        let spans = prop::sample::select(vec![1, 99, 1_000, 1_100, 4_947, 5_001, 11_000, 31_000]);
+        prop_oneof![
+            10 => which().prop_map(|(client, name)| Step::TryLock(client, name)),
+            5 => which().prop_map(|(client, name)| Step::Lock(client, name)),
+            6 => which().prop_map(|(client, name)| Step::Release(client, name)),
+            2 => which().prop_map(|(client, name)| Step::Drop(client, name)),
+            3 => (which(), 100..20_000_u64)
+                .prop_map(|((client, name), span)| Step::Extend(client, name, span)),
+            2 => which().prop_map(|(client, name)| Step::Check(client, name)),
+            2 => which().prop_map(|(client, name)| Step::Force(client, name)),
+            2 => (0..NAMES).prop_map(Step::Delete),
+            1 => (1_000..9_000_u64).prop_map(|span| Step::Steal(0, span)),
+            7 => spans.clone().prop_map(Step::Advance),
+            1 => spans.prop_map(Step::Suspend),
+            2 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseAnswers(client, count)),
+            1 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseRequests(client, count)),
+            1 => (0..CLIENTS).prop_map(Step::Cut),
+            1 => (0..CLIENTS).prop_map(Step::Restore),
+            if model.in_doubt { 6 } else { 1 } => Just(Step::Heal),
+            4 => (prop::bool::ANY, which()).prop_map(|(answer, (client, name))| {
+                Step::Losing(answer, Box::new(Step::TryLock(client, name)))
+            }),
+            3 => (prop::bool::ANY, which()).prop_map(|(answer, (client, name))| {
+                Step::Losing(answer, Box::new(Step::Release(client, name)))
+            }),
+            2 => (prop::bool::ANY, which(), 100..20_000_u64).prop_map(|(answer, (client, name), span)| {
+                Step::Losing(answer, Box::new(Step::Extend(client, name, span)))
+            }),
+        ]
+        .boxed()
+    }
+
+    fn preconditions(model: &Model, step: &Step) -> bool {
+        if model.in_doubt {
+            // Who cannot know whether it is free does not wait for it.
+            return !matches!(step, Step::Lock(..) | Step::Suspend(_) | Step::Losing(..));
+        }
+        match *step {
+            Step::Losing(_, ref step) => Model::preconditions(model, step),
+            // A renewal that is not awaited may or may not have found out.
+            Step::TryLock(client, name) => {
+                model.holds[client][name].is_none() || model.is_valid(client, name).is_some()
+            }
+            Step::Lock(client, name) => match model.holds[client][name] {
+                Some(_) => model.is_valid(client, name).is_some(),
+                None => model.is_free(name),
+            },
+            Step::Release(client, name)
+            | Step::Drop(client, name)
+            | Step::Extend(client, name, _)
+            | Step::Check(client, name) => model.holds[client][name].is_some(),
+            // Which of what is due wins after a sleep, the model does not know.
+            Step::Suspend(span) => span < 900,
+            Step::Restore(_) => false,
+            _ => true,
+        }
+    }
+
+    fn apply(mut model: Model, step: &Step) -> Model {
+        if let Step::Losing(_, step) = step {
+            let given_up = match **step {
+                Step::Release(client, name) => {
+                    let hold = model.holds[client][name].as_ref();
+                    hold.is_some_and(|hold| hold.dispossessed.is_some())
+                }
+                _ => false,
+            };
+            let mut model = Model::apply(model, step);
+            // A release that finds nothing when it is repeated may have been done before (rule 15).
+            if given_up {
+                model.expected = Expected::Any;
+            }
+            return model;
+        }
+        model.expected = Expected::Any;
+        match *step {
+            Step::LoseAnswers(..) | Step::LoseRequests(..) | Step::Cut(_) => model.in_doubt = true,
+            Step::Heal => return Model::new(),
+            _ => {}
+        }
+        if model.in_doubt {
+            return model;
+        }
+        model.expected = match *step {
+            Step::TryLock(client, name) | Step::Lock(client, name) => model.take(client, name),
+            Step::Release(client, name) => model.leave(client, name),
+            Step::Drop(client, name) => {
+                model.leave(client, name);
+                Expected::Any
+            }
+            Step::Extend(client, name, span) => model.extend(client, name, span),
+            Step::Check(client, name) => model.extend(client, name, 0),
+            Step::Force(_, name) => {
+                let was = !model.is_free(name);
+                model.dispossess(name, Key::Free);
+                Expected::Was(was)
+            }
+            Step::Delete(name) => {
+                let was = !model.is_free(name);
+                model.dispossess(name, Key::Free);
+                Expected::Was(was)
+            }
+            Step::Steal(name, span) => {
+                let until = model.now + span;
+                model.dispossess(name, Key::Foreign(until));
+                Expected::Any
+            }
+            Step::Advance(span) | Step::Suspend(span) => {
+                model.now += span;
+                Expected::Any
+            }
+            _ => Expected::Any,
+        };
+        model
+    }
+}
