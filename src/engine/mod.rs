@@ -175,12 +175,6 @@ impl Engine {
         self.clock.now()
     }
 
-    /// Whether everything is done that is due, but for what callers do.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.worker.is_at_rest()
-    }
-
     /// Waits by means of `wait`, until a moment at the longest.
     pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
         self.clock.doze(until, wait);

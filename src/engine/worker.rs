@@ -166,6 +166,12 @@ impl Worker {
         self.put(self.clock.now(), Duty::Announce(news));
     }
 
+    /// Whether it waits for a moment.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn is_dozing(&self) -> bool {
+        self.wakes_at.load(Ordering::SeqCst) < IDLE
+    }
+
     /// Whether everything is done that is due.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_at_rest(&self) -> bool {

@@ -132,8 +132,8 @@ impl Server {
     pub fn advance(&self, span: Duration) {
         let target = self.clock.now().after(span);
         loop {
-            let (dozing, _) = self.clock.dozing();
-            self.settle(dozing);
+            let waiting = self.waiting();
+            self.settle(waiting);
             let now = self.clock.now();
             if now >= target {
                 return;
@@ -142,35 +142,48 @@ impl Server {
             let arrival = self.inner.next_arrival().filter(|&arrival| arrival > now);
             let next = due.into_iter().chain(arrival).min().map_or(target, |at| at.min(target));
             self.clock.put_forward(next);
-            self.settle(dozing);
+            self.settle(waiting);
         }
     }
 
     /// Lets time pass at once, with nobody there to do anything meanwhile: as for a machine that
     /// slept, or a process that was stopped. What is due then is done before this returns.
     pub fn suspend(&self, span: Duration) {
-        let (dozing, _) = self.clock.dozing();
+        let waiting = self.waiting();
         self.clock.put_forward(self.clock.now().after(span));
-        self.settle(dozing);
+        self.settle(waiting);
     }
 
-    /// Waits until all that is due is done, where so many threads had waited for their time.
-    fn settle(&self, dozing: usize) {
+    /// How many threads of callers wait for their time.
+    fn waiting(&self) -> usize {
+        let engines = || {
+            self.clients
+                .lock()
+                .iter()
+                .filter_map(|client| client.engine.upgrade())
+                .collect::<Vec<_>>()
+        };
+        let workers = engines().iter().filter(|engine| engine.worker().is_dozing()).count();
+        self.clock.dozing().0.saturating_sub(workers)
+    }
+
+    /// Waits until all that is due is done, where so many threads of callers had waited.
+    fn settle(&self, waiting: usize) {
         let begin = BootClock.now();
         let passed = |span| BootClock.now().since(begin) > span;
         let mut found = 0;
         while found < LOOKS && !passed(MOST) {
-            found = if self.is_at_rest(dozing, passed(ERRAND)) { found + 1 } else { 0 };
+            found = if self.is_at_rest(waiting, passed(ERRAND)) { found + 1 } else { 0 };
             sync::sleep(LOOK);
         }
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
-        let (dozing, due) = self.clock.dozing();
-        let back = dozing >= before || lenient;
+        let (_, due) = self.clock.dozing();
+        let back = lenient || self.waiting() >= before;
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
-            client.link.is_waited_for() || engine.is_none_or(|engine| engine.is_at_rest())
+            client.link.is_waited_for() || engine.is_none_or(|engine| engine.worker().is_at_rest())
         };
         due == 0 && back && self.inner.is_at_rest() && self.clients.lock().iter().all(rests)
     }
