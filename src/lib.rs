@@ -14,8 +14,9 @@
 //! 9. [The pool and its time-outs](#the-pool-and-its-time-outs)
 //! 10. [Code that locks by key](#code-that-locks-by-key)
 //! 11. [What a lock costs](#what-a-lock-costs)
-//! 12. [Limits](#limits)
-//! 13. [Features](#features)
+//! 12. [Tests of code that locks](#tests-of-code-that-locks)
+//! 13. [Limits](#limits)
+//! 14. [Features](#features)
 //!
 //! # The promise
 //!
@@ -393,6 +394,12 @@
 //! A client has a thread that renews, which starts with its first lock, and one that listens, which
 //! starts with its first wait; each has a connection of its own. A thread that connects is shared by
 //! all clients of the process.
+//!
+//! # Tests of code that locks
+//!
+//! With the feature `testing`, the module `leasehold::testing` has a server in memory for real
+//! clients. A test says what goes wrong there, and how time passes: to prove, say, that work stops
+//! when its lock is lost.
 //!
 //! # Limits
 //!

@@ -71,6 +71,8 @@ mod link;
 mod proof;
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod scenario;
 mod server;
 
 pub use link::Link;

@@ -283,14 +283,14 @@ impl StateMachineTest for System {
     }
 
     fn check_invariants(system: &System, model: &Model) {
-        for name in 0..NAMES {
+        for (name, key) in KEYS.into_iter().enumerate() {
             let valid: Vec<usize> = (0..CLIENTS)
                 .filter(|&client| {
                     let place = &system.places[client][name];
                     !place.dispossessed && place.guards.iter().any(Guard::is_valid)
                 })
                 .collect();
-            assert!(valid.len() < 2, "clients {valid:?} hold {} at a time", KEYS[name]);
+            assert!(valid.len() < 2, "clients {valid:?} hold {key} at a time");
         }
         for (client, places) in system.places.iter().enumerate() {
             for (name, place) in places.iter().enumerate() {

@@ -1,0 +1,205 @@
+//! What the documentation of the test double says, scenario by scenario.
+
+use std::time::{Duration, Instant};
+
+use super::Server;
+use crate::base::error::Error;
+use crate::base::loss::LossCause;
+use crate::base::option::{Lease, LockOptions};
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{sleep, spawn};
+use crate::client::LockClient;
+use crate::lock::OwnedLease;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The longest that a test waits for what must come.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A thread that waits for the lock, or tries to take it, and sends what it got.
+fn taker(client: &LockClient, waits: bool) -> Receiver<Result<Option<OwnedLease>, Error>> {
+    let (sender, receiver) = unbounded();
+    let lock = client.mutex("a").unwrap();
+    let body = move || {
+        let taken = if waits { lock.lock().map(Some) } else { lock.try_lock() };
+        let owned = taken.map(|guard| guard.map(|guard| guard.into_owned().unwrap()));
+        // Whoever does not look any more does not want it either.
+        let _ = sender.send(owned);
+    };
+    spawn("taker", body).unwrap();
+    receiver
+}
+
+#[track_caller]
+fn until(mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < SOON, "it should have come by now");
+        sleep(SECOND / 1000);
+    }
+}
+
+fn is_queued(server: &Server) -> bool {
+    server.keys().iter().any(|key| key == b"{a}:queue")
+}
+
+#[test]
+fn time_that_is_put_forward_renews_leases_and_keeps_waiters_waiting() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let waiter = taker(&there, true);
+    until(|| is_queued(&server));
+    server.advance(SECOND * 300);
+    assert_eq!(server.elapsed(), SECOND * 300);
+    assert!(guard.is_valid() && guard.loss().is_none());
+    assert!(waiter.try_recv().is_err(), "it is held");
+    let token = guard.fencing_token();
+    guard.release().unwrap();
+    let next = waiter.recv_timeout(SOON).unwrap().unwrap().unwrap();
+    assert!(next.fencing_token() > token);
+    // The window of a claim is short, and the worker makes it a lease.
+    server.advance(SECOND * 40);
+    assert!(next.into_guard().is_valid());
+}
+
+#[test]
+fn a_lost_wake_up_costs_a_heartbeat() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let waiter = taker(&there, true);
+    until(|| is_queued(&server));
+    server.advance(Duration::ZERO);
+    let link = server.link(&there);
+    link.lose_messages(1);
+    guard.release().unwrap();
+    assert_eq!(link.faults(), 1);
+    server.advance(Duration::ZERO);
+    assert!(waiter.try_recv().is_err(), "it was not told");
+    server.advance(SECOND);
+    assert!(waiter.recv_timeout(SOON).unwrap().unwrap().is_some());
+}
+
+#[test]
+fn a_request_that_comes_too_late_takes_nothing() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let link = server.link(&client);
+    client.mutex("a").unwrap().lock().unwrap().release().unwrap();
+    link.delay_requests(1, SECOND * 3);
+    let taker = taker(&client, false);
+    until(|| link.faults() == 1);
+    server.advance(SECOND);
+    let error = taker.recv_timeout(SOON).unwrap().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    server.advance(SECOND * 3);
+    assert!(!client.mutex("a").unwrap().is_locked().unwrap(), "a ghost has it");
+}
+
+#[test]
+fn a_late_answer_leaves_so_much_less_of_the_lease() {
+    let server = Server::standing_still();
+    let client = server.client();
+    server.link(&client).delay_answers(1, SECOND / 2);
+    let taker = taker(&client, false);
+    until(|| server.link(&client).faults() == 1);
+    server.advance(SECOND / 2);
+    let guard = taker.recv_timeout(SOON).unwrap().unwrap().unwrap().into_guard();
+    assert_eq!(guard.remaining(), Duration::from_millis(29_500 - 302));
+}
+
+#[test]
+fn what_happens_to_the_key_is_told_as_the_cause_of_the_loss() {
+    type Do = fn(&Server);
+    let delete: Do = |server| assert!(server.delete("a"));
+    let cases: [(Do, LossCause); 4] = [
+        (delete, LossCause::Deleted),
+        (|server| server.steal("a", SECOND * 60), LossCause::Taken),
+        (|server| server.flush(), LossCause::Deleted),
+        (|server| server.restart(), LossCause::Deleted),
+    ];
+    for (what, cause) in cases {
+        let server = Server::standing_still();
+        let (sender, losses) = unbounded();
+        let settings = LockClient::builder("redis://any").on_loss(move |loss| {
+            let _ = sender.send(loss.cause());
+        });
+        let client = server.connect(settings).unwrap();
+        let guard = client.mutex("a").unwrap().lock().unwrap();
+        what(&server);
+        server.advance(SECOND * 10);
+        assert!(!guard.is_valid(), "{cause:?}: within one renewal tick");
+        assert_eq!(guard.loss().unwrap().cause(), cause);
+        assert_eq!(losses.recv_timeout(SOON).unwrap(), cause);
+    }
+}
+
+#[test]
+fn a_client_that_is_cut_off_loses_its_lock_and_another_gets_it() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    server.link(&here).cut();
+    server.advance(SECOND * 18);
+    assert!(guard.is_valid(), "the last renewal was not long ago");
+    server.advance(SECOND * 13);
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+    assert!(here.mutex("b").unwrap().try_lock().unwrap_err().is_unreachable());
+    let other = there.mutex("a").unwrap().try_lock().unwrap().unwrap();
+    server.link(&here).restore();
+    assert!(guard.release().unwrap_err().is_lost());
+    server.advance(SECOND * 60);
+    assert!(other.is_valid());
+}
+
+#[test]
+fn where_nothing_comes_callers_wait_for_their_time_outs() {
+    let server = Server::standing_still();
+    let client = server.client();
+    server.link(&client).silence();
+    let taker = taker(&client, false);
+    until(|| server.link(&client).faults() == 1);
+    server.advance(SECOND * 999 / 1000);
+    assert!(taker.try_recv().is_err(), "its time is not over");
+    server.advance(SECOND / 1000);
+    assert!(taker.recv_timeout(SOON).unwrap().unwrap_err().is_unknown_outcome());
+}
+
+#[test]
+fn a_machine_that_slept_finds_its_leases_over() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
+    let renewed = client.mutex("a").unwrap().lock().unwrap();
+    let fixed = client.mutex_with("b", fixed).unwrap().lock().unwrap();
+    server.suspend(SECOND * 31);
+    for guard in [renewed, fixed] {
+        assert!(!guard.is_valid());
+        assert_eq!(guard.loss().unwrap().cause(), LossCause::Expired);
+    }
+}
+
+#[test]
+fn time_goes_by_itself_unless_it_stands_still() {
+    let server = Server::new();
+    let (here, there) = (server.client(), server.client());
+    let _guard = here.mutex("a").unwrap().lock().unwrap();
+    let begin = Instant::now();
+    assert!(there.mutex("a").unwrap().try_lock_for(SECOND / 20).unwrap().is_none());
+    assert!(begin.elapsed() >= SECOND / 20);
+}
+
+#[test]
+fn commands_of_the_user_are_refused_with_an_error_that_says_so() {
+    let server = Server::new();
+    let guard = server.client().mutex("a").unwrap().lock().unwrap();
+    let error = guard.transaction(|pipe| _ = pipe.cmd("GET").arg("x")).unwrap_err();
+    assert!(error.is_refused() && error.to_string().contains("test double"), "{error}");
+    guard.release().unwrap();
+}
+
+#[test]
+#[should_panic(expected = "a client of this server")]
+fn only_clients_of_the_server_have_a_link() {
+    let _ = Server::new().link(&Server::new().client());
+}
