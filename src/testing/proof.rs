@@ -6,17 +6,22 @@
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::test_runner::Config;
 use proptest_state_machine::{StateMachineTest, prop_state_machine};
 
 use super::Server;
-use super::reference::{CLIENTS, Expected, LEASES, Model, NAMES, OVER, Step};
+use super::reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
 use crate::base::error::Result;
 use crate::base::option::{Lease, LockOptions};
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
-use crate::lock::{Guard, Mutex, ReentrantLock};
+use crate::lock::{Guard, Mutex, OwnedLease, ReentrantLock};
+
+/// The longest that is waited for what must come.
+const SOON: Duration = Duration::from_secs(20);
 
 const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
@@ -63,6 +68,8 @@ impl Lock {
 struct Place {
     lock: Lock,
     guards: Vec<Guard>,
+    /// Where a thread that waits will send what it got.
+    waiter: Option<Receiver<Result<OwnedLease>>>,
     /// Its key was taken away since it was granted.
     dispossessed: bool,
 }
@@ -81,7 +88,7 @@ impl System {
     fn new() -> System {
         let server = Server::standing_still();
         let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
-        let place = |lock| Place { lock, guards: Vec::new(), dispossessed: false };
+        let place = |lock| Place { lock, guards: Vec::new(), waiter: None, dispossessed: false };
         let places = clients
             .iter()
             .zip(LEASES)
@@ -100,6 +107,11 @@ impl System {
     fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
         let place = &mut self.places[client][name];
         let outcome = if waits { place.lock.lock() } else { place.lock.try_lock() };
+        self.took(client, name, outcome)
+    }
+
+    fn took(&mut self, client: usize, name: usize, outcome: Result<Option<Guard>>) -> Expected {
+        let place = &mut self.places[client][name];
         match outcome {
             Ok(Some(guard)) => {
                 let token = guard.fencing_token().get();
@@ -159,6 +171,38 @@ impl System {
         }
     }
 
+    /// A thread begins to wait, and is in the queue when this returns.
+    fn queue(&mut self, client: usize, waiting: usize) {
+        let place = &mut self.places[client][MUTEX];
+        let Lock::Mutex(lock) = &place.lock else { return };
+        let (sender, receiver) = unbounded();
+        let lock = lock.clone();
+        let body = move || {
+            let guard = lock.lock().map(|guard| guard.into_owned().unwrap());
+            let _ = sender.send(guard);
+        };
+        spawn("waiter", body).unwrap();
+        place.waiter = Some(receiver);
+        let begin = Instant::now();
+        while self.server.waiters(KEYS[MUTEX]) < waiting as u64 {
+            assert!(begin.elapsed() < SOON, "client {client} does not queue");
+            sleep(ms(1));
+        }
+    }
+
+    /// Takes over what a thread that waited has got, if it must have got it, or has.
+    fn fetch(&mut self, client: usize, must: bool) {
+        let Some(waiter) = &self.places[client][MUTEX].waiter else { return };
+        let outcome = if must {
+            waiter.recv_timeout(SOON).unwrap_or_else(|_| panic!("client {client} has got nothing"))
+        } else {
+            let Ok(outcome) = waiter.try_recv() else { return };
+            outcome
+        };
+        self.places[client][MUTEX].waiter = None;
+        self.took(client, MUTEX, outcome.map(|owned| Some(owned.into_guard())));
+    }
+
     fn dispossess(&mut self, name: usize) {
         for places in &mut self.places {
             places[name].dispossessed = true;
@@ -170,6 +214,12 @@ impl System {
             self.server.link(client).restore();
         }
         for place in self.places.iter_mut().flatten() {
+            if let Some(waiter) = place.waiter.take()
+                && let Lock::Mutex(lock) = &place.lock
+            {
+                lock.cancel_waits();
+                drop(waiter.recv_timeout(SOON).expect("a verdict"));
+            }
             place.guards.clear();
         }
         self.server.advance(ms(OVER));
@@ -185,6 +235,7 @@ impl System {
         match *step {
             Step::TryLock(client, name) => self.take(client, name, false),
             Step::Lock(client, name) => self.take(client, name, true),
+            Step::Queue(_) => Expected::Any,
             Step::Release(client, name) => self.with_last(client, name, Guard::release),
             Step::Drop(client, name) => {
                 self.places[client][name].guards.pop();
@@ -271,12 +322,20 @@ impl StateMachineTest for System {
     }
 
     fn apply(mut system: System, model: &Model, step: Step) -> System {
+        if let Step::Queue(client) = step {
+            system.queue(client, model.queue.len());
+        }
         let answer = system.step(&step);
         let expected = model.expected;
         assert!(
             expected == Expected::Any || answer == expected,
             "{step:?}: {answer:?}, not {expected:?}"
         );
+        for client in 0..CLIENTS {
+            let has = system.places[client][MUTEX].guards.is_empty();
+            let must = !model.in_doubt && model.holds[client][MUTEX].is_some() && has;
+            system.fetch(client, must);
+        }
         // What the worker was told, it does.
         system.server.advance(Duration::ZERO);
         system

@@ -10,6 +10,8 @@ use proptest_state_machine::ReferenceStateMachine;
 
 pub(super) const CLIENTS: usize = 3;
 pub(super) const NAMES: usize = 2;
+/// The name whose lock is handed over.
+pub(super) const MUTEX: usize = 0;
 /// The name whose lock shows its hold count.
 const REENTRANT: usize = 1;
 
@@ -25,6 +27,8 @@ pub(super) enum Step {
     TryLock(usize, usize),
     /// Only where it need not wait.
     Lock(usize, usize),
+    /// A thread of this client waits for the mutex.
+    Queue(usize),
     Release(usize, usize),
     Drop(usize, usize),
     Extend(usize, usize, u64),
@@ -78,6 +82,8 @@ pub(super) struct Model {
     now: u64,
     pub(super) holds: [[Option<Hold>; NAMES]; CLIENTS],
     keys: [Key; NAMES],
+    /// The clients that wait for the mutex, in this order.
+    pub(super) queue: Vec<usize>,
     pub(super) in_doubt: bool,
     pub(super) expected: Expected,
 }
@@ -88,6 +94,7 @@ impl Model {
             now: 0,
             holds: Default::default(),
             keys: [Key::Free, Key::Free],
+            queue: Vec::new(),
             in_doubt: false,
             expected: Expected::Any,
         }
@@ -126,12 +133,32 @@ impl Model {
         if !self.is_free(name) {
             return Expected::Busy;
         }
+        self.grant(client, name);
+        Expected::Granted
+    }
+
+    fn grant(&mut self, client: usize, name: usize) {
         let (ttl, renewed) = LEASES[client];
         let end = |span| if renewed { u64::MAX } else { self.now + span };
         self.keys[name] = Key::Of(client, end(ttl));
         let valid_until = end(ttl - ttl / 100 - 2);
         self.holds[client][name] = Some(Hold { count: 1, valid_until, dispossessed: None });
-        Expected::Granted
+    }
+
+    /// The key is given up: the next has it.
+    fn vacate(&mut self, name: usize) {
+        self.keys[name] = Key::Free;
+        if name == MUTEX && !self.queue.is_empty() {
+            let next = self.queue.remove(0);
+            self.grant(next, name);
+        }
+    }
+
+    /// Whether its owner knows that the key is its own, and who that is.
+    fn owner(&self, name: usize) -> Option<usize> {
+        let Key::Of(client, _) = self.keys[name] else { return None };
+        let is_owner = self.holds[client][name].as_ref()?.dispossessed.is_none();
+        (is_owner && self.is_valid(client, name) == Some(true)).then_some(client)
     }
 
     fn leave(&mut self, client: usize, name: usize) -> Expected {
@@ -148,7 +175,7 @@ impl Model {
         if dispossessed || valid != Some(true) {
             return Expected::Lost;
         }
-        self.keys[name] = Key::Free;
+        self.vacate(name);
         Expected::Done
     }
 
@@ -196,6 +223,7 @@ impl ReferenceStateMachine for Model {
         prop_oneof![
             10 => which().prop_map(|(client, name)| Step::TryLock(client, name)),
             5 => which().prop_map(|(client, name)| Step::Lock(client, name)),
+            6 => (0..CLIENTS).prop_map(Step::Queue),
             6 => which().prop_map(|(client, name)| Step::Release(client, name)),
             2 => which().prop_map(|(client, name)| Step::Drop(client, name)),
             3 => (which(), 100..20_000_u64)
@@ -227,7 +255,15 @@ impl ReferenceStateMachine for Model {
     fn preconditions(model: &Model, step: &Step) -> bool {
         if model.in_doubt {
             // Who cannot know whether it is free does not wait for it.
-            return !matches!(step, Step::Lock(..) | Step::Suspend(_) | Step::Losing(..));
+            return !matches!(
+                step,
+                Step::Lock(..) | Step::Suspend(_) | Step::Losing(..) | Step::Queue(_)
+            );
+        }
+        if let Step::TryLock(client, MUTEX) | Step::Lock(client, MUTEX) = step
+            && model.queue.contains(client)
+        {
+            return false;
         }
         match *step {
             Step::Losing(_, ref step) => Model::preconditions(model, step),
@@ -246,6 +282,12 @@ impl ReferenceStateMachine for Model {
             // Which of what is due wins after a sleep, the model does not know.
             Step::Suspend(span) => span < 900,
             Step::Restore(_) => false,
+            Step::Queue(client) => {
+                let new = !model.queue.contains(&client) && model.holds[client][MUTEX].is_none();
+                new && model.owner(MUTEX).is_some()
+            }
+            // Who would have it next is a matter of who asks first.
+            Step::Delete(MUTEX) | Step::Steal(MUTEX, _) => model.queue.is_empty(),
             _ => true,
         }
     }
@@ -270,6 +312,11 @@ impl ReferenceStateMachine for Model {
         match *step {
             Step::LoseAnswers(..) | Step::LoseRequests(..) | Step::Cut(_) => model.in_doubt = true,
             Step::Heal => return Model::new(),
+            // The same when the lease of the owner ends.
+            Step::Advance(span) | Step::Suspend(span) if !model.queue.is_empty() => {
+                let then = Model { now: model.now + span, ..model.clone() };
+                model.in_doubt |= then.owner(MUTEX).is_none();
+            }
             _ => {}
         }
         if model.in_doubt {
@@ -287,7 +334,12 @@ impl ReferenceStateMachine for Model {
             Step::Force(_, name) => {
                 let was = !model.is_free(name);
                 model.dispossess(name, Key::Free);
+                model.vacate(name);
                 Expected::Was(was)
+            }
+            Step::Queue(client) => {
+                model.queue.push(client);
+                Expected::Any
             }
             Step::Delete(name) => {
                 let was = !model.is_free(name);

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_micros(200);
 /// It is so when it was found so this often, one look after the other.
 const LOOKS: u32 = 3;
 /// A thread that was woken and does not come back to wait has this long for what it does.
-const ERRAND: Duration = Duration::from_millis(20);
+const ERRAND: Duration = Duration::from_millis(50);
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
@@ -232,6 +232,13 @@ impl Server {
     /// ```
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.inner.with_store(|store, micros| store.live_keys(micros).map(<[u8]>::to_vec).collect())
+    }
+
+    /// How many stand in the queue of a mutex.
+    #[cfg(test)]
+    pub(super) fn waiters(&self, key: &str) -> u64 {
+        let queue = format!("{{{key}}}:queue").into_bytes();
+        self.inner.with_store(|store, micros| store.at(micros).zcard(&queue).unwrap_or(0))
     }
 
     /// How much time has passed since the server was made.
