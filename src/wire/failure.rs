@@ -108,8 +108,11 @@ impl Failure {
                 Refusal::Denied | Refusal::WrongType => false,
                 Refusal::Other => error.is_io_error() || is_max_clients(error),
             },
-            Failure::NotSent(Hindrance::Exhausted(_) | Hindrance::Closed(_)) => true,
-            Failure::NotSent(Hindrance::Forked | Hindrance::Overdue) => false,
+            // A thread that stalled for as long as an exchange may take can ask again.
+            Failure::NotSent(
+                Hindrance::Exhausted(_) | Hindrance::Closed(_) | Hindrance::Overdue,
+            ) => true,
+            Failure::NotSent(Hindrance::Forked) => false,
             Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
             Failure::Unknown(_) => true,
         }
