@@ -447,6 +447,8 @@ mod client;
 mod engine;
 mod lock;
 mod protocol;
+#[cfg(all(test, leasehold_shuttle))]
+mod schedule;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;

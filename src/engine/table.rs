@@ -46,6 +46,11 @@ impl Table {
         self.0.lock().values().flatten().filter_map(|(_, slot)| slot.upgrade()).collect()
     }
 
+    #[cfg(all(test, leasehold_shuttle))]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Forgets a name that nobody has any longer, unless somebody has just asked for it anew.
     pub(crate) fn forget(&self, name: &Name) {
         let mut names = self.0.lock();

@@ -37,6 +37,11 @@ impl Guard {
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
 
+    #[cfg(all(test, leasehold_shuttle))]
+    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::LiveLease> {
+        self.hold().lease()
+    }
+
     /// The token of this hold, greater than that of every hold before it. No I/O.
     ///
     /// Send it along with every write to the resource, and let the resource refuse a lower one than

@@ -1,0 +1,147 @@
+//! Mutexes and condition variables in the manner of `parking_lot`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex as RealMutex, PoisonError};
+use std::time::Duration;
+
+use super::time::{Event, limit, switch};
+
+/// A mutex that a panic does not poison.
+#[derive(Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { mutex: self, inner: Some(self.lock_inner()) }
+    }
+
+    fn lock_inner(&self) -> shuttle::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").finish_non_exhaustive()
+    }
+}
+
+/// The hold of a [`Mutex`].
+pub(crate) struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    /// Empty only while a condition is waited for.
+    inner: Option<shuttle::sync::MutexGuard<'a, T>>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("it is locked")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("it is locked")
+    }
+}
+
+impl<T> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MutexGuard").finish_non_exhaustive()
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    pub(crate) fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
+/// A condition variable, whose waiters are woken in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(RealMutex<VecDeque<Arc<Event>>>);
+
+impl Condvar {
+    pub(crate) const fn new() -> Condvar {
+        Condvar(RealMutex::new(VecDeque::new()))
+    }
+
+    fn waiters<T>(&self, with: impl FnOnce(&mut VecDeque<Arc<Event>>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.wait_inner(guard, None);
+    }
+
+    pub(crate) fn wait_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        span: Duration,
+    ) -> WaitTimeoutResult {
+        WaitTimeoutResult(!self.wait_inner(guard, Some(span)))
+    }
+
+    /// Answers whether it was told rather than that the time was over.
+    fn wait_inner<T>(&self, guard: &mut MutexGuard<'_, T>, span: Option<Duration>) -> bool {
+        // Who tells without the lock may do so before anybody listens.
+        switch();
+        let event = Event::new();
+        self.waiters(|waiters| waiters.push_back(Arc::clone(&event)));
+        if let Some(span) = span {
+            limit(&event, span);
+        }
+        guard.inner = None;
+        let told = event.wait();
+        if !told {
+            self.waiters(|waiters| waiters.retain(|waiter| !Arc::ptr_eq(waiter, &event)));
+        }
+        guard.inner = Some(guard.mutex.lock_inner());
+        told
+    }
+
+    pub(crate) fn notify_one(&self) -> bool {
+        switch();
+        while let Some(waiter) = self.waiters(VecDeque::pop_front) {
+            if waiter.tell() {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn notify_all(&self) -> usize {
+        switch();
+        let waiters = self.waiters(std::mem::take);
+        waiters.into_iter().filter(|waiter| waiter.tell()).count()
+    }
+}
+
+/// For a crowd that is woken at once.
+pub(crate) mod crowd {
+    use std::time::Duration;
+
+    pub(crate) use super::{Condvar, Mutex, MutexGuard};
+
+    /// Waits to be notified, for no longer than this.
+    pub(crate) fn wait_for<'a, T>(
+        condvar: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+        span: Duration,
+    ) -> MutexGuard<'a, T> {
+        condvar.wait_for(&mut guard, span);
+        guard
+    }
+}

@@ -1,0 +1,198 @@
+//! The time of the model.
+//!
+//! It stands still while threads run, but for a microsecond at each look. It moves on to the next
+//! moment that anybody waits for when nobody can run, and also before, if the scenario is in a hurry:
+//! then a wait ends although what it waits for is about to come.
+//!
+//! One thread keeps the time, the first of an execution; the scheduler lets it run only when time is
+//! to move.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
+
+use crate::base::time::{Clock, Moment};
+
+/// The first moment of an execution.
+const START: u64 = 1_000_000_000_000;
+/// How much time passes with each look at the clock.
+const LOOK: u64 = 1_000;
+/// Moments that are no further apart come together, so that their threads race.
+const TOGETHER: u64 = 2_000_000;
+
+// All threads of an execution share one real thread, so this is theirs.
+std::thread_local! {
+    static TIME: RefCell<Time> = const { RefCell::new(Time::new()) };
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+    static MOVING: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Time {
+    now: u64,
+    /// Who waits for which moment, in the order of their coming.
+    sleepers: BTreeMap<(u64, u64), Arc<Event>>,
+    came: u64,
+}
+
+impl Time {
+    const fn new() -> Time {
+        Time { now: START, sleepers: BTreeMap::new(), came: 0 }
+    }
+
+    /// Moves on to the next moment that anybody waits for. Answers whose waits are over.
+    fn advance(&mut self) -> Vec<Arc<Event>> {
+        let mut over = Vec::new();
+        let mut end = u64::MAX;
+        while let Some(sleeper) = self.sleepers.first_entry()
+            && sleeper.key().0 <= end
+        {
+            let ((moment, _), event) = sleeper.remove_entry();
+            if event.end(TIMED_OUT) {
+                self.now = self.now.max(moment);
+                end = end.min(moment.saturating_add(TOGETHER));
+                over.push(event);
+            }
+        }
+        over
+    }
+}
+
+const WAITING: u8 = 0;
+const TOLD: u8 = 1;
+const TIMED_OUT: u8 = 2;
+
+/// What one thread waits for, once.
+#[derive(Debug)]
+pub(super) struct Event {
+    state: AtomicU8,
+    over: BatchSemaphore,
+}
+
+impl Event {
+    pub(super) fn new() -> Arc<Event> {
+        let over = BatchSemaphore::new(0, Fairness::StrictlyFair);
+        Arc::new(Event { state: AtomicU8::new(WAITING), over })
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == WAITING
+    }
+
+    fn end(&self, how: u8) -> bool {
+        let ends = self.is_waiting();
+        if ends {
+            self.state.store(how, Ordering::Relaxed);
+        }
+        ends
+    }
+
+    /// Ends the wait. Answers whether it was not over yet.
+    pub(super) fn tell(&self) -> bool {
+        let told = self.end(TOLD);
+        if told {
+            self.over.release(1);
+        }
+        told
+    }
+
+    /// Waits until told. Answers false if the time was over before.
+    pub(super) fn wait(&self) -> bool {
+        let _ = self.over.acquire_blocking(1);
+        self.state.load(Ordering::Relaxed) == TOLD
+    }
+}
+
+/// Ends a wait when this span is over. A wait too long for the clock has no end.
+pub(super) fn limit(event: &Arc<Event>, span: Duration) {
+    TIME.with_borrow_mut(|time| {
+        let end = Moment::from_nanos(time.now).after(span);
+        if end != Moment::FAR {
+            time.came += 1;
+            time.sleepers.insert((end.as_nanos(), time.came), Arc::clone(event));
+        }
+    });
+}
+
+/// Lets another thread go on, if the checker likes.
+pub(super) fn switch() {
+    shuttle::thread::sleep(Duration::ZERO);
+}
+
+pub(super) fn sleep(span: Duration) {
+    if span.is_zero() {
+        return switch();
+    }
+    let event = Event::new();
+    limit(&event, span);
+    event.wait();
+}
+
+/// The clock of the model.
+#[derive(Debug)]
+pub(crate) struct ModelClock;
+
+impl Clock for ModelClock {
+    fn now(&self) -> Moment {
+        TIME.with_borrow_mut(|time| {
+            time.now += LOOK;
+            Moment::from_nanos(time.now)
+        })
+    }
+}
+
+/// How long this execution has lasted.
+pub(crate) fn passed() -> Duration {
+    TIME.with_borrow(|time| Duration::from_nanos(time.now - START))
+}
+
+/// Begins the time of an execution.
+pub(crate) fn begin() {
+    // What is left of an execution that failed is dropped outside the borrow.
+    let _old = TIME.replace(Time::new());
+    MOVING.set(false);
+}
+
+/// Whether anybody waits for a moment that is no further away than this.
+pub(crate) fn is_awaited(within: Duration) -> bool {
+    TIME.with_borrow_mut(|time| {
+        let end = Moment::from_nanos(time.now).after(within).as_nanos();
+        while let Some(sleeper) = time.sleepers.first_entry() {
+            if sleeper.get().is_waiting() {
+                return sleeper.key().0 <= end;
+            }
+            sleeper.remove();
+        }
+        false
+    })
+}
+
+/// The scheduler says whether nobody but the keeper of the time can run.
+pub(crate) fn set_alone(alone: bool) {
+    ALONE.set(alone);
+}
+
+/// Whether waits are being ended, all of them in one step.
+pub(crate) fn is_moving() -> bool {
+    MOVING.get()
+}
+
+/// Keeps the time until nobody runs or waits for a moment, for at most `most` of it.
+pub(crate) fn keep(most: Duration) {
+    loop {
+        switch();
+        let over = TIME.with_borrow_mut(Time::advance);
+        if over.is_empty() && ALONE.get() {
+            return;
+        }
+        MOVING.set(true);
+        for event in over {
+            event.over.release(1);
+        }
+        MOVING.set(false);
+        assert!(passed() < most, "the scenario has not ended after {most:?} of its time");
+    }
+}
