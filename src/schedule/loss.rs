@@ -83,6 +83,7 @@ fn renewal_against_release() {
     });
     let mutex = process.mutex_with(short());
     let guard = mutex.lock().expect("granted");
+    let lease = Arc::clone(guard.lease());
     sleep_until_renewal(&guard);
     released(guard.release());
     assert!(world.keys().iter().all(|key| key != "x"), "it is there after its release");
@@ -93,7 +94,8 @@ fn renewal_against_release() {
     assert!(sent <= 1, "{sent} renewals");
     sleep(SHORT * 2);
     assert_eq!(renewals.get(), sent, "it is still renewed");
-    drop(mutex);
+    assert_eq!(lease.valid_until(), Moment::PAST, "a late answer made it valid again");
+    drop((lease, mutex));
     world.end([process]);
 }
 

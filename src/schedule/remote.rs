@@ -10,15 +10,19 @@ use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
 use crate::schedule::Group;
-use crate::schedule::world::{World, assert_at_once, eventually, join, let_all_wait, released};
+use crate::schedule::world::{
+    NAME, World, assert_at_once, eventually, join, let_all_wait, released,
+};
 
 pub(super) const SCENARIOS: Group = &[
     ("threads of two clients", 0, two_clients),
+    ("threads of two clients, reentrant locks", 0, two_clients_reentrant),
     ("passed on while another process waits", 0, bounded_passing_on),
     ("a linger, and its end", 0, linger),
     ("a linger runs out as it is asked for", 4, linger_runs_out),
     ("a forced release hands over", 0, forced_release),
     ("a request to let go", 0, request),
+    ("a listener that must connect anew", 0, listener_connects_anew),
 ];
 
 fn two_clients() {
@@ -28,6 +32,24 @@ fn two_clients() {
     let [one, other] = &processes;
     join([one.worker(options, 2), one.worker(options, 1), other.worker(options, 2)]);
     assert_eq!(world.witness.visits(), 5);
+    assert_at_once();
+    world.end(processes);
+}
+
+fn two_clients_reentrant() {
+    let world = World::new();
+    let processes = [world.process(), world.process()];
+    let threads = [0, 0, 1].map(|at| {
+        let (process, witness) = (processes[at].clone(), world.witness.clone());
+        spawn(move || {
+            let lock = process.client.reentrant(NAME).expect("allowed");
+            let guard = lock.lock().expect("granted");
+            witness.visit(&guard);
+            released(guard.release());
+        })
+    });
+    join(threads);
+    assert_eq!(world.witness.visits(), 3);
     assert_at_once();
     world.end(processes);
 }
@@ -140,4 +162,20 @@ fn request() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_at_once();
     world.end([holder, other]);
+}
+
+fn listener_connects_anew() {
+    let world = World::new();
+    let (holder, waiting) = (world.process(), world.process());
+    let guard = holder.mutex().lock().expect("granted");
+    let waiters = [(); 2].map(|()| waiting.worker(LockOptions::new(), 1));
+    eventually("nobody queues", || world.queued() > 0);
+    let began = passed();
+    // The grant may be said to nobody.
+    let server = world.server.clone();
+    let breaks = spawn(move || server.disconnect());
+    released(guard.release());
+    join(waiters.into_iter().chain([breaks]));
+    assert!(passed() - began < Duration::from_millis(400), "nobody asked after coming back");
+    world.end([holder, waiting]);
 }

@@ -24,7 +24,7 @@ const AT_ONCE: Duration = Duration::from_millis(400);
 
 /// A server that all processes of a scenario share.
 pub(super) struct World {
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     pub(super) witness: Arc<Witness>,
 }
 
