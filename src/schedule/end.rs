@@ -37,13 +37,15 @@ fn shutdown() {
     };
     let ending = world.process_with(callbacks, |memory| Arc::new(memory));
     let other = world.process();
-    let (lost, cancelled) = (Count::default(), Count::default());
+    let (lost, cancelled, over) = (Count::default(), Count::default(), Count::default());
     let threads = [(); 2].map(|()| {
         let (process, witness) = (ending.clone(), world.witness.clone());
-        let (lost, cancelled) = (lost.clone(), cancelled.clone());
+        let (lost, cancelled, over) = (lost.clone(), cancelled.clone(), over.clone());
         spawn(move || match process.mutex().lock() {
             Ok(guard) => {
                 witness.visit(&guard);
+                let is_over = over.get() > 0;
+                assert!(!is_over || !guard.is_valid(), "valid after the shutdown");
                 if let Err(error) = guard.release() {
                     assert!(error.is_lost(), "{error}");
                     lost.one_more();
@@ -57,6 +59,7 @@ fn shutdown() {
     });
     let stranger = other.worker(LockOptions::new(), 1);
     ending.client.shutdown(ENOUGH).expect("given back in time");
+    over.one_more();
     let error = ending.mutex().lock().expect_err("it is shut down");
     assert!(error.is_cancelled(), "{error}");
     join(threads.into_iter().chain([stranger]));
@@ -116,7 +119,6 @@ fn worker_panics_renewing() {
     sleep(Duration::from_secs(5));
     assert!(guard.is_valid(), "{:?}", guard.loss());
     assert_eq!(left.get(), 0, "no panic came");
-    world.witness.leave(&guard);
     released(guard.release());
     join([next]);
     world.end([holder, waiting]);

@@ -111,7 +111,6 @@ fn renewal_against_passing_on() {
         witness.enter(&guard);
         sleep(SHORT * 2);
         assert!(guard.is_valid(), "it was not renewed");
-        witness.leave(&guard);
         released(guard.release());
     });
     sleep_until_renewal(&guard);
@@ -181,7 +180,6 @@ fn expiry_against_release() {
     let next = waiting.worker(LockOptions::new(), 1);
     world.witness.enter(&guard);
     sleep(guard.remaining());
-    world.witness.leave(&guard);
     let outcome = guard.release();
     join([next]);
     let told = usize::from(outcome.is_err());
@@ -200,7 +198,6 @@ fn max_hold_against_release() {
     let next = holder.worker(short(), 1);
     world.witness.enter(&guard);
     sleep(guard.remaining());
-    world.witness.leave(&guard);
     let outcome = guard.release();
     join([next]);
     losses.check(outcome);
@@ -223,7 +220,6 @@ fn unanswered_renewals() {
     while guard.loss().is_none() {
         sleep(Duration::from_millis(200));
     }
-    world.witness.leave(&guard);
     let error = guard.release().expect_err("it was lost");
     assert!(error.is_lost(), "{error}");
     join([next]);

@@ -43,6 +43,8 @@ pub(super) fn run(scenarios: &[Scenario]) {
                 loop {
                     let Some((at, scenario)) = todo.lock().unwrap().next() else { return };
                     let outcome = explore(scenario, schedules, seed);
+                    let (name, took) = (scenario.name, outcome.took);
+                    let _ = writeln!(std::io::stdout(), "explored: {name}, {took:.1?}");
                     outcomes.lock().unwrap().push((at, outcome));
                 }
             });

@@ -17,6 +17,7 @@ use crate::schedule::world::{
 
 pub(super) const SCENARIOS: Group = &[
     ("a wait called off against its grant", 0, cancel_against_grant),
+    ("a wait called off before its pause", 0, cancel_before_pause),
     ("a wait called off within the process", 0, cancel_against_passing_on),
     ("a deadline against the grant", 3, deadline_against_grant),
     ("a deadline within the process", 3, deadline_against_passing_on),
@@ -68,6 +69,26 @@ fn cancel_against_grant() {
     join(threads);
     assert_at_once();
     world.end([holder, waiting, last]);
+}
+
+fn cancel_before_pause() {
+    let world = World::new();
+    let (holder, waiting) = (world.process(), world.process());
+    let guard = holder.mutex().lock().expect("granted");
+    let process = waiting.clone();
+    let waiter = spawn(move || {
+        let error = process.mutex().lock().expect_err("it is held all the time");
+        assert!(error.is_cancelled(), "{error}");
+    });
+    let mutex = waiting.mutex();
+    while mutex.cancel_waits() == 0 {
+        sleep(Duration::from_millis(1));
+    }
+    join([waiter]);
+    assert_at_once();
+    released(guard.release());
+    drop(mutex);
+    world.end([holder, waiting]);
 }
 
 fn cancel_against_passing_on() {
