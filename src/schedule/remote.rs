@@ -173,7 +173,7 @@ fn listener_connects_anew() {
     let began = passed();
     // The grant may be said to nobody.
     let server = world.server.clone();
-    let breaks = spawn(move || server.disconnect());
+    let breaks = spawn(move || server.disconnect(None));
     released(guard.release());
     join(waiters.into_iter().chain([breaks]));
     assert!(passed() - began < Duration::from_millis(400), "nobody asked after coming back");

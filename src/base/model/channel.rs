@@ -74,6 +74,10 @@ impl<T> Sender<T> {
     pub(crate) fn len(&self) -> usize {
         self.0.state.lock().items.len()
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<T> Clone for Sender<T> {
@@ -137,8 +141,12 @@ impl<T> Receiver<T> {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.state.lock().items.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.state.lock().items.is_empty()
+        self.len() == 0
     }
 }
 

@@ -9,16 +9,17 @@
 //! | `lock` | mutexes and condition variables, also for a crowd |
 //! | `channel` | channels like those of `crossbeam-channel` |
 
-#![expect(dead_code, reason = "it offers what sync.rs offers, of which tests use a part")]
+#![allow(dead_code, unused_imports)] // It offers what sync.rs offers, of which tests use a part.
 
 pub(crate) mod channel;
 mod lock;
 pub(crate) mod time;
 
 pub(crate) use lock::{Condvar, Mutex, MutexGuard, crowd};
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use shuttle::sync::{Arc, Weak};
 pub(crate) use shuttle::thread_local;
+pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 
 use std::time::Duration;
 
