@@ -44,21 +44,24 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
 
 fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let engine = lease.slot().engine();
+    let mut sent = engine.now();
     let mut answer = exchange(lease);
     let mut repeated = false;
     if let Err(failure) = &answer
         && failure.is_disconnect()
     {
         repeated = true;
+        sent = engine.now();
         answer = exchange(lease);
+    }
+    // A request for this attempt may have run after the release did, however late that was
+    // answered, or be on its way still, and must find no lock (rule 6).
+    if answer.is_ok() && lease.settled() > sent {
+        give_back(lease);
     }
     match answer {
         Ok(Verdict::Done) => {
             lease.end();
-            // A request for this attempt may still be on its way, and must find no lock (rule 6).
-            if lease.settled() > engine.now() {
-                give_back(lease);
-            }
             Ok(())
         }
         Ok(verdict) if !repeated => {
