@@ -1,0 +1,199 @@
+//! The scenarios, each in three sizes.
+//!
+//! | size | for | bound |
+//! | --- | --- | --- |
+//! | small | `cargo test`, and the search for planted bugs | 2 or 3 clients, few faults |
+//! | large | the long run, under a minute | more faults, more rounds, more clients |
+//! | deep | whoever has ten minutes and 4 GB | as large, with faults of two kinds together |
+//!
+//! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The rules
+//! compare times with each other, so what matters is which is longer, not by how much.
+
+use crate::scenario::{Budget, Scenario, Setting};
+use crate::server::Time;
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Small,
+    Large,
+    Deep,
+}
+
+const USUAL: Setting = Setting {
+    heartbeat: 1,
+    exchange: 1,
+    allowance: 0,
+    tokens_per_tick: 4,
+    extension: 0,
+    hold: 2,
+    mutation: None,
+};
+
+/// With a clock that is off by up to a tick, every span must be longer than that.
+const DRIFTING: Setting = Setting { exchange: 2, allowance: 1, hold: 6, ..USUAL };
+
+const NONE: Budget = Budget {
+    lose: 0,
+    delay: 0,
+    duplicate: 0,
+    cut: 0,
+    pause: 0,
+    crash: 0,
+    die: 0,
+    flush: 0,
+    drift: 0,
+    deafen: 0,
+    stop_server: 0,
+    give_up: 0,
+    pass_on: 0,
+    extend: 0,
+};
+
+/// A client: the time to live it asks for, and how often it takes the lock.
+type Wish = (Time, u8);
+
+const TWO: &[Wish] = &[(4, 1), (4, 1)];
+const AGAIN: &[Wish] = &[(4, 2), (4, 1)];
+const THREE: &[Wish] = &[(4, 1), (4, 1), (4, 1)];
+const AGAIN_THREE: &[Wish] = &[(4, 2), (4, 1), (4, 1)];
+const MIXED: &[Wish] = &[(2, 2), (6, 1)];
+
+/// Rule 13: heartbeat + claim + command time-out, when only messages are lost…
+fn lost_messages(setting: Setting) -> Time {
+    setting.heartbeat + setting.claim() + setting.exchange
+}
+
+/// …and what a holder that vanished had left, when more goes wrong.
+fn vanished_holder(setting: Setting, ttl: Time) -> Time {
+    lost_messages(setting) + ttl
+}
+
+/// All scenarios.
+pub(crate) fn all(size: Size) -> Vec<Scenario> {
+    let small = size == Size::Small;
+    let few = |small: u8, large: u8, deep: u8| match size {
+        Size::Small => small,
+        Size::Large => large,
+        Size::Deep => deep,
+    };
+    let deep = |faults: u8| few(0, 0, faults);
+    let pick = |few: &'static [Wish], more: &'static [Wish]| if small { few } else { more };
+    let line = |clients: usize| if small { clients } else { 0 };
+    let usual = |name, clients, budget| Scenario {
+        name,
+        clients,
+        renewed: true,
+        spin: false,
+        lined_up: 0,
+        budget,
+        setting: USUAL,
+        healed: if small { 4 } else { 5 },
+        patience: vanished_holder(USUAL, 4),
+    };
+    vec![
+        Scenario {
+            patience: lost_messages(USUAL),
+            ..usual("loss", pick(TWO, AGAIN), Budget { lose: few(1, 2, 3), ..NONE })
+        },
+        usual("delay", pick(TWO, AGAIN), Budget { delay: few(1, 1, 2), ..NONE }),
+        usual(
+            "duplicate",
+            pick(TWO, AGAIN),
+            Budget { duplicate: few(1, 2, 2), delay: deep(1), ..NONE },
+        ),
+        Scenario {
+            healed: few(2, 5, 5).into(),
+            ..usual("broken connection", TWO, Budget { cut: few(1, 1, 2), delay: 1, ..NONE })
+        },
+        Scenario {
+            spin: true,
+            ..usual("spin", TWO, Budget { cut: few(1, 2, 2), delay: 1, lose: deep(1), ..NONE })
+        },
+        usual(
+            "give up",
+            pick(TWO, THREE),
+            Budget { give_up: few(1, 2, 2), lose: few(1, 0, 1), ..NONE },
+        ),
+        usual("pause", pick(TWO, AGAIN), Budget { pause: 1, lose: deep(1), ..NONE }),
+        Scenario {
+            lined_up: line(2),
+            ..usual("crash", THREE, Budget { crash: 1, lose: deep(1), ..NONE })
+        },
+        Scenario {
+            // All die at once: those who die one after another cost a claim each.
+            healed: 1,
+            lined_up: line(3),
+            patience: lost_messages(USUAL),
+            ..usual("dead waiters", AGAIN_THREE, Budget { die: 2, lose: few(0, 1, 1), ..NONE })
+        },
+        Scenario {
+            healed: few(3, 4, 5).into(),
+            lined_up: line(3),
+            ..usual("deaf", AGAIN_THREE, Budget { deafen: 1, ..NONE })
+        },
+        usual(
+            "FLUSHALL",
+            pick(TWO, AGAIN),
+            Budget { flush: 1, delay: few(0, 1, 1), pause: deep(1), ..NONE },
+        ),
+        Scenario {
+            lined_up: line(2),
+            healed: 4,
+            ..usual("stopped server", TWO, Budget { stop_server: 1, ..NONE })
+        },
+        usual("three in the queue", THREE, Budget { delay: few(0, 1, 2), ..NONE }),
+        Scenario {
+            patience: vanished_holder(DRIFTING, 5),
+            setting: DRIFTING,
+            renewed: false,
+            healed: 7,
+            ..usual(
+                "drift",
+                &[(5, 1), (5, 1)],
+                Budget { drift: few(1, 2, 2), delay: few(0, 1, 1), ..NONE },
+            )
+        },
+        Scenario {
+            patience: vanished_holder(DRIFTING, 5),
+            setting: DRIFTING,
+            ..usual(
+                "drift, renewed",
+                &[(5, 1), (5, 1)],
+                Budget { drift: few(1, 2, 2), lose: few(0, 1, 2), ..NONE },
+            )
+        },
+        Scenario {
+            lined_up: line(2),
+            patience: vanished_holder(USUAL, 6),
+            setting: Setting { hold: 3, ..USUAL },
+            ..usual("mixed ttls", MIXED, Budget { lose: few(1, 1, 2), ..NONE })
+        },
+        Scenario {
+            lined_up: if size == Size::Deep { 0 } else { 2 },
+            setting: Setting { extension: 6, hold: 6, ..USUAL },
+            patience: vanished_holder(USUAL, 6),
+            healed: 6,
+            ..usual("extension", TWO, Budget { extend: 1, pause: 1, lose: few(0, 1, 1), ..NONE })
+        },
+        Scenario {
+            lined_up: line(2),
+            renewed: false,
+            healed: 6,
+            setting: Setting { hold: 4, ..USUAL },
+            ..usual("fixed lease", &[(3, 2), (3, 1)], Budget { delay: few(1, 1, 2), ..NONE })
+        },
+        Scenario {
+            setting: Setting { tokens_per_tick: 2, ..USUAL },
+            ..usual("tokens", TWO, Budget { pass_on: 3, flush: 1, delay: few(0, 1, 2), ..NONE })
+        },
+        Scenario {
+            setting: Setting { tokens_per_tick: 1, ..USUAL },
+            ..usual(
+                "token burst",
+                pick(&[(2, 3), (2, 1)], &[(2, 3), (2, 3)]),
+                Budget { delay: deep(1), ..NONE },
+            )
+        },
+    ]
+}

@@ -1,0 +1,468 @@
+//! One process that wants the lock: its delegate thread, as `src/engine/{acquire,slot}.rs` has it.
+//! `holder.rs` has the rest of it, from the grant on.
+//!
+//! | part | the thread | goes to |
+//! | --- | --- | --- |
+//! | idle | does not want the lock, or no longer | asking |
+//! | asking | waits for an answer | pausing, holding, leaving, idle |
+//! | pausing | waits for a message, or a moment | asking, holding, leaving |
+//! | leaving | takes an attempt out of the queue | asking, idle |
+//! | holding | has the lease | releasing, idle (lost) |
+//! | releasing | waits for the answer to its release | idle |
+//!
+//! Simplified: several threads of a process appear only as local hand-offs; a pause between two
+//! attempts in an outage takes no time; the worker's commands do not wait for one another.
+
+use crate::mutation::Mutation;
+use crate::network::{Line, Load, Network, Reply, Request};
+use crate::scenario::Setting;
+use crate::server::{Acquire, Answer, Attempt, Grant, Mode, Time, Token, Wake};
+
+use crate::holder::{Duty, Lease};
+
+/// Never.
+pub(crate) const FAR: Time = Time::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Life {
+    Up,
+    Paused,
+    Crashed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    Idle,
+    Asking { mode: Mode, sent: Time, deadline: Time, again: bool },
+    Pausing { until: Time },
+    Leaving { number: u8, deadline: Time, anew: bool },
+    Holding { since: Time },
+    Releasing { sent: Time, deadline: Time, repeated: bool },
+}
+
+/// What the latest answer told of the server's time (rule 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reading {
+    pub(crate) server: Time,
+    pub(crate) sent: Time,
+    pub(crate) received: Time,
+}
+
+/// One attempt, until it is a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bid {
+    pub(crate) number: u8,
+    pub(crate) settled: Time,
+    pub(crate) unknown: bool,
+    pub(crate) queued: bool,
+    pub(crate) outage: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) id: u8,
+    pub(crate) ttl: Time,
+    pub(crate) rounds: u8,
+    pub(crate) life: Life,
+    /// Its clock less the true time.
+    pub(crate) offset: i8,
+    /// Whether it hears messages, as far as it knows.
+    pub(crate) ear: bool,
+    pub(crate) reading: Reading,
+    pub(crate) number: u8,
+    pub(crate) part: Part,
+    pub(crate) bid: Option<Bid>,
+    /// A grant that the delegate has not yet looked at.
+    pub(crate) heard: Option<Grant>,
+    pub(crate) nudged: bool,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) duties: Vec<Duty>,
+    /// The attempts that are surely out of Redis for ever, a bit for each. Only the invariants ask.
+    pub(crate) clean: u32,
+}
+
+/// Where a client finds itself.
+pub(crate) struct Place<'a> {
+    pub(crate) now: Time,
+    pub(crate) setting: &'a Setting,
+    pub(crate) renewed: bool,
+    pub(crate) spin: bool,
+    pub(crate) network: &'a mut Network,
+}
+
+impl Client {
+    pub(crate) fn new(id: u8, ttl: Time, rounds: u8) -> Client {
+        Client {
+            id,
+            ttl,
+            rounds,
+            life: Life::Up,
+            offset: 0,
+            ear: true,
+            reading: Reading { server: 0, sent: 0, received: 0 },
+            number: 0,
+            part: Part::Idle,
+            bid: None,
+            heard: None,
+            nudged: false,
+            lease: None,
+            duties: Vec::new(),
+            clean: 0,
+        }
+    }
+
+    pub(crate) fn local(&self, now: Time) -> Time {
+        now + Time::from(self.offset)
+    }
+
+    pub(crate) fn is_trying(&self) -> bool {
+        matches!(self.part, Part::Asking { .. } | Part::Pausing { .. })
+    }
+
+    pub(crate) fn attempt(&self, number: u8, setting: &Setting) -> Attempt {
+        Attempt { client: self.id, number, window: self.ttl.min(setting.claim()) }
+    }
+
+    pub(crate) fn send(&self, line: Line, request: Request, place: &mut Place<'_>) {
+        place.network.send(self.id, Load::Request(line, request));
+    }
+
+    /// A thread comes and wants the lock.
+    pub(crate) fn arrive(&mut self, place: &mut Place<'_>) {
+        self.rounds -= 1;
+        // The clock was read when the client connected, and since then by every answer.
+        let local = self.local(place.now);
+        if self.reading.server == 0 {
+            self.reading = Reading { server: place.now, sent: local, received: local };
+        }
+        self.begin(place);
+        self.ask(place);
+    }
+
+    /// Begins a new attempt.
+    fn begin(&mut self, place: &Place<'_>) {
+        if !place.setting.has(Mutation::AttemptReused) || self.number == 0 {
+            self.number += 1;
+        }
+        self.heard = None;
+        self.nudged = false;
+        self.bid = Some(Bid {
+            number: self.number,
+            settled: 0,
+            unknown: false,
+            queued: false,
+            outage: false,
+        });
+    }
+
+    fn ask(&mut self, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        self.ask_until(local + place.setting.exchange, true, place);
+    }
+
+    fn ask_until(&mut self, deadline: Time, again: bool, place: &mut Place<'_>) {
+        let Some(bid) = &mut self.bid else { return };
+        let mode = match (bid.queued, self.ear) {
+            (true, _) => Mode::Beat,
+            (false, true) if !place.spin => Mode::Join,
+            _ => Mode::Try,
+        };
+        bid.queued |= mode == Mode::Join;
+        let number = bid.number;
+        self.resend(mode, number, deadline, again, place);
+    }
+
+    fn resend(
+        &mut self,
+        mode: Mode,
+        number: u8,
+        deadline: Time,
+        again: bool,
+        place: &mut Place<'_>,
+    ) {
+        let owner = self.attempt(number, place.setting);
+        let request = Acquire {
+            owner,
+            ttl: self.ttl,
+            mode,
+            deadline: self.reached_at(deadline, place.setting),
+        };
+        self.part = Part::Asking { mode, sent: self.local(place.now), deadline, again };
+        self.send(Line::Thread, Request::Acquire(request), place);
+    }
+
+    /// The server's time that is surely reached at a local moment. The allowance is never nothing,
+    /// although it may be less than a tick.
+    fn reached_at(&self, moment: Time, setting: &Setting) -> Token {
+        let ahead = moment - self.reading.received;
+        setting.micros(self.reading.server + ahead - setting.allowance) - 1
+    }
+
+    /// The local moment of which the server's time is surely not before (rule 10).
+    fn not_before(&self, server: Time, local: Time, setting: &Setting) -> Option<Time> {
+        let reading = self.reading;
+        if local - reading.received > 2 * setting.heartbeat {
+            return None;
+        }
+        let apart = (server - reading.server).abs();
+        let start = if server >= reading.server {
+            reading.sent + (apart - setting.allowance).max(0)
+        } else {
+            reading.sent - apart - setting.allowance
+        };
+        (start <= local).then_some(start)
+    }
+
+    /// A pause is over: what was heard is looked at, else Redis is asked.
+    fn go_on(&mut self, place: &mut Place<'_>) {
+        self.nudged = false;
+        match self.heard.take() {
+            Some(grant) => self.believe(grant, place),
+            None => self.ask(place),
+        }
+    }
+
+    fn believe(&mut self, grant: Grant, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        let sent = match self.not_before(grant.now, local, place.setting) {
+            Some(_) if place.setting.has(Mutation::GrantFromReceipt) => Some(local),
+            sent => sent,
+        };
+        let whole = place.renewed || grant.window >= self.ttl;
+        match sent {
+            Some(sent) if whole && sent + grant.window - place.allowance() > local => {
+                self.take(grant.token, grant.window, sent, (grant.now, local), grant.epoch, place);
+            }
+            _ => self.ask(place),
+        }
+    }
+
+    /// A message has come.
+    pub(crate) fn hear(&mut self, wake: Wake, place: &mut Place<'_>) {
+        match wake {
+            Wake::Granted(grant) if self.is_trying() && self.number == grant.number => {
+                self.heard = Some(grant);
+            }
+            Wake::Retry if self.is_trying() => self.nudged = true,
+            _ => return,
+        }
+        if matches!(self.part, Part::Pausing { .. }) {
+            self.go_on(place);
+        }
+    }
+
+    /// The subscription stands again: all who wait ask.
+    pub(crate) fn listen(&mut self, place: &mut Place<'_>) {
+        self.ear = true;
+        if self.is_trying() {
+            self.hear(Wake::Retry, place);
+        }
+    }
+
+    /// A reply has come.
+    pub(crate) fn answered(&mut self, line: Line, reply: Reply, place: &mut Place<'_>) {
+        match (line, self.part, reply) {
+            (
+                Line::Thread,
+                Part::Asking { mode, sent, deadline, again },
+                Reply::Acquired(answer),
+            ) => {
+                self.acquired(mode, sent, deadline, again, answer, place);
+            }
+            (Line::Thread, Part::Leaving { number, anew, .. }, Reply::Verdict(_)) => {
+                self.is_out(number, place);
+                self.after_leaving(anew, place);
+            }
+            (_, _, Reply::Verdict(verdict)) => self.told(line, verdict, place),
+            _ => {}
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        mode: Mode,
+        sent: Time,
+        deadline: Time,
+        again: bool,
+        answer: Answer,
+        place: &mut Place<'_>,
+    ) {
+        let local = self.local(place.now);
+        let (Answer::Granted { now, .. }
+        | Answer::Busy { now, .. }
+        | Answer::Late { now }
+        | Answer::Gone { now }) = answer;
+        self.reading = Reading { server: now, sent, received: local };
+        match answer {
+            Answer::Granted { token, left, now, epoch } => {
+                let receipt = place.setting.has(Mutation::ValidityFromReceipt);
+                let sent = if receipt { local } else { sent };
+                self.take(token, left, sent, (now, local), epoch, place);
+            }
+            Answer::Busy { left, .. } => {
+                if let Some(bid) = &mut self.bid {
+                    bid.unknown = false;
+                    bid.outage = false;
+                }
+                let until = if mode == Mode::Try && self.ear && !place.spin {
+                    local
+                } else if place.setting.has(Mutation::NoHeartbeat) {
+                    FAR
+                } else {
+                    local + place.setting.heartbeat.min(left).max(1)
+                };
+                self.pause(until, place);
+            }
+            Answer::Late { .. } if again && deadline > local => {
+                let Some(bid) = self.bid else { return };
+                self.resend(mode, bid.number, deadline, false, place);
+            }
+            Answer::Late { .. } => self.pause(local + 1, place),
+            Answer::Gone { .. } => {
+                let bid = self.bid.take();
+                self.begin(place);
+                self.clean_up(bid, true, place);
+            }
+        }
+    }
+
+    fn pause(&mut self, until: Time, place: &mut Place<'_>) {
+        self.part = Part::Pausing { until };
+        if self.heard.is_some() || self.nudged || until <= self.local(place.now) {
+            self.go_on(place);
+        }
+    }
+
+    /// The exchange brought no answer: the connection broke, or its time is over.
+    fn recover(&mut self, deadline: Time, broke: bool, place: &mut Place<'_>) {
+        if !place.setting.has(Mutation::ReplyUnmatched) {
+            place.network.abandon(self.id, Line::Thread);
+        }
+        let noted = !(broke && place.setting.has(Mutation::ResendUnnoted));
+        if let Some(bid) = &mut self.bid {
+            let beat = matches!(self.part, Part::Asking { mode: Mode::Beat, .. });
+            if noted && !(beat && place.setting.has(Mutation::BeatJoins)) {
+                bid.settled = bid.settled.max(deadline);
+                bid.unknown = true;
+            }
+            bid.outage = true;
+        }
+        self.go_on(place);
+    }
+
+    /// The thread's connection breaks in an exchange.
+    pub(crate) fn cut(&mut self, place: &mut Place<'_>) {
+        match self.part {
+            Part::Asking { deadline, .. } => self.recover(deadline, true, place),
+            Part::Leaving { number, anew, .. } => self.leave_to_worker(number, anew, place),
+            Part::Releasing { .. } => self.release_cut(place),
+            _ => {}
+        }
+    }
+
+    fn leave_to_worker(&mut self, number: u8, anew: bool, place: &mut Place<'_>) {
+        place.network.abandon(self.id, Line::Thread);
+        let local = self.local(place.now);
+        self.give_back(number, local, self.ttl, None, place);
+        self.after_leaving(anew, place);
+    }
+
+    /// The thread goes without the lock.
+    pub(crate) fn give_up(&mut self, place: &mut Place<'_>) {
+        place.network.abandon(self.id, Line::Thread);
+        if let (Part::Asking { deadline, .. }, Some(bid)) = (self.part, &mut self.bid) {
+            bid.settled = bid.settled.max(deadline);
+            bid.unknown = true;
+        }
+        let bid = self.bid.take();
+        self.part = Part::Idle;
+        self.clean_up(bid, false, place);
+    }
+
+    /// Takes what may remain of an attempt out of Redis, then goes on with a new one or not at all.
+    pub(crate) fn clean_up(&mut self, bid: Option<Bid>, anew: bool, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        let Some(bid) = bid else { return self.after_leaving(anew, place) };
+        if place.setting.has(Mutation::LeaveForgotten) {
+            self.is_out(bid.number, place);
+            return self.after_leaving(anew, place);
+        }
+        let open = bid.unknown || bid.settled > local;
+        if bid.queued && !open && !bid.outage {
+            let owner = self.attempt(bid.number, place.setting);
+            let deadline = local + place.setting.exchange;
+            self.part = Part::Leaving { number: bid.number, deadline, anew };
+            let leave = Request::Release { owner, ttl: self.ttl, last_token: None };
+            return self.send(Line::Thread, leave, place);
+        }
+        if bid.queued || open {
+            self.give_back(bid.number, bid.settled.max(local), self.ttl, None, place);
+        } else {
+            self.is_out(bid.number, place);
+        }
+        self.after_leaving(anew, place);
+    }
+
+    fn after_leaving(&mut self, anew: bool, place: &mut Place<'_>) {
+        if anew {
+            self.ask(place);
+        } else {
+            self.finish();
+        }
+    }
+
+    /// The attempt is surely out of Redis, for ever.
+    pub(crate) fn is_out(&mut self, number: u8, place: &Place<'_>) {
+        // Where an attempt is used again that cannot be said.
+        if !place.setting.has(Mutation::AttemptReused) {
+            self.clean |= 1 << number;
+        }
+    }
+
+    /// The thread is done with the lock.
+    pub(crate) fn finish(&mut self) {
+        self.part = Part::Idle;
+        self.bid = None;
+        self.heard = None;
+        self.nudged = false;
+    }
+
+    /// Whether the thread or the worker has something to do by now.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        let local = self.local(now);
+        let thread = match self.part {
+            Part::Asking { deadline, .. }
+            | Part::Leaving { deadline, .. }
+            | Part::Releasing { deadline, .. } => deadline <= local,
+            Part::Pausing { until } => until <= local,
+            Part::Idle | Part::Holding { .. } => false,
+        };
+        thread
+            || self.lease.as_ref().is_some_and(|lease| lease.due() <= local)
+            || self.duties.iter().any(|duty| duty.due() <= local)
+    }
+
+    /// Does what is due.
+    pub(crate) fn wake(&mut self, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        self.look_after_lease(place);
+        self.do_duties(place);
+        match self.part {
+            Part::Asking { deadline, .. } if deadline <= local => {
+                self.recover(deadline, false, place);
+            }
+            Part::Pausing { until } if until <= local => self.go_on(place),
+            Part::Leaving { number, deadline, anew } if deadline <= local => {
+                self.leave_to_worker(number, anew, place);
+            }
+            Part::Releasing { deadline, .. } if deadline <= local => self.release_failed(place),
+            _ => {}
+        }
+    }
+}
+
+impl Place<'_> {
+    pub(crate) fn allowance(&self) -> Time {
+        if self.setting.has(Mutation::NoDriftAllowance) { 0 } else { self.setting.allowance }
+    }
+}

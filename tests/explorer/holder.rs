@@ -1,0 +1,324 @@
+//! One process that has the lock, or must still take something out of Redis: its lease, release
+//! and worker, as `src/engine/{lease,release,worker}.rs` have them.
+
+use crate::client::{Client, FAR, Part, Place};
+use crate::mutation::Mutation;
+use crate::network::{Line, Request};
+use crate::scenario::Setting;
+use crate::server::{Time, Token, Verdict};
+
+/// A command that was sent then, and is given up then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Call {
+    pub(crate) sent: Time,
+    pub(crate) deadline: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lease {
+    pub(crate) number: u8,
+    pub(crate) token: Token,
+    pub(crate) minted: bool,
+    /// The server's time that was surely reached at a local moment.
+    pub(crate) server: (Time, Time),
+    pub(crate) valid_until: Time,
+    pub(crate) renew_at: Time,
+    pub(crate) settled: Time,
+    pub(crate) failing: bool,
+    pub(crate) renewal: Option<Call>,
+    pub(crate) extension: Option<Call>,
+    pub(crate) epoch: u8,
+}
+
+impl Lease {
+    /// When the worker or its thread must look at it.
+    pub(crate) fn due(&self) -> Time {
+        let renewal = self.renewal.map_or(self.renew_at, |call| call.deadline);
+        let extension = self.extension.map_or(FAR, |call| call.deadline);
+        renewal.min(extension).min(self.valid_until)
+    }
+}
+
+/// An attempt that must not stay in Redis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Duty {
+    pub(crate) number: u8,
+    pub(crate) settled: Time,
+    pub(crate) ttl: Time,
+    pub(crate) last_token: Option<Token>,
+    pub(crate) at: Time,
+    pub(crate) call: Option<Call>,
+}
+
+impl Duty {
+    pub(crate) fn due(&self) -> Time {
+        self.call.map_or(self.at, |call| call.deadline)
+    }
+}
+
+impl Client {
+    /// A grant is taken, by an answer or a message.
+    pub(crate) fn take(
+        &mut self,
+        token: Token,
+        left: Time,
+        sent: Time,
+        server: (Time, Time),
+        epoch: u8,
+        place: &mut Place<'_>,
+    ) {
+        let local = self.local(place.now);
+        let valid_until = sent + left - place.allowance();
+        if valid_until <= local {
+            if let Some(bid) = &mut self.bid {
+                bid.unknown = true;
+            }
+            let bid = self.bid.take();
+            self.part = Part::Idle;
+            return self.clean_up(bid, false, place);
+        }
+        let Some(bid) = self.bid.take() else { return };
+        self.heard = None;
+        self.part = Part::Holding { since: place.now };
+        self.lease = Some(Lease {
+            number: bid.number,
+            token,
+            minted: true,
+            server,
+            valid_until,
+            renew_at: renewal_after(sent, left.min(self.ttl), place),
+            settled: bid.settled,
+            failing: false,
+            renewal: None,
+            extension: None,
+            epoch,
+        });
+    }
+
+    /// The end of what this client believes to have, in its own time; nothing if it has nothing.
+    pub(crate) fn believes_until(&self, now: Time) -> Option<Time> {
+        let lease = self.lease.as_ref()?;
+        let holds = matches!(self.part, Part::Holding { .. });
+        (holds && self.local(now) < lease.valid_until).then_some(lease.valid_until)
+    }
+
+    /// The thread gives the lock back.
+    pub(crate) fn release(&mut self, place: &mut Place<'_>) {
+        place.network.abandon(self.id, Line::Renewal);
+        let Some(lease) = &mut self.lease else { return self.finish() };
+        // Validity is over before the request is sent (rule 15).
+        (lease.valid_until, lease.renew_at, lease.renewal) = (FAR, FAR, None);
+        self.send_release(false, place);
+    }
+
+    fn send_release(&mut self, repeated: bool, place: &mut Place<'_>) {
+        let Some(lease) = &self.lease else { return self.finish() };
+        let owner = self.attempt(lease.number, place.setting);
+        let last_token = (!lease.minted).then_some(lease.token);
+        let sent = self.local(place.now);
+        let deadline = sent + place.setting.exchange;
+        self.part = Part::Releasing { sent, deadline, repeated };
+        let request = Request::Release { owner, ttl: self.ttl, last_token };
+        self.send(Line::Thread, request, place);
+    }
+
+    pub(crate) fn release_cut(&mut self, place: &mut Place<'_>) {
+        match self.part {
+            Part::Releasing { repeated: false, .. } => {
+                place.network.abandon(self.id, Line::Thread);
+                self.send_release(true, place);
+            }
+            _ => self.release_failed(place),
+        }
+    }
+
+    /// The release brought no answer: the worker sees to it.
+    pub(crate) fn release_failed(&mut self, place: &mut Place<'_>) {
+        place.network.abandon(self.id, Line::Thread);
+        let local = self.local(place.now);
+        if let Some(lease) = self.lease.take() {
+            let last_token = (!lease.minted).then_some(lease.token);
+            self.give_back(lease.number, lease.settled.max(local), self.ttl, last_token, place);
+        }
+        self.finish();
+    }
+
+    /// What Redis said to a release, a renewal, an extension or a duty.
+    pub(crate) fn told(&mut self, line: Line, verdict: Verdict, place: &mut Place<'_>) {
+        match line {
+            Line::Thread => self.released(verdict, place),
+            Line::Renewal | Line::Extension => self.lengthened(line, verdict, place),
+            Line::Duty(number) => self.given_back(number, place),
+            Line::Nobody => {}
+        }
+    }
+
+    fn released(&mut self, verdict: Verdict, place: &mut Place<'_>) {
+        let Part::Releasing { sent, repeated, .. } = self.part else { return };
+        let Some(lease) = self.lease.take() else { return self.finish() };
+        let setting = place.setting;
+        let known =
+            if setting.has(Mutation::ReleaseDatedByAnswer) { self.local(place.now) } else { sent };
+        if lease.settled > known && !setting.has(Mutation::NoReconciliation) {
+            let last_token = (!lease.minted).then_some(lease.token);
+            let settled = lease.settled.max(self.local(place.now));
+            self.give_back(lease.number, settled, self.ttl, last_token, place);
+        } else if verdict == Verdict::Done || repeated {
+            self.is_out(lease.number, place);
+        }
+        // Else it was lost before.
+        self.finish();
+    }
+
+    fn lengthened(&mut self, line: Line, verdict: Verdict, place: &mut Place<'_>) {
+        let Some(lease) = &mut self.lease else { return };
+        let renewal = line == Line::Renewal;
+        let call = if renewal { lease.renewal.take() } else { lease.extension.take() };
+        let Some(Call { sent, .. }) = call else { return };
+        if verdict != Verdict::Done {
+            return self.lose(place);
+        }
+        let ttl = if renewal { self.ttl } else { place.setting.extension };
+        lease.valid_until = lease.valid_until.max(sent + ttl - place.allowance());
+        lease.failing = false;
+        if renewal {
+            lease.renew_at = renewal_after(sent, ttl, place);
+        }
+    }
+
+    /// The lease has ended while it was held.
+    fn lose(&mut self, place: &mut Place<'_>) {
+        place.network.abandon(self.id, Line::Renewal);
+        place.network.abandon(self.id, Line::Extension);
+        self.lease = None;
+        self.finish();
+    }
+
+    /// Renews, and notices the end.
+    pub(crate) fn look_after_lease(&mut self, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        let (id, ttl) = (self.id, self.ttl);
+        if !matches!(self.part, Part::Holding { .. }) {
+            return;
+        }
+        let Some(lease) = &mut self.lease else { return };
+        if lease.valid_until <= local {
+            return self.lose(place);
+        }
+        if lease.extension.is_some_and(|call| call.deadline <= local) {
+            lease.extension = None;
+            place.network.abandon(id, Line::Extension);
+        }
+        if let Some(call) = lease.renewal {
+            if call.deadline > local {
+                return;
+            }
+            lease.renewal = None;
+            lease.failing = true;
+            lease.renew_at = local;
+            place.network.abandon(id, Line::Renewal);
+        }
+        if lease.renew_at <= local {
+            let most = place.setting.exchange.min((ttl / 3).max(1));
+            lease.renewal = Some(Call { sent: local, deadline: local + most });
+            let number = lease.number;
+            let owner = self.attempt(number, place.setting);
+            self.send(Line::Renewal, Request::Renew { owner, ttl }, place);
+        }
+    }
+
+    /// The holder makes its lease longer.
+    pub(crate) fn extend(&mut self, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        let Some(lease) = &mut self.lease else { return };
+        lease.extension = Some(Call { sent: local, deadline: local + place.setting.exchange });
+        let number = lease.number;
+        let owner = self.attempt(number, place.setting);
+        let ttl = place.setting.extension;
+        self.send(Line::Extension, Request::Renew { owner, ttl }, place);
+    }
+
+    /// The token of the next thread of this process, if the lease may be passed on to it.
+    pub(crate) fn next_token(&self, now: Time, renewed: bool, setting: &Setting) -> Option<Token> {
+        let local = self.local(now);
+        let lease = self.lease.as_ref()?;
+        let good = renewed
+            && self.believes_until(now).is_some()
+            && (lease.renewal, lease.extension) == (None, None)
+            && !lease.failing
+            && lease.settled <= local
+            && lease.valid_until - local > self.ttl / 4;
+        let (server, at) = lease.server;
+        let passed = (local - at - setting.allowance).max(0);
+        // All but a hundredth of what has passed: less than all of it.
+        let sure = setting.micros(server + passed) - Token::from(passed > 0);
+        let next = lease.token + 1;
+        (good && (next <= sure || setting.has(Mutation::LargeBlock))).then_some(next)
+    }
+
+    /// The next thread of this process has the lease.
+    pub(crate) fn pass_on(&mut self, token: Token, place: &Place<'_>) {
+        if let Some(lease) = &mut self.lease {
+            lease.token = token;
+            lease.minted = false;
+            self.part = Part::Holding { since: place.now };
+        }
+    }
+
+    /// Leaves an attempt to the worker.
+    pub(crate) fn give_back(
+        &mut self,
+        number: u8,
+        settled: Time,
+        ttl: Time,
+        last_token: Option<Token>,
+        place: &mut Place<'_>,
+    ) {
+        let at = self.local(place.now);
+        self.duties.push(Duty { number, settled, ttl, last_token, at, call: None });
+        self.do_duties(place);
+    }
+
+    pub(crate) fn do_duties(&mut self, place: &mut Place<'_>) {
+        let local = self.local(place.now);
+        let dead_after = place.setting.dead_after();
+        let mut due = Vec::new();
+        for duty in &mut self.duties {
+            if duty.call.is_some_and(|call| call.deadline <= local) {
+                duty.call = None;
+                duty.at = local;
+                place.network.abandon(self.id, Line::Duty(duty.number));
+            }
+        }
+        // It has expired by itself.
+        self.duties
+            .retain(|duty| duty.call.is_some() || local < duty.settled + duty.ttl.max(dead_after));
+        for duty in &mut self.duties {
+            if duty.call.is_none() && duty.at <= local {
+                duty.call = Some(Call { sent: local, deadline: local + place.setting.exchange });
+                due.push((duty.number, duty.ttl, duty.last_token));
+            }
+        }
+        for (number, ttl, last_token) in due {
+            let owner = self.attempt(number, place.setting);
+            let request = Request::Release { owner, ttl, last_token };
+            self.send(Line::Duty(number), request, place);
+        }
+    }
+
+    fn given_back(&mut self, number: u8, place: &mut Place<'_>) {
+        let Some(at) = self.duties.iter().position(|duty| duty.number == number) else { return };
+        let Some(call) = self.duties[at].call.take() else { return };
+        let settled = self.duties[at].settled;
+        if call.sent >= settled || place.setting.has(Mutation::LeaveOnce) {
+            self.duties.remove(at);
+            self.is_out(number, place);
+        } else {
+            self.duties[at].at = settled;
+        }
+    }
+}
+
+fn renewal_after(sent: Time, ttl: Time, place: &Place<'_>) -> Time {
+    if place.renewed { sent + (ttl / 3).max(1) } else { FAR }
+}

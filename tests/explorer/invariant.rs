@@ -1,0 +1,232 @@
+//! What must hold in every state, and what must be remembered to tell.
+
+use std::fmt;
+
+use crate::client::{Life, Part};
+use crate::scenario::Scenario;
+use crate::server::{Attempt, Effect, Server, Time, Token};
+use crate::world::World;
+
+/// A promise, named after the guarantee or checker it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Invariant {
+    /// S, C1: two windows of validity overlap.
+    Overlap,
+    /// C2: a token is not above all earlier ones.
+    Token,
+    /// Rule 3: a repeated request is answered another token.
+    Repeat,
+    /// C6: a live waiter was passed over.
+    Fifo,
+    /// Rule 11: a waiter that lives has lost its place.
+    Place,
+    /// Rule 6: what was given back for good is in Redis again.
+    Ghost,
+    /// Rule 15: a command of one attempt touched another's lock.
+    Touch,
+    /// Rule 13: nobody held the lock for too long, although somebody waited.
+    Starved,
+    /// C5: not everybody was served, or not everything given back, long after all went well again.
+    Served,
+    /// C5: a key without an end.
+    Immortal,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) invariant: Invariant,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.text)
+    }
+}
+
+fn broken(invariant: Invariant, text: impl Into<String>) -> Result<(), Violation> {
+    Err(Violation { invariant, text: text.into() })
+}
+
+/// What was seen so far, as far as a promise depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    /// The greatest token of any hold.
+    highest: Token,
+    /// Who queued up, in that order, and when the server last heard of them.
+    arrivals: Vec<(Attempt, Time)>,
+    /// Whom the server took for dead, and has not heard of since (rule 11).
+    skipped: Vec<Attempt>,
+    /// For how long nobody has held the lock that somebody waits for.
+    pub(crate) starved: Time,
+}
+
+impl Record {
+    /// A hold got its token.
+    pub(crate) fn token(&mut self, token: Token) -> Result<(), Violation> {
+        if token <= self.highest {
+            let text = format!("token {token} after {}", self.highest);
+            return broken(Invariant::Token, text);
+        }
+        self.highest = token;
+        Ok(())
+    }
+
+    /// A holder that does not know that the server was emptied has passed its lease on. What comes
+    /// later must be above that, too.
+    pub(crate) fn stale_token(&mut self, token: Token) {
+        self.highest = self.highest.max(token);
+    }
+
+    /// A script made somebody the owner.
+    pub(crate) fn granted(
+        &mut self,
+        effect: &Effect,
+        before: &Server,
+        now: Time,
+    ) -> Result<(), Violation> {
+        let Some((owner, token)) = effect.granted else { return Ok(()) };
+        self.token(token)?;
+        for &(earlier, _) in self.arrivals.iter().take_while(|(attempt, _)| *attempt != owner) {
+            let beat = before.beats.members.iter().find(|(attempt, _)| *attempt == earlier);
+            if before.queue.contains(earlier)
+                && !self.skipped.contains(&earlier)
+                && beat.is_some_and(|(_, death)| *death > now)
+                && before.hears(earlier.client)
+            {
+                let text = format!("{} was granted before {}", name(owner), name(earlier));
+                return broken(Invariant::Fifo, text);
+            }
+        }
+        self.left(owner);
+        Ok(())
+    }
+
+    /// An attempt is no longer in the queue, and rightly so.
+    pub(crate) fn left(&mut self, attempt: Attempt) {
+        self.arrivals.retain(|(other, _)| *other != attempt);
+        self.skipped.retain(|other| *other != attempt);
+    }
+
+    /// Notes whom a script, which was asked for by `me`, has passed over as dead.
+    pub(crate) fn skipped(&mut self, me: Attempt, before: &Server, after: &Server) {
+        for (attempt, place) in &after.queue.members {
+            if *place < 0 && !before.queue.members.contains(&(*attempt, *place)) {
+                self.skipped.push(*attempt);
+            }
+        }
+        self.skipped.retain(|attempt| *attempt != me && after.queue.contains(*attempt));
+        self.skipped.sort_unstable();
+        self.skipped.dedup();
+    }
+
+    /// The server lost everything.
+    pub(crate) fn flushed(&mut self) {
+        self.arrivals.clear();
+        self.skipped.clear();
+    }
+
+    /// Notes who queued up.
+    pub(crate) fn arrived(&mut self, server: &Server, now: Time) {
+        for (attempt, _) in &server.queue.members {
+            if !self.arrivals.iter().any(|(other, _)| other == attempt) {
+                self.arrivals.push((*attempt, now));
+            }
+        }
+    }
+
+    /// The server heard of one who waits.
+    pub(crate) fn heard(&mut self, attempt: Attempt, now: Time) {
+        let entry = self.arrivals.iter_mut().find(|(other, _)| *other == attempt);
+        if let Some((_, heard)) = entry {
+            *heard = now;
+        }
+    }
+
+    pub(crate) fn tick(&mut self, world_before: &World) {
+        let clients = &world_before.clients;
+        let waits = clients.iter().any(|client| client.life == Life::Up && client.is_trying());
+        let held = clients.iter().any(|client| {
+            client.believes_until(world_before.now).is_some()
+                || client.life != Life::Crashed && matches!(client.part, Part::Releasing { .. })
+        });
+        let starves = waits && !held && !world_before.stopped;
+        self.starved = if starves { self.starved + 1 } else { 0 };
+    }
+}
+
+/// Checks what must hold in a state.
+pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation> {
+    let held: Vec<_> = world
+        .clients
+        .iter()
+        .filter(|client| client.believes_until(world.now).is_some())
+        .filter_map(|client| client.lease.as_ref().map(|lease| (client.id, lease)))
+        .collect();
+    for (index, (first, one)) in held.iter().enumerate() {
+        for (second, other) in &held[index + 1..] {
+            if one.epoch == other.epoch {
+                let text = format!("clients {first} and {second} both hold the lock");
+                return broken(Invariant::Overlap, text);
+            }
+        }
+    }
+    let server = &world.server;
+    let owner = server.lock.map(|lock| lock.owner);
+    for attempt in server.queue.members.iter().map(|(attempt, _)| *attempt).chain(owner) {
+        let client = &world.clients[usize::from(attempt.client)];
+        if client.clean & (1 << attempt.number) != 0 {
+            let text = format!("{} was given back, and is in Redis", name(attempt));
+            return broken(Invariant::Ghost, text);
+        }
+    }
+    for (attempt, heard) in &world.record.arrivals {
+        let client = &world.clients[usize::from(attempt.client)];
+        let trying = client.life != Life::Crashed
+            && client.is_trying()
+            && client.bid.is_some_and(|bid| bid.number == attempt.number);
+        let kept = world.now < heard + scenario.setting.queue_keep(client.ttl);
+        if trying && kept && !server.queue.contains(*attempt) {
+            return broken(Invariant::Place, format!("{} has lost its place", name(*attempt)));
+        }
+    }
+    for set in [&server.queue, &server.beats] {
+        if !set.members.is_empty() && set.until.is_none() {
+            return broken(Invariant::Immortal, "a key without an end");
+        }
+    }
+    if world.record.starved > scenario.patience {
+        let text = format!("nobody has held the lock for {} ticks", world.record.starved);
+        return broken(Invariant::Starved, text);
+    }
+    if world.now > scenario.served() && !world.is_quiet() {
+        return broken(Invariant::Served, "somebody still wants or owes something");
+    }
+    Ok(())
+}
+
+/// An attempt as people read it.
+pub(crate) fn name(attempt: Attempt) -> String {
+    format!("attempt {}.{}", attempt.client, attempt.number)
+}
+
+/// Checks what a command of an attempt may have done to the lock.
+pub(crate) fn check_touch(me: Attempt, before: &Server, after: &Server) -> Result<(), Violation> {
+    let mine = before.lock.is_some_and(|lock| lock.owner == me);
+    if !mine && before.lock != after.lock {
+        return broken(Invariant::Touch, format!("a command of {} changed the lock", name(me)));
+    }
+    Ok(())
+}
+
+/// Checks the token of a repeated grant. A counter that was lost is minted anew.
+pub(crate) fn check_repeat(before: &Server, token: Token) -> Result<(), Violation> {
+    if let (Some(lock), Some(_)) = (before.lock, before.fence)
+        && lock.token != token
+    {
+        let text = format!("token {token} instead of {}", lock.token);
+        return broken(Invariant::Repeat, text);
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The queue protocol, explored exhaustively: every order in which clients, a server and what is
+//! under way between them can act, with messages lost, delayed, reordered and doubled, connections
+//! broken, processes paused and killed, leases run out, FLUSHALL, a stopped server, and clocks that
+//! drift, each a bounded number of times.
+//!
+//! ```text
+//! cargo test --test explorer                                      small, and the planted bugs
+//! cargo test --release --test explorer -- --nocapture             the same, with tables and traces
+//! cargo test --release --test explorer -- --ignored --nocapture large     under a minute
+//! cargo test --release --test explorer -- --ignored --nocapture deep      about ten minutes
+//! ```
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `server` | the scripts, as pure steps |
+//! | `client`, `holder` | a process: its delegate, and its lease, release and worker |
+//! | `network` | what is under way |
+//! | `world` | all of it at one moment, and what can happen next |
+//! | `scenario`, `catalogue` | who takes part, and what may go wrong |
+//! | `invariant` | what must hold |
+//! | `mutation` | bugs planted on purpose, each of which must be found |
+//! | `search`, `trace` | breadth first through all states, and the way to a violation |
+//! | `differential` | the steps of `server` against the real scripts on a real server |
+//!
+//! Time goes by in ticks. In a tick everything happens that is due, in any order; only what a fault
+//! holds up is left for later. From a moment on nothing goes wrong any more, and from then all must
+//! be served in bounded time. Server time is true time; a client's clock may be off by as much as
+//! the drift allowance says.
+#![allow(clippy::print_stdout, reason = "it tells what was explored")]
+
+mod catalogue;
+mod client;
+mod holder;
+mod invariant;
+mod mutation;
+mod network;
+mod scenario;
+mod search;
+mod server;
+mod trace;
+mod world;
+
+use catalogue::Size;
+use search::{Outcome, explore};
+
+#[test]
+fn no_promise_is_broken_within_the_small_bound() {
+    explore_all(Size::Small);
+}
+
+#[test]
+#[ignore = "takes most of a minute, optimised"]
+fn no_promise_is_broken_within_the_large_bound() {
+    explore_all(Size::Large);
+}
+
+#[test]
+#[ignore = "takes many minutes and gigabytes, optimised"]
+fn no_promise_is_broken_within_the_deep_bound() {
+    explore_all(Size::Deep);
+}
+
+fn explore_all(size: Size) {
+    println!(
+        "{:20} {:>9} {:>10} {:>6} {:>8} {:>8}",
+        "scenario", "states", "steps", "depth", "unheld", "took, s"
+    );
+    let (mut states, mut steps, mut took) = (0, 0, 0.0);
+    for scenario in catalogue::all(size) {
+        let outcome = explore(&scenario);
+        let unheld = format!("{}/{}", outcome.starved, scenario.patience);
+        let seconds = outcome.took.as_secs_f64();
+        println!(
+            "{:20} {:>9} {:>10} {:>6} {unheld:>8} {seconds:>8.2}",
+            scenario.name, outcome.states, outcome.steps, outcome.depth
+        );
+        states += outcome.states;
+        steps += outcome.steps;
+        took += seconds;
+        if let Some((violation, way)) = outcome.found {
+            panic!("{}: {violation}\n{}", scenario.name, way.join("\n"));
+        }
+    }
+    println!("{:20} {states:>9} {steps:>10} {:>6} {:>8} {took:>8.2}", "all", "", "");
+}
+
+/// A checker that has never failed proves nothing.
+#[test]
+fn every_planted_bug_is_found() {
+    let scenarios = catalogue::all(Size::Small);
+    let mut missed = Vec::new();
+    let mut ways = Vec::new();
+    println!(
+        "{:45} {:>4} {:20} {:>7} {:>6} broken",
+        "planted bug", "rule", "scenario", "states", "steps"
+    );
+    for planted in mutation::TABLE {
+        let scenario = scenarios.iter().find(|scenario| scenario.name == planted.scenario);
+        let scenario = scenario.expect("a scenario of this name").with(planted.mutation);
+        let Outcome { states, found, .. } = explore(&scenario);
+        let Some((violation, way)) =
+            found.filter(|(found, _)| planted.breaks.contains(&found.invariant))
+        else {
+            missed.push(planted.name);
+            continue;
+        };
+        let invariant = format!("{:?}", violation.invariant);
+        println!(
+            "{:45} {:>4} {:20} {states:>7} {:>6} {invariant}",
+            planted.name,
+            planted.rule,
+            planted.scenario,
+            way.len() - 1
+        );
+        ways.push((planted, way));
+    }
+    for (planted, way) in ways {
+        println!("\n{}, in {:?}", planted.name, planted.scenario);
+        if !planted.note.is_empty() {
+            println!("({})", planted.note);
+        }
+        println!("{}", way.join("\n"));
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,150 @@
+//! What is explored: who takes part, how much may go wrong, and for how long.
+
+use crate::client::Client;
+use crate::invariant::Record;
+use crate::mutation::Mutation;
+use crate::network::Network;
+use crate::server::{Server, Time, Token};
+use crate::world::{Action, Fate, START, World};
+
+/// The times of a scenario, in ticks, and what is wrong with the protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) heartbeat: Time,
+    /// How long one exchange may take.
+    pub(crate) exchange: Time,
+    /// By how much a client's clock may be off over any span.
+    pub(crate) allowance: Time,
+    /// How far the server's tokens grow in a tick.
+    pub(crate) tokens_per_tick: Token,
+    /// What a holder extends its lease to.
+    pub(crate) extension: Time,
+    /// How long a thread holds the lock at most.
+    pub(crate) hold: Time,
+    pub(crate) mutation: Option<Mutation>,
+}
+
+impl Setting {
+    pub(crate) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// The server's time in the unit of tokens.
+    pub(crate) fn micros(&self, now: Time) -> Token {
+        Token::from(now) * self.tokens_per_tick
+    }
+
+    /// The ticks that a token is ahead, rounded up.
+    pub(crate) fn ticks(&self, ahead: Token) -> Time {
+        Time::try_from((ahead + self.tokens_per_tick - 1) / self.tokens_per_tick)
+            .unwrap_or(Time::MAX)
+    }
+
+    pub(crate) fn dead_after(&self) -> Time {
+        3 * self.heartbeat
+    }
+
+    /// For how long a lock is given to a waiter that has not been heard of (rules 7, 8).
+    pub(crate) fn claim(&self) -> Time {
+        2 * self.heartbeat + self.exchange
+    }
+
+    /// The time to live of the fence beside a lease.
+    pub(crate) fn fence(&self, ttl: Time) -> Time {
+        ttl
+    }
+
+    /// The time to live of queue and beats.
+    pub(crate) fn queue_keep(&self, ttl: Time) -> Time {
+        ttl.max(2 * self.dead_after())
+    }
+}
+
+/// How often each thing may still go wrong, or be done by the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    pub(crate) lose: u8,
+    pub(crate) delay: u8,
+    pub(crate) duplicate: u8,
+    /// Connections that break, the answer unknown.
+    pub(crate) cut: u8,
+    pub(crate) pause: u8,
+    /// Processes that end for good, …
+    pub(crate) crash: u8,
+    /// … and such that end while they wait.
+    pub(crate) die: u8,
+    pub(crate) flush: u8,
+    /// Ticks by which a clock is slow or fast.
+    pub(crate) drift: u8,
+    /// The subscriber's connection breaks.
+    pub(crate) deafen: u8,
+    pub(crate) stop_server: u8,
+    /// Waits called off.
+    pub(crate) give_up: u8,
+    pub(crate) pass_on: u8,
+    pub(crate) extend: u8,
+}
+
+/// One part of what can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// For each client, its time to live and how often it takes the lock.
+    pub(crate) clients: &'static [(Time, u8)],
+    /// Whether leases are renewed.
+    pub(crate) renewed: bool,
+    /// Whether all try again and again instead of queueing.
+    pub(crate) spin: bool,
+    /// How many have queued up in order before anything goes wrong.
+    pub(crate) lined_up: usize,
+    pub(crate) budget: Budget,
+    pub(crate) setting: Setting,
+    /// Until when things go wrong; from then on what was held up moves on.
+    pub(crate) healed: Time,
+    /// How long a live waiter may find nobody holding the lock (rule 13).
+    pub(crate) patience: Time,
+}
+
+impl Scenario {
+    pub(crate) fn with(self, mutation: Mutation) -> Scenario {
+        let setting = Setting { mutation: Some(mutation), ..self.setting };
+        Scenario { setting, ..self }
+    }
+
+    /// When all must be served and gone at the latest: once healed, what is left of every lease,
+    /// claim and hold ends one after another.
+    pub(crate) fn served(&self) -> Time {
+        let longest = self.clients.iter().map(|(ttl, _)| *ttl).max().unwrap_or(0);
+        let longest = longest.max(self.setting.extension);
+        let turns: u8 = self.clients.iter().map(|(_, rounds)| *rounds).sum();
+        START
+            + self.healed
+            + longest
+            + self.setting.dead_after()
+            + Time::from(turns) * (self.setting.claim() + self.setting.hold)
+    }
+
+    pub(crate) fn start(&self) -> World {
+        let clients: Vec<Client> = self
+            .clients
+            .iter()
+            .zip(0..)
+            .map(|(&(ttl, rounds), id)| Client::new(id, ttl, rounds))
+            .collect();
+        let mut world = World {
+            now: START,
+            server: Server { heard: (1 << clients.len()) - 1, ..Server::default() },
+            stopped: false,
+            clients,
+            network: Network::default(),
+            left: self.budget,
+            record: Record::default(),
+        };
+        for index in 0..self.lined_up {
+            for action in [Action::Arrive(index), Action::Deliver(0, Fate::Arrives)] {
+                world = world.step(action, self).expect("nothing has gone wrong yet");
+            }
+        }
+        world
+    }
+}

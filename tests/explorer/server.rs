@@ -1,0 +1,442 @@
+//! The scripts of the mutex as pure steps over a state that can be compared and hashed.
+//!
+//! This mirrors `src/protocol/script/{token,queue,mutex_*}.lua` line by line, at whole ticks of
+//! time; `differential.rs` runs both side by side. Left out: owners of other libraries, keys of other
+//! types, full memory, how many wait ahead (a hint for polling), and the message that somebody waits
+//! (a hint for lingering).
+//!
+//! | script | here |
+//! | --- | --- |
+//! | mutex_acquire, mutex_wait | [`Server::acquire`] |
+//! | mutex_release, mutex_pass | [`Server::release`] |
+//! | mutex_renew | [`Server::renew`] |
+//! | queue.lua: hand_over | [`Server::hand_over`] |
+//! | token.lua: mint, keep_token | [`Server::mint`], [`Server::keep_token`] |
+
+use crate::mutation::Mutation;
+use crate::scenario::Setting;
+
+/// A moment or a span, in ticks.
+pub(crate) type Time = i16;
+/// A token, or a server's time, in the token's unit ("microseconds").
+pub(crate) type Token = i64;
+
+/// How long a queue lives that was left with the dead alone: a minute in queue.lua.
+pub(crate) const QUEUE_REST: Time = 60;
+
+/// One attempt of one client, with the window that its value carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Attempt {
+    pub(crate) client: u8,
+    pub(crate) number: u8,
+    pub(crate) window: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lock {
+    pub(crate) owner: Attempt,
+    pub(crate) until: Time,
+    /// What it was granted with. No script knows this; the invariants do.
+    pub(crate) token: Token,
+}
+
+/// A sorted set with a time to live: a member and its score.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Sorted {
+    pub(crate) members: Vec<(Attempt, Time)>,
+    /// `None`: without end, which no key may be.
+    pub(crate) until: Option<Time>,
+}
+
+impl Sorted {
+    fn score(&self, attempt: Attempt) -> Option<Time> {
+        self.members.iter().find(|(member, _)| *member == attempt).map(|(_, score)| *score)
+    }
+
+    pub(crate) fn contains(&self, attempt: Attempt) -> bool {
+        self.score(attempt).is_some()
+    }
+
+    fn add(&mut self, attempt: Attempt, score: Time) {
+        self.members.retain(|(member, _)| *member != attempt);
+        let at =
+            self.members.partition_point(|(member, other)| (*other, *member) < (score, attempt));
+        self.members.insert(at, (attempt, score));
+    }
+
+    fn remove(&mut self, attempt: Attempt) {
+        self.members.retain(|(member, _)| *member != attempt);
+        if self.members.is_empty() {
+            self.until = None;
+        }
+    }
+
+    fn expire_at(&mut self, until: Time, only_if_endless: bool) {
+        let kept = only_if_endless && self.until.is_some();
+        if !(self.members.is_empty() || kept) {
+            self.until = Some(until);
+        }
+    }
+
+    fn purge(&mut self, now: Time) {
+        if self.until.is_some_and(|until| until <= now) {
+            *self = Sorted::default();
+        }
+    }
+}
+
+/// What a client may be asked to do where another has the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    Try,
+    Join,
+    Beat,
+}
+
+/// A request to take the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Acquire {
+    pub(crate) owner: Attempt,
+    pub(crate) ttl: Time,
+    pub(crate) mode: Mode,
+    /// The last server's time at which it may run.
+    pub(crate) deadline: Token,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Answer {
+    Granted { token: Token, left: Time, now: Time, epoch: u8 },
+    Busy { left: Time, now: Time },
+    Late { now: Time },
+    Gone { now: Time },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    Done,
+    Gone,
+    Taken,
+}
+
+/// The message that a lock was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Grant {
+    pub(crate) number: u8,
+    pub(crate) token: Token,
+    pub(crate) now: Time,
+    pub(crate) window: Time,
+    pub(crate) epoch: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Wake {
+    Granted(Grant),
+    Retry,
+}
+
+/// What a script did besides answering.
+#[derive(Debug, Default)]
+pub(crate) struct Effect {
+    pub(crate) published: Vec<(u8, Wake)>,
+    /// Who became the owner and stayed it, and with which token.
+    pub(crate) granted: Option<(Attempt, Token)>,
+}
+
+/// One Redis, as far as one lock is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Server {
+    pub(crate) lock: Option<Lock>,
+    pub(crate) fence: Option<(Token, Time)>,
+    pub(crate) queue: Sorted,
+    pub(crate) beats: Sorted,
+    /// Whose channel is subscribed to, a bit for each client.
+    pub(crate) heard: u8,
+    /// How often it was emptied. The invariants know this; no script does.
+    pub(crate) epoch: u8,
+}
+
+impl Server {
+    /// Drops what has expired.
+    pub(crate) fn purge(&mut self, now: Time) {
+        self.lock = self.lock.filter(|lock| lock.until > now);
+        self.fence = self.fence.filter(|(_, until)| *until > now);
+        self.queue.purge(now);
+        self.beats.purge(now);
+    }
+
+    /// FLUSHALL.
+    pub(crate) fn flush(&mut self) {
+        *self = Server { heard: self.heard, epoch: self.epoch + 1, ..Server::default() };
+    }
+
+    pub(crate) fn acquire(
+        &mut self,
+        now: Time,
+        request: &Acquire,
+        setting: &Setting,
+    ) -> (Answer, Effect) {
+        self.purge(now);
+        let mut effect = Effect::default();
+        let me = request.owner;
+        let late = setting.micros(now) > request.deadline && request.deadline != 0;
+        if late && !setting.has(Mutation::NoDeadline) {
+            return (Answer::Late { now }, effect);
+        }
+        let mut mode = request.mode;
+        if setting.has(Mutation::BeatJoins) && mode == Mode::Beat && !self.queue.contains(me) {
+            mode = Mode::Join;
+        }
+        let mut owner = self.lock.map(|lock| lock.owner);
+        if mode != Mode::Beat && owner.is_none() {
+            let barges = setting.has(Mutation::NewcomerBarges);
+            if self.queue.members.is_empty() || barges {
+                let token = self.mint(now, request.ttl, setting);
+                return (self.own(me, request.ttl, token, now, &mut effect), effect);
+            }
+            owner = self.hand_over(now, Some(me), request.ttl, setting, &mut effect);
+            if owner.is_none_or(|owner| owner == me) {
+                let token = self.mint(now, request.ttl, setting);
+                return (self.own(me, request.ttl, token, now, &mut effect), effect);
+            }
+        }
+        if let Some(lock) = &mut self.lock
+            && lock.owner == me
+            && owner == Some(me)
+        {
+            let mut left = lock.until - now;
+            if setting.has(Mutation::FullTtlOnRepeat) {
+                left = request.ttl;
+            } else if left < request.ttl {
+                lock.until = now + request.ttl;
+                left = request.ttl;
+            }
+            let keep = now + setting.fence(request.ttl);
+            self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
+            let token = match self.fence {
+                Some((token, _)) if !setting.has(Mutation::RepeatMints) => token,
+                _ => self.mint(now, request.ttl, setting),
+            };
+            return (Answer::Granted { token, left, now, epoch: self.epoch }, effect);
+        }
+        if mode != Mode::Try
+            && let Some(answer) = self.wait(now, request, mode, owner, setting, &mut effect)
+        {
+            return (answer, effect);
+        }
+        let left = self.lock.map_or(0, |lock| lock.until - now);
+        (Answer::Busy { left, now }, effect)
+    }
+
+    /// Queues up, or stays in the queue.
+    fn wait(
+        &mut self,
+        now: Time,
+        request: &Acquire,
+        mode: Mode,
+        owner: Option<Attempt>,
+        setting: &Setting,
+        effect: &mut Effect,
+    ) -> Option<Answer> {
+        let me = request.owner;
+        let death = now + setting.dead_after();
+        let mut place = self.queue.score(me);
+        let news = mode == Mode::Join && place.is_none();
+        if news {
+            let last = match self.queue.members.last() {
+                Some((_, last)) if *last < 0 => -self.queue.members[0].1,
+                Some((_, last)) => *last,
+                None => 0,
+            };
+            place = Some(last + 1);
+            self.queue.add(me, last + 1);
+            self.beats.add(me, death);
+        }
+        let Some(mut place) = place else { return Some(Answer::Gone { now }) };
+        if !news {
+            if place < 0 && !setting.has(Mutation::SkippedNotHeard) {
+                place = -place;
+                self.queue.add(me, place);
+            }
+            if owner.is_none() {
+                let next = self.hand_over(now, Some(me), request.ttl, setting, effect);
+                if next.is_none_or(|next| next == me) {
+                    self.queue.remove(me);
+                    self.beats.remove(me);
+                    let token = self.mint(now, request.ttl, setting);
+                    return Some(self.own(me, request.ttl, token, now, effect));
+                }
+            }
+            self.beats.add(me, death);
+        }
+        if place % 8 == 1 || !news {
+            self.queue.expire_at(now + setting.queue_keep(request.ttl), false);
+            self.beats.expire_at(now + setting.queue_keep(request.ttl), false);
+            let members = self.beats.members.iter();
+            let gone: Vec<Attempt> = members
+                .filter(|(_, death)| *death <= now - setting.queue_keep(request.ttl))
+                .map(|(attempt, _)| *attempt)
+                .collect();
+            for attempt in gone {
+                self.queue.remove(attempt);
+                self.beats.remove(attempt);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        me: Attempt,
+        ttl: Time,
+        last_token: Option<Token>,
+        setting: &Setting,
+    ) -> (Verdict, Effect) {
+        self.purge(now);
+        let mut effect = Effect::default();
+        let owner = self.lock.map(|lock| lock.owner);
+        if owner != Some(me) {
+            if setting.has(Mutation::UncheckedRelease) {
+                self.lock = None;
+                return (Verdict::Done, effect);
+            }
+            self.queue.remove(me);
+            self.beats.remove(me);
+            return (if owner.is_some() { Verdict::Taken } else { Verdict::Gone }, effect);
+        }
+        let waiting = !self.queue.members.is_empty();
+        let mut given = None;
+        if waiting {
+            if let Some(used) = last_token {
+                self.queue.remove(me);
+                self.keep_token(now, used, ttl, setting);
+            }
+            given = self.hand_over(now, None, ttl, setting, &mut effect);
+        }
+        if given.is_none() {
+            self.lock = None;
+            if let Some(used) = last_token {
+                self.keep_token(now, used, ttl, setting);
+            }
+        }
+        (Verdict::Done, effect)
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        now: Time,
+        me: Attempt,
+        ttl: Time,
+        setting: &Setting,
+    ) -> (Verdict, Effect) {
+        self.purge(now);
+        let effect = Effect::default();
+        let verdict = match &mut self.lock {
+            Some(lock) if lock.owner == me => {
+                let until = now + ttl;
+                let shortens = setting.has(Mutation::RenewalShortens);
+                lock.until = if shortens { until } else { lock.until.max(until) };
+                let keep = now + setting.fence(ttl);
+                self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
+                Verdict::Done
+            }
+            Some(_) => Verdict::Taken,
+            None if setting.has(Mutation::RenewalRevives) => {
+                let token = self.fence.map_or(0, |(token, _)| token);
+                self.lock = Some(Lock { owner: me, until: now + ttl, token });
+                Verdict::Done
+            }
+            None => Verdict::Gone,
+        };
+        (verdict, effect)
+    }
+
+    /// Makes the attempt the owner, and answers so.
+    fn own(
+        &mut self,
+        me: Attempt,
+        ttl: Time,
+        token: Token,
+        now: Time,
+        effect: &mut Effect,
+    ) -> Answer {
+        self.lock = Some(Lock { owner: me, until: now + ttl, token });
+        effect.granted = Some((me, token));
+        Answer::Granted { token, left: ttl, now, epoch: self.epoch }
+    }
+
+    /// Makes the first live waiter the owner and tells it; see queue.lua.
+    fn hand_over(
+        &mut self,
+        now: Time,
+        me: Option<Attempt>,
+        givers_ttl: Time,
+        setting: &Setting,
+        effect: &mut Effect,
+    ) -> Option<Attempt> {
+        let mut minted = None;
+        loop {
+            let head = self.queue.members.iter().find(|(_, place)| *place > 0);
+            let (attempt, place) = *head?;
+            let death = self.beats.score(attempt);
+            let lives = death.is_some_and(|death| death > now) || setting.has(Mutation::DeadServed);
+            self.queue.remove(attempt);
+            if Some(attempt) == me || lives {
+                self.beats.remove(attempt);
+                if Some(attempt) == me {
+                    return me;
+                }
+                let written =
+                    if setting.has(Mutation::ReleasersTtl) { givers_ttl } else { attempt.window };
+                let token = minted.unwrap_or_else(|| self.mint(now, givers_ttl, setting));
+                minted = Some(token);
+                self.lock = Some(Lock { owner: attempt, until: now + written, token });
+                if self.hears(attempt.client) {
+                    let (number, window) = (attempt.number, attempt.window);
+                    let grant = Grant { number, token, now, window, epoch: self.epoch };
+                    effect.published.push((attempt.client, Wake::Granted(grant)));
+                    effect.granted = Some((attempt, token));
+                    return Some(attempt);
+                }
+                self.beats.add(attempt, death.unwrap_or(now));
+            } else if self.hears(attempt.client) {
+                effect.published.push((attempt.client, Wake::Retry));
+            }
+            if setting.has(Mutation::DeadThrownOut) {
+                self.beats.remove(attempt);
+                continue;
+            }
+            self.queue.add(attempt, -place);
+            self.queue.expire_at(now + QUEUE_REST, true);
+            self.beats.expire_at(now + QUEUE_REST, true);
+        }
+    }
+
+    pub(crate) fn hears(&self, client: u8) -> bool {
+        self.heard & (1 << client) != 0
+    }
+
+    /// A token above all earlier ones, and not below the server's time.
+    fn mint(&mut self, now: Time, ttl: Time, setting: &Setting) -> Token {
+        let micros = setting.micros(now);
+        let mut token = micros;
+        let mut keep = setting.fence(ttl);
+        if let Some((last, _)) = self.fence
+            && last >= micros
+        {
+            token = last + 1;
+            if !setting.has(Mutation::ShortCounterTtl) {
+                keep += setting.ticks(last - micros);
+            }
+        }
+        self.fence = Some((token, now + keep));
+        token
+    }
+
+    /// Notes the last token used, where that is beyond the one that was minted.
+    fn keep_token(&mut self, now: Time, used: Token, ttl: Time, setting: &Setting) {
+        if self.fence.is_none_or(|(last, _)| last < used) {
+            self.fence = Some((used, now + setting.fence(ttl)));
+        }
+    }
+}
