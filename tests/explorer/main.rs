@@ -30,6 +30,7 @@
 
 mod catalogue;
 mod client;
+mod differential;
 mod holder;
 mod invariant;
 mod mutation;

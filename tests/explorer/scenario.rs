@@ -34,9 +34,9 @@ impl Setting {
         Token::from(now) * self.tokens_per_tick
     }
 
-    /// The ticks that a token is ahead, rounded up.
+    /// The ticks that a token is ahead, to the nearest: less than a tick hardly counts.
     pub(crate) fn ticks(&self, ahead: Token) -> Time {
-        Time::try_from((ahead + self.tokens_per_tick - 1) / self.tokens_per_tick)
+        Time::try_from((ahead + self.tokens_per_tick / 2) / self.tokens_per_tick)
             .unwrap_or(Time::MAX)
     }
 

@@ -71,9 +71,8 @@ impl Sorted {
         }
     }
 
-    fn expire_at(&mut self, until: Time, only_if_endless: bool) {
-        let kept = only_if_endless && self.until.is_some();
-        if !(self.members.is_empty() || kept) {
+    fn expire_at(&mut self, until: Time) {
+        if !self.members.is_empty() {
             self.until = Some(until);
         }
     }
@@ -269,8 +268,8 @@ impl Server {
             self.beats.add(me, death);
         }
         if place % 8 == 1 || !news {
-            self.queue.expire_at(now + setting.queue_keep(request.ttl), false);
-            self.beats.expire_at(now + setting.queue_keep(request.ttl), false);
+            self.queue.expire_at(now + setting.queue_keep(request.ttl));
+            self.beats.expire_at(now + setting.queue_keep(request.ttl));
             let members = self.beats.members.iter();
             let gone: Vec<Attempt> = members
                 .filter(|(_, death)| *death <= now - setting.queue_keep(request.ttl))
@@ -407,8 +406,10 @@ impl Server {
                 continue;
             }
             self.queue.add(attempt, -place);
-            self.queue.expire_at(now + QUEUE_REST, true);
-            self.beats.expire_at(now + QUEUE_REST, true);
+            if self.queue.until.is_none() {
+                self.queue.expire_at(now + QUEUE_REST);
+                self.beats.expire_at(now + QUEUE_REST);
+            }
         }
     }
 

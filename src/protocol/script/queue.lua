@@ -48,7 +48,9 @@ local function hand_over(now, keep, me)
       redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
     end
     redis.call('ZADD', KEYS[3], '-' .. place, attempt)
-    redis.call('PEXPIRE', KEYS[3], '60000', 'NX') -- it may have been the only one
-    redis.call('PEXPIRE', KEYS[4], '60000', 'NX')
+    -- It may have been the only one. Both end at once, or the next who joins would make beats without end.
+    if redis.call('PEXPIRE', KEYS[3], '60000', 'NX') == 1 then
+      redis.call('PEXPIRE', KEYS[4], '60000')
+    end
   end
 end
