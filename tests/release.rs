@@ -322,3 +322,34 @@ fn with_releases_and_hides_no_loss() {
     assert_eq!(outer.hold_count(), 1);
     assert!(exists(&server, "x"));
 }
+
+/// Rule 6: a request whose connection broke comes after the release, and before its own deadline;
+/// the answer to the release comes after that deadline. It counts when the release was sent.
+#[test]
+fn a_request_that_ran_behind_a_release_answered_late_leaves_no_ghost() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let bound = ms(2_000);
+    let client = LockClient::builder(proxy.url()).command_timeout(bound).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let cut = proxy.add(Fault::request("1q:", Action::Cut));
+    let begin = Instant::now();
+    let guard = lock.try_lock().unwrap().expect("it is free");
+    assert_eq!(cut.fired(), 1);
+    let owner: String = ask(&server, &["GET", "x"]);
+    thread::sleep(bound / 4);
+    let answer = proxy.add(Fault::reply(":1\r\n", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(answer.wait_fired(SOON));
+            assert!(!exists(&server, "x"));
+            // The first request comes now, and does what it says.
+            ask::<()>(&server, &["SET", "x", &owner, "NX", "PX", "30000"]);
+            thread::sleep((bound + ms(100)).saturating_sub(begin.elapsed()));
+            answer.release();
+        });
+        guard.release().unwrap();
+    });
+    until("the ghost is gone", || !exists(&server, "x"));
+}
