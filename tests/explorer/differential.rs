@@ -338,16 +338,26 @@ impl Pair {
     }
 }
 
+/// What went before, told if the next step fails.
+struct Way(Vec<String>);
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0.join("\n"));
+        }
+    }
+}
+
 #[test]
 fn the_steps_are_those_of_the_scripts() {
     let server = leasehold_support::Server::start().expect("a server");
     for seed in 0..40 {
         let mut pair = Pair::new(&server, seed);
-        let mut way = String::new();
+        let mut way = Way(vec![format!("seed {seed}")]);
         for _ in 0..150 {
-            // What went before is told if the next fails.
-            println!("seed {seed}, t={}: {way}", pair.real.now);
-            way = pair.step();
+            let what = pair.step();
+            way.0.push(format!("t={} {what}", pair.real.now));
         }
     }
 }
