@@ -1,5 +1,5 @@
 //! One process that wants the lock: its delegate thread, as `src/engine/{acquire,slot}.rs` has it.
-//! `holder.rs` has the rest of it, from the grant on.
+//! `leave.rs` has how it gives up, and `holder.rs` the rest of it, from the grant on.
 //!
 //! | part | the thread | goes to |
 //! | --- | --- | --- |
@@ -13,12 +13,12 @@
 //! Simplified: several threads of a process appear only as local hand-offs; a pause between two
 //! attempts in an outage takes no time; the worker's commands do not wait for one another.
 
+use crate::clock::Reading;
+use crate::holder::{Duty, Lease};
 use crate::mutation::Mutation;
 use crate::network::{Line, Load, Network, Reply, Request};
 use crate::scenario::Setting;
-use crate::server::{Acquire, Answer, Attempt, Grant, Mode, Time, Token, Wake};
-
-use crate::holder::{Duty, Lease};
+use crate::server::{Acquire, Answer, Attempt, Grant, Mode, Time, Wake};
 
 /// Never.
 pub(crate) const FAR: Time = Time::MAX;
@@ -38,14 +38,6 @@ pub(crate) enum Part {
     Leaving { number: u8, deadline: Time, anew: bool },
     Holding { since: Time },
     Releasing { sent: Time, deadline: Time, repeated: bool },
-}
-
-/// What the latest answer told of the server's time (rule 10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reading {
-    pub(crate) server: Time,
-    pub(crate) sent: Time,
-    pub(crate) received: Time,
 }
 
 /// One attempt, until it is a lease.
@@ -155,7 +147,7 @@ impl Client {
         });
     }
 
-    fn ask(&mut self, place: &mut Place<'_>) {
+    pub(crate) fn ask(&mut self, place: &mut Place<'_>) {
         let local = self.local(place.now);
         self.ask_until(local + place.setting.exchange, true, place);
     }
@@ -185,32 +177,10 @@ impl Client {
             owner,
             ttl: self.ttl,
             mode,
-            deadline: self.reached_at(deadline, place.setting),
+            deadline: self.reading.reached_at(deadline, place.setting),
         };
         self.part = Part::Asking { mode, sent: self.local(place.now), deadline, again };
         self.send(Line::Thread, Request::Acquire(request), place);
-    }
-
-    /// The server's time that is surely reached at a local moment. The allowance is never nothing,
-    /// although it may be less than a tick.
-    fn reached_at(&self, moment: Time, setting: &Setting) -> Token {
-        let ahead = moment - self.reading.received;
-        setting.micros(self.reading.server + ahead - setting.allowance) - 1
-    }
-
-    /// The local moment of which the server's time is surely not before (rule 10).
-    fn not_before(&self, server: Time, local: Time, setting: &Setting) -> Option<Time> {
-        let reading = self.reading;
-        if local - reading.received > 2 * setting.heartbeat {
-            return None;
-        }
-        let apart = (server - reading.server).abs();
-        let start = if server >= reading.server {
-            reading.sent + (apart - setting.allowance).max(0)
-        } else {
-            reading.sent - apart - setting.allowance
-        };
-        (start <= local).then_some(start)
     }
 
     /// A pause is over: what was heard is looked at, else Redis is asked.
@@ -224,7 +194,7 @@ impl Client {
 
     fn believe(&mut self, grant: Grant, place: &mut Place<'_>) {
         let local = self.local(place.now);
-        let sent = match self.not_before(grant.now, local, place.setting) {
+        let sent = match self.reading.not_before(grant.now, local, place.setting) {
             Some(_) if place.setting.has(Mutation::GrantFromReceipt) => Some(local),
             sent => sent,
         };
@@ -358,73 +328,6 @@ impl Client {
             Part::Releasing { .. } => self.release_cut(place),
             _ => {}
         }
-    }
-
-    fn leave_to_worker(&mut self, number: u8, anew: bool, place: &mut Place<'_>) {
-        place.network.abandon(self.id, Line::Thread);
-        let local = self.local(place.now);
-        self.give_back(number, local, self.ttl, None, place);
-        self.after_leaving(anew, place);
-    }
-
-    /// The thread goes without the lock.
-    pub(crate) fn give_up(&mut self, place: &mut Place<'_>) {
-        place.network.abandon(self.id, Line::Thread);
-        if let (Part::Asking { deadline, .. }, Some(bid)) = (self.part, &mut self.bid) {
-            bid.settled = bid.settled.max(deadline);
-            bid.unknown = true;
-        }
-        let bid = self.bid.take();
-        self.part = Part::Idle;
-        self.clean_up(bid, false, place);
-    }
-
-    /// Takes what may remain of an attempt out of Redis, then goes on with a new one or not at all.
-    pub(crate) fn clean_up(&mut self, bid: Option<Bid>, anew: bool, place: &mut Place<'_>) {
-        let local = self.local(place.now);
-        let Some(bid) = bid else { return self.after_leaving(anew, place) };
-        if place.setting.has(Mutation::LeaveForgotten) {
-            self.is_out(bid.number, place);
-            return self.after_leaving(anew, place);
-        }
-        let open = bid.unknown || bid.settled > local;
-        if bid.queued && !open && !bid.outage {
-            let owner = self.attempt(bid.number, place.setting);
-            let deadline = local + place.setting.exchange;
-            self.part = Part::Leaving { number: bid.number, deadline, anew };
-            let leave = Request::Release { owner, ttl: self.ttl, last_token: None };
-            return self.send(Line::Thread, leave, place);
-        }
-        if bid.queued || open {
-            self.give_back(bid.number, bid.settled.max(local), self.ttl, None, place);
-        } else {
-            self.is_out(bid.number, place);
-        }
-        self.after_leaving(anew, place);
-    }
-
-    fn after_leaving(&mut self, anew: bool, place: &mut Place<'_>) {
-        if anew {
-            self.ask(place);
-        } else {
-            self.finish();
-        }
-    }
-
-    /// The attempt is surely out of Redis, for ever.
-    pub(crate) fn is_out(&mut self, number: u8, place: &Place<'_>) {
-        // Where an attempt is used again that cannot be said.
-        if !place.setting.has(Mutation::AttemptReused) {
-            self.clean |= 1 << number;
-        }
-    }
-
-    /// The thread is done with the lock.
-    pub(crate) fn finish(&mut self) {
-        self.part = Part::Idle;
-        self.bid = None;
-        self.heard = None;
-        self.nudged = false;
     }
 
     /// Whether the thread or the worker has something to do by now.

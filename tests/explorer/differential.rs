@@ -8,8 +8,9 @@ use redis::{Cmd, Connection, FromRedisValue, Value};
 
 use crate::scenario::Setting;
 use crate::server::{
-    Acquire, Answer, Attempt, Mode, QUEUE_REST, Server, Sorted, Time, Token, Verdict, Wake,
+    Acquire, Answer, Attempt, Mode, QUEUE_REST, Server, Time, Token, Verdict, Wake,
 };
+use crate::sorted::Sorted;
 
 /// Milliseconds of a tick.
 const TICK: i64 = 10_000_000;

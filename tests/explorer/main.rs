@@ -12,10 +12,11 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `server` | the scripts, as pure steps |
-//! | `client`, `holder` | a process: its delegate, and its lease, release and worker |
+//! | `server`, `sorted` | the scripts, as pure steps |
+//! | `client`, `clock` | a process: its delegate, and what it knows of the server's time |
+//! | `leave`, `holder` | the same: how it goes without the lock; its lease, release and worker |
 //! | `network` | what is under way |
-//! | `world` | all of it at one moment, and what can happen next |
+//! | `world`, `action` | all of it at one moment, and what can happen next |
 //! | `scenario`, `catalogue` | who takes part, and what may go wrong |
 //! | `invariant` | what must hold |
 //! | `mutation` | bugs planted on purpose, each of which must be found |
@@ -28,16 +29,20 @@
 //! the drift allowance says.
 #![allow(clippy::print_stdout, reason = "it tells what was explored")]
 
+mod action;
 mod catalogue;
 mod client;
+mod clock;
 mod differential;
 mod holder;
 mod invariant;
+mod leave;
 mod mutation;
 mod network;
 mod scenario;
 mod search;
 mod server;
+mod sorted;
 mod trace;
 mod world;
 

@@ -1,11 +1,12 @@
 //! What is explored: who takes part, how much may go wrong, and for how long.
 
+use crate::action::{Action, Fate};
 use crate::client::Client;
 use crate::invariant::Record;
 use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::server::{Server, Time, Token};
-use crate::world::{Action, Fate, START, World};
+use crate::world::{START, World};
 
 /// The times of a scenario, in ticks, and what is wrong with the protocol.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@
 
 use crate::mutation::Mutation;
 use crate::scenario::Setting;
+use crate::sorted::Sorted;
 
 /// A moment or a span, in ticks.
 pub(crate) type Time = i16;
@@ -38,50 +39,6 @@ pub(crate) struct Lock {
     pub(crate) until: Time,
     /// What it was granted with. No script knows this; the invariants do.
     pub(crate) token: Token,
-}
-
-/// A sorted set with a time to live: a member and its score.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Sorted {
-    pub(crate) members: Vec<(Attempt, Time)>,
-    /// `None`: without end, which no key may be.
-    pub(crate) until: Option<Time>,
-}
-
-impl Sorted {
-    fn score(&self, attempt: Attempt) -> Option<Time> {
-        self.members.iter().find(|(member, _)| *member == attempt).map(|(_, score)| *score)
-    }
-
-    pub(crate) fn contains(&self, attempt: Attempt) -> bool {
-        self.score(attempt).is_some()
-    }
-
-    fn add(&mut self, attempt: Attempt, score: Time) {
-        self.members.retain(|(member, _)| *member != attempt);
-        let at =
-            self.members.partition_point(|(member, other)| (*other, *member) < (score, attempt));
-        self.members.insert(at, (attempt, score));
-    }
-
-    fn remove(&mut self, attempt: Attempt) {
-        self.members.retain(|(member, _)| *member != attempt);
-        if self.members.is_empty() {
-            self.until = None;
-        }
-    }
-
-    fn expire_at(&mut self, until: Time) {
-        if !self.members.is_empty() {
-            self.until = Some(until);
-        }
-    }
-
-    fn purge(&mut self, now: Time) {
-        if self.until.is_some_and(|until| until <= now) {
-            *self = Sorted::default();
-        }
-    }
 }
 
 /// What a client may be asked to do where another has the lock.

@@ -1,9 +1,10 @@
 //! A way through the states, told for people.
 
+use crate::action::{Action, Fate};
 use crate::invariant::name;
 use crate::network::{Load, Request};
 use crate::scenario::Scenario;
-use crate::world::{Action, Fate, START, World};
+use crate::world::{START, World};
 
 /// Plays a way again and tells each step.
 pub(crate) fn play(scenario: &Scenario, way: &[u16]) -> Vec<String> {
