@@ -288,6 +288,9 @@ impl Client {
                 self.resend(mode, bid.number, deadline, false, place);
             }
             Answer::Late { .. } => self.pause(local + 1, place),
+            Answer::Gone { .. } if place.setting.has(Mutation::GoneIgnored) => {
+                self.pause(local + place.setting.heartbeat, place);
+            }
             Answer::Gone { .. } => {
                 let bid = self.bid.take();
                 self.begin(place);

@@ -310,7 +310,9 @@ impl Client {
         let Some(at) = self.duties.iter().position(|duty| duty.number == number) else { return };
         let Some(call) = self.duties[at].call.take() else { return };
         let settled = self.duties[at].settled;
-        if call.sent >= settled || place.setting.has(Mutation::LeaveOnce) {
+        if place.setting.has(Mutation::CleanUpForEver) {
+            (self.duties[at].settled, self.duties[at].at) = (call.deadline, call.deadline);
+        } else if call.sent >= settled || place.setting.has(Mutation::LeaveOnce) {
             self.duties.remove(at);
             self.is_out(number, place);
         } else {

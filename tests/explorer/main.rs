@@ -27,6 +27,12 @@
 //! holds up is left for later. From a moment on nothing goes wrong any more, and from then all must
 //! be served in bounded time. Server time is true time; a client's clock may be off by as much as
 //! the drift allowance says.
+//!
+//! What is modelled is what the library does, not the letter of the rules. After a broken connection
+//! it asks again at once (rule 2), notes until when the first request may still run, and cleans up
+//! after that; it reserves one token and lets the server's clock pay for more (rule 19). Windows are
+//! compared between FLUSHALLs only: across one, nothing but the tokens is promised. A request is never
+//! doubled by the network, as a connection delivers it once; messages, releases and renewals are.
 #![allow(clippy::print_stdout, reason = "it tells what was explored")]
 
 mod action;
@@ -116,7 +122,7 @@ fn every_planted_bug_is_found() {
             planted.name,
             planted.rule,
             planted.scenario,
-            way.len() - 1
+            way.len() - 1 - usize::from(scenario.lined_up > 0)
         );
         ways.push((planted, way));
     }

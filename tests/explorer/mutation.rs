@@ -3,7 +3,7 @@
 //! The first twelve are those of the queue protocol's own list. Where the library departs from the
 //! letter of a rule, the mutation is planted where the library keeps its spirit; `note` says so.
 
-use Invariant::{Fifo, Ghost, Overlap, Place, Repeat, Served, Starved, Token, Touch};
+use Invariant::{Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch};
 use Mutation::*;
 
 use crate::invariant::Invariant;
@@ -36,6 +36,9 @@ pub(crate) enum Mutation {
     SkippedNotHeard,
     LeaveForgotten,
     ReleaseDatedByAnswer,
+    CleanUpForEver,
+    QueueWithoutEnd,
+    GoneIgnored,
 }
 
 /// One line of the table of mutations.
@@ -148,4 +151,7 @@ pub(crate) const TABLE: &[Planted] = &[
         &[Ghost, Starved, Served],
         "",
     ),
+    planted(CleanUpForEver, "clean-up that never ends", 6, "give up", &[Served], ""),
+    planted(QueueWithoutEnd, "queue without an end", 8, "loss", &[Immortal], ""),
+    planted(GoneIgnored, "gone taken for busy", 1, "FLUSHALL", &[Starved, Served], ""),
 ];

@@ -224,7 +224,7 @@ impl Server {
             }
             self.beats.add(me, death);
         }
-        if place % 8 == 1 || !news {
+        if (place % 8 == 1 || !news) && !setting.has(Mutation::QueueWithoutEnd) {
             self.queue.expire_at(now + setting.queue_keep(request.ttl));
             self.beats.expire_at(now + setting.queue_keep(request.ttl));
             let members = self.beats.members.iter();
