@@ -442,6 +442,7 @@
 //! | `crossbeam` | the channel beneath a [`LossReceiver`], for `crossbeam_channel::select!`; it follows that crate's version |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
 mod base;
 mod client;
 mod engine;

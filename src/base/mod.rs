@@ -1,5 +1,8 @@
 //! What every layer uses: errors, names, options, time, tokens, synchronisation.
 
+#[macro_use]
+pub(crate) mod mutation;
+
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod driven;
 pub(crate) mod error;

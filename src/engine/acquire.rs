@@ -207,7 +207,8 @@ impl<'a> Delegate<'a> {
     fn take(&mut self, granted: Granted) -> Next {
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
-        if validity(sent, ttl) <= now {
+        let sent = if mutated!("validity-from-receipt") { received } else { sent };
+        if validity(sent, ttl) <= now && !mutated!("grant-that-is-over") {
             // It took longer to be told than the lease lasts. What may be left of it is cleaned up.
             if let Some(bid) = &mut self.bid {
                 bid.unknown = true;
@@ -236,7 +237,7 @@ impl<'a> Delegate<'a> {
         let lease = self.options.lease_option();
         // A lease that is not renewed must be whole from the start (rule 9).
         let renewed = lease.is_renewed() && self.options.max_renewals_option() != Some(0);
-        let whole = renewed || window >= lease.ttl();
+        let whole = renewed || window >= lease.ttl() || mutated!("fixed-lease-not-made-whole");
         match self.engine.protocol().not_before(micros, now) {
             Some(sent) if whole && validity(sent, window) > now => {
                 self.take(Granted { token, ttl: window, sent, micros, received: now, waiters })
@@ -272,7 +273,8 @@ impl<'a> Delegate<'a> {
             return Next::Again(Duration::ZERO);
         }
         let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
-        let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
+        let heartbeat = if mutated!("no-heartbeat") { Duration::MAX } else { HEARTBEAT };
+        let most = if polls && busy.ahead == 0 { self.backoff.next() } else { heartbeat };
         // Redis rounds what is left down to a millisecond.
         let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         Next::Again(most.min(ttl).min(left))
@@ -291,7 +293,14 @@ impl<'a> Delegate<'a> {
     }
 
     fn recover(&mut self, failure: Failure, deadline: Moment) -> Next {
+        if mutated!("unknown-outcome-as-busy") && failure.is_unknown() {
+            return Next::GiveUp(Ok(()));
+        }
+        if mutated!("wrong-type-as-busy") && failure.is_wrong_type() {
+            return Next::GiveUp(Ok(()));
+        }
         if failure.is_unknown()
+            && !mutated!("unanswered-request-forgotten")
             && let Some(bid) = &mut self.bid
         {
             bid.settled = bid.settled.max(deadline);
@@ -395,6 +404,11 @@ impl Drop for Delegate<'_> {
             self.slot.vacate(None);
         }
         // It became a lease, and the slot is held, or the next thread has its turn.
+        if mutated!("attempt-reused-after-leave")
+            && let Some(bid) = &self.bid
+        {
+            self.clean_up(bid.clone());
+        }
         if let Some(bid) = self.bid.take()
             && let Some(bid) = self.slot.vacate(Some(bid))
         {

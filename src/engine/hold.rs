@@ -50,7 +50,7 @@ impl Hold {
             }
             count => {
                 self.set(count - 1);
-                false
+                mutated!("inner-release-ends-the-hold")
             }
         }
     }

@@ -387,7 +387,7 @@ impl Ear<'_> {
         let came = !self.shared.live.swap(true, Ordering::AcqRel);
         self.shared.changed.notify_all();
         drop(state);
-        if came {
+        if came && !mutated!("reconnect-wakes-nobody") {
             // What was said while nobody listened is made good by asking (rule 12).
             for slot in engine.table().all() {
                 slot.nudge();

@@ -79,7 +79,11 @@ pub(crate) struct Grant {
 
 /// Until when a time to live may be relied on that was asked for at `sent`.
 pub(crate) fn validity(sent: Moment, ttl: Duration) -> Moment {
-    sent.after(ttl).before(drift_allowance(ttl))
+    if mutated!("validity-without-end") {
+        return Moment::FAR;
+    }
+    let drift = if mutated!("no-drift-allowance") { Duration::ZERO } else { drift_allowance(ttl) };
+    sent.after(ttl).before(drift)
 }
 
 /// A lease is renewed after this share of its time to live…
@@ -99,7 +103,8 @@ fn renewal_after(sent: Moment, ttl: Duration, options: &LockOptions, renewals: u
 
 impl LiveLease {
     pub(crate) fn new(slot: Arc<Slot>, grant: Grant, options: LockOptions) -> Arc<LiveLease> {
-        let limit = options.max_hold_option().map_or(Moment::FAR, |span| grant.sent.after(span));
+        let most = options.max_hold_option().filter(|_| !mutated!("max-hold-ignored"));
+        let limit = most.map_or(Moment::FAR, |span| grant.sent.after(span));
         let leased_until = validity(grant.sent, grant.ttl);
         // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
         let ttl = grant.ttl.min(options.lease_option().ttl());
@@ -173,9 +178,9 @@ impl LiveLease {
     /// (rule 17), and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.options.lease_option().is_renewed()
-            && self.under_way.load(Ordering::SeqCst) == 0
+            && (self.under_way.load(Ordering::SeqCst) == 0 || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
-            && self.settled <= now
+            && (self.settled <= now || mutated!("passed-on-unsettled"))
             && self.leased_until().since(now) > self.whole / (RENEWALS_PER_LEASE + 1)
     }
 
@@ -185,12 +190,13 @@ impl LiveLease {
         let passed = now.since(at);
         let sure = u64::try_from((passed - passed / 100).as_micros()).ok()?;
         let next = self.token.get().checked_add(1)?;
-        (next <= micros.saturating_add(sure)).then_some(next)
+        (next <= micros.saturating_add(sure) || mutated!("tokens-ahead-of-the-clock"))
+            .then_some(next)
     }
 
     /// The last token used, where that is not the one that Redis minted.
     pub(crate) fn last_token(&self) -> Option<u64> {
-        (!self.minted).then_some(self.token.get())
+        (!self.minted && !mutated!("token-not-written-back")).then_some(self.token.get())
     }
 
     /// The end of what Redis granted, whatever became of the hold.
@@ -273,7 +279,9 @@ impl LiveLease {
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
         let phase = self.phase.lock();
         if matches!(*phase, Phase::Live) {
-            let leased = validity(sent, ttl).max(self.leased_until());
+            let least = self.leased_until();
+            let least = if mutated!("extension-that-shortens") { Moment::PAST } else { least };
+            let leased = validity(sent, ttl).max(least);
             self.leased_until.store(leased.as_nanos(), Ordering::Release);
             self.valid_until.store(leased.min(self.limit).as_nanos(), Ordering::Release);
             self.failing.store(false, Ordering::Relaxed);
@@ -332,7 +340,9 @@ impl LiveLease {
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
         let loss = Loss::new(self.slot.target().name(), self.token, cause);
-        self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
+        if !mutated!("valid-after-the-loss") {
+            self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
+        }
         *phase = Phase::Lost(loss.clone());
         loss
     }

@@ -56,7 +56,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     }
     // A request for this attempt may have run after the release did, however late that was
     // answered, or be on its way still, and must find no lock (rule 6).
-    if answer.is_ok() && lease.settled() > sent {
+    if answer.is_ok() && lease.settled() > sent && !mutated!("no-reconciliation-after-release") {
         give_back(lease);
     }
     match answer {
@@ -71,7 +71,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
             Err(error)
         }
         // The first request may have been the one that did it (rule 15).
-        Ok(_) if engine.now() < valid_until => {
+        Ok(_) if engine.now() < valid_until || mutated!("late-release-as-done") => {
             lease.end();
             Ok(())
         }
@@ -83,8 +83,10 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
         }
         Err(failure) => {
             lease.end();
-            give_back(lease);
-            Err(failure.into())
+            if !mutated!("failed-release-forgotten") {
+                give_back(lease);
+            }
+            if mutated!("unknown-release-as-released") { Ok(()) } else { Err(failure.into()) }
         }
     }
 }

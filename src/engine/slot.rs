@@ -65,7 +65,7 @@ pub(crate) enum Turn {
 }
 
 /// One attempt of this process, which may outlast the thread that began it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bid {
     pub(crate) owner: Arc<[u8]>,
     pub(crate) options: LockOptions,
@@ -425,6 +425,9 @@ impl Slot {
         let held = now.since(inner.granted_at);
         let queues = lease.options().wait_kind() == WaitKind::Queue;
         let heard = queues && self.engine.hub().is_live();
+        if mutated!("hand-off-bound-ignored") {
+            return true;
+        }
         if inner.wanted || !heard {
             inner.passed < lease.options().local_handoffs_option() && held < PASSED_ON_WHILE_WANTED
         } else {
@@ -436,7 +439,8 @@ impl Slot {
         let options = lease.options();
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
-        let allowed = revocable && inner.queue.is_empty() && !inner.wanted && lease.may_last(now);
+        let wanted = inner.wanted && !mutated!("linger-with-waiters");
+        let allowed = revocable && inner.queue.is_empty() && !wanted && lease.may_last(now);
         (allowed && !linger.is_zero()).then(|| now.after(linger))
     }
 
@@ -460,8 +464,12 @@ impl Slot {
     /// (rule 10).
     pub(crate) fn hear_grant(&self, grant: GrantMessage) {
         let mut inner = self.inner.lock();
-        let trying = matches!(inner.state, State::Trying { .. });
-        if trying && inner.number == Some(grant.number) {
+        let trying = match inner.state {
+            State::Trying { told_busy } => told_busy || !mutated!("early-grant-not-kept"),
+            _ => false,
+        };
+        let ours = inner.number == Some(grant.number) || mutated!("grant-of-another-attempt");
+        if trying && ours {
             inner.grant = Some(grant);
             // Whoever wakes needs the lock at once.
             drop(inner);
@@ -497,7 +505,7 @@ impl Slot {
         inner.wanted = true;
         inner.remote = waiters.max(1);
         drop(inner);
-        self.end_linger()
+        if mutated!("linger-not-revoked") { None } else { self.end_linger() }
     }
 
     /// Whether this attempt holds the lock for a thread here, or lingers; then that is ended, and

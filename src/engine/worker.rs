@@ -480,7 +480,11 @@ impl Job {
             }
             // The next renewal shows it too.
             (Job::Show(_), Err(_)) => None,
-            (Job::GiveBack(duty), Ok(told)) if told.sent >= duty.settled => None,
+            (Job::GiveBack(duty), Ok(told))
+                if told.sent >= duty.settled || mutated!("leave-sent-once") =>
+            {
+                None
+            }
             (Job::GiveBack(duty), Ok(_)) => {
                 Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
             }

@@ -49,10 +49,13 @@ fn apply_inner(
     deadline: Moment,
 ) -> Result<Applied, Failure> {
     loop {
-        connection.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+        if !mutated!("transaction-without-watch") {
+            connection.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+        }
         let found = connection.call(&target.inspect(), deadline)?.value;
         let holder = target.kind().inspected(found)?;
-        if holder.as_ref().is_none_or(|holder| holder.owner != owner) {
+        let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
+        if !ours && !mutated!("transaction-without-a-look") {
             connection.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
             return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
         }

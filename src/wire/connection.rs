@@ -64,7 +64,7 @@ impl Connection {
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.poisoned || self.unanswered > 0
+        (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
     }
 
     /// Marks the connection as not to be used again.

@@ -37,7 +37,8 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     }
     let info = url.into_connection_info().map_err(|error| {
         // The parser's texts name the part that is wrong and never quote the URL.
-        Error::config("url", format_args!("{scheme}://…"), format_args!("{FORM} ({error})"))
+        let shown = if mutated!("password-in-an-error") { rest } else { "…" };
+        Error::config("url", format_args!("{scheme}://{shown}"), format_args!("{FORM} ({error})"))
     })?;
     if info.redis_settings().db() < 0 {
         return Err(Error::config("url database", info.redis_settings().db(), "0 or more"));

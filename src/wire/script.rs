@@ -1,7 +1,10 @@
 //! A script and the commands that run it.
 
+use std::borrow::Cow;
+
 use redis::{Arg, Cmd};
 
+use crate::base::mutation;
 use crate::base::sync::OnceLock;
 
 /// A Lua script, known to the server by its digest.
@@ -16,8 +19,12 @@ impl Script {
         Script { source, digest: OnceLock::new() }
     }
 
+    fn source(&self) -> Cow<'static, str> {
+        mutation::planted(self.source)
+    }
+
     fn digest(&self) -> &str {
-        self.digest.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+        self.digest.get_or_init(|| redis::Script::new(&self.source()).get_hash().to_owned())
     }
 
     /// The command that runs the script by its digest.
@@ -86,7 +93,7 @@ impl Call {
     pub(crate) fn with_source(&self) -> Option<Call> {
         let script = self.script?;
         let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg(script.source);
+        cmd.arg("EVAL").arg(&*script.source());
         for part in self.cmd.args_iter().skip(2) {
             if let Arg::Simple(bytes) = part {
                 cmd.arg(bytes);

@@ -40,7 +40,9 @@ impl ServerClock {
     /// (rule 2). `None` before the server's time is known.
     pub(crate) fn reached_at(&self, moment: Moment) -> Option<u64> {
         let reading = (*self.0.lock())?;
-        let ahead = moment.since(reading.received);
+        let read =
+            if mutated!("deadline-from-the-sending") { reading.sent } else { reading.received };
+        let ahead = moment.since(read);
         let sure = ahead.saturating_sub(drift_allowance(ahead));
         let behind = reading.received.since(moment);
         let micros = reading.micros.saturating_add(u64::try_from(sure.as_micros()).ok()?);
@@ -73,6 +75,7 @@ impl ServerClock {
         } else {
             reading.sent.before(apart + drift_allowance(apart))
         };
+        let start = if mutated!("grant-dated-by-its-receipt") { now } else { start };
         (start <= now).then_some(start)
     }
 }

@@ -1,0 +1,55 @@
+//! Planted bugs, by which the tests show that they would catch real ones.
+//!
+//! Only a build with `--cfg leasehold_mutation` has any, and in it only the one that the environment
+//! variable `LEASEHOLD_MUTATION` names is at work. `tests/mutation.rs` tells of each what it breaks
+//! and which test catches it.
+//!
+//! | language | planted by | where |
+//! | --- | --- | --- |
+//! | Rust | [`mutated!`] | in its place |
+//! | Lua | replacing a piece of a script | `src/protocol/script/mutation.rs` |
+
+#[path = "../protocol/script/mutation.rs"]
+mod script;
+
+use std::borrow::Cow;
+
+use crate::base::sync::OnceLock;
+
+/// Whether the bug of this name is at work; `false` at compile time where none is planted.
+macro_rules! mutated {
+    ($name:literal) => {
+        cfg!(leasehold_mutation) && $crate::base::mutation::is_at_work($name)
+    };
+}
+
+/// Whether the bug of this name was chosen. That it came to pass is noted in the file that
+/// `LEASEHOLD_MUTATION_NOTE` names.
+pub(crate) fn is_at_work(name: &str) -> bool {
+    static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
+    static NOTED: OnceLock<()> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| std::env::var("LEASEHOLD_MUTATION").ok());
+    let at_work = chosen.as_deref() == Some(name);
+    if at_work {
+        NOTED.get_or_init(|| {
+            if let Some(path) = std::env::var_os("LEASEHOLD_MUTATION_NOTE") {
+                // Without the note the gate does not count it.
+                let _ = std::fs::write(path, name);
+            }
+        });
+    }
+    at_work
+}
+
+/// A script with the bug that is at work in it, if one is.
+pub(crate) fn planted(source: &'static str) -> Cow<'static, str> {
+    let mut planted = Cow::Borrowed(source);
+    if cfg!(leasehold_mutation) {
+        for (name, _, from, to) in script::PATCHES {
+            if source.contains(from) && is_at_work(name) {
+                planted = planted.replace(from, to).into();
+            }
+        }
+    }
+    planted
+}

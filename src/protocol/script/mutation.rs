@@ -1,0 +1,150 @@
+//! The bugs planted in the scripts beside this file: see `src/base/mutation.rs`.
+
+/// The name of a bug, the script, and what stands in the place of what there. A bug may take several.
+pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
+    // Rule 1.
+    (
+        "beat-that-may-join",
+        "mutex_wait.lua",
+        "  if mode == 'join' then\n    local last",
+        "  if true then\n    local last",
+    ),
+    // Rule 2.
+    (
+        "no-request-deadline",
+        "mutex_acquire.lua",
+        "if now > tonumber(ARGV[3]) and ARGV[3] ~= '0' then",
+        "if false then",
+    ),
+    // Rule 3.
+    (
+        "full-ttl-on-a-repeated-grant",
+        "mutex_wait.lua",
+        "    redis.call('PEXPIRE', KEYS[1], ARGV[2])\n    left = tonumber(ARGV[2])",
+        "    left = tonumber(ARGV[2])",
+    ),
+    (
+        "repeated-request-counts",
+        "reentrant_acquire.lua",
+        "  local left = redis.call('PTTL', KEYS[1])\n  if left < ttl",
+        "  local left = redis.call('PTTL', KEYS[1])\n  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)\n  if left < ttl",
+    ),
+    // Rule 4.
+    (
+        "newcomer-barges",
+        "mutex_acquire.lua",
+        "if not owner and redis.call('EXISTS', KEYS[3]) == 0 then",
+        "if not owner then",
+    ),
+    // Rule 5.
+    (
+        "leave-without-leaving",
+        "mutex_pass.lua",
+        "  redis.pcall('ZREM', KEYS[3], ARGV[1])\n  redis.pcall('ZREM', KEYS[4], ARGV[1])\n",
+        "",
+    ),
+    // Rule 7.
+    (
+        "releasers-ttl-for-the-next-owner",
+        "queue.lua",
+        "redis.call('SET', KEYS[1], attempt, 'PX', window)",
+        "redis.call('SET', KEYS[1], attempt, 'PX', keep)",
+    ),
+    // Rule 8.
+    ("silent-waiter-not-skipped", "queue.lua", "death and death > tonumber(now)", "death"),
+    // Rule 11.
+    (
+        "skipped-waiter-loses-its-place",
+        "queue.lua",
+        "    redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
+        "",
+    ),
+    // Rule 12.
+    (
+        "killed-waiter-not-skipped",
+        "queue.lua",
+        "if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 then",
+        "redis.pcall('PUBLISH', channel, table.concat(grant, ' '))\n      if true then",
+    ),
+    // Rule 14.
+    (
+        "renewal-that-shortens",
+        "mutex_renew.lua",
+        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+    ),
+    (
+        "renewal-makes-the-key-again",
+        "mutex_renew.lua",
+        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if not owner or owner == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
+    ),
+    ("renewal-of-anothers-lock", "mutex_renew.lua", "if owner == ARGV[1] then", "if owner then"),
+    // Rule 15.
+    (
+        "delete-without-a-look",
+        "mutex_release.lua",
+        "if owner == ARGV[1] and not waiting",
+        "if not waiting",
+    ),
+    (
+        "reentrant-delete-without-a-look",
+        "reentrant_release.lua",
+        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then",
+        "if redis.call('EXISTS', KEYS[1]) == 1 then",
+    ),
+    // Rule 16: the owner is written before anything is removed.
+    (
+        "first-write-refused-when-full",
+        "queue.lua",
+        "    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)\n",
+        "",
+    ),
+    (
+        "first-write-refused-when-full",
+        "queue.lua",
+        "      redis.call('ZREM', KEYS[4], attempt)\n      if attempt == me",
+        "      if attempt == me",
+    ),
+    (
+        "first-write-refused-when-full",
+        "queue.lua",
+        "      token = token or mint(now, keep)\n",
+        "      redis.call('ZREM', KEYS[3], attempt)\n      token = token or mint(now, keep)\n",
+    ),
+    (
+        "first-write-refused-when-full",
+        "mutex_pass.lua",
+        "    redis.pcall('ZREM', KEYS[3], ARGV[1])\n    keep_token",
+        "    keep_token",
+    ),
+    // Rule 19.
+    ("short-counter-ttl", "token.lua", "text(tonumber(keep) + math.ceil(ahead / 1000))", "keep"),
+    (
+        "counter-not-renewed",
+        "mutex_renew.lua",
+        "  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n  return 1",
+        "  return 1",
+    ),
+    ("token-of-the-clock-alone", "token.lua", "  if ahead < 0 then", "  if true then"),
+    // Rule 20.
+    (
+        "token-with-an-exponent",
+        "token.lua",
+        "local token = text(tonumber(last) + 1)",
+        "local token = '' .. (tonumber(last) + 1)",
+    ),
+    // Keys that never end.
+    (
+        "queue-without-an-end",
+        "mutex_wait.lua",
+        "    redis.call('PEXPIRE', KEYS[3], ARGV[7])\n    redis.call('PEXPIRE', KEYS[4], ARGV[7])\n",
+        "",
+    ),
+    (
+        "force-release-passes-nobody-on",
+        "mutex_force.lua",
+        "if not hand_over(micros(time), ARGV[1]) then",
+        "if true then",
+    ),
+];

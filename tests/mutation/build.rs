@@ -1,0 +1,59 @@
+//! The library and its tests, built with all bugs planted and none chosen.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The library's own tests are named after it.
+const LIBRARY: &str = "leasehold";
+
+/// Where the programs are that have the checkers.
+pub(crate) struct Build(BTreeMap<String, PathBuf>);
+
+impl Build {
+    /// Builds what has these checkers.
+    pub(crate) fn make(checkers: impl Iterator<Item = &'static str>) -> Build {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let target =
+            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let flags = env::var("RUSTFLAGS").unwrap_or_default();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .current_dir(root)
+            .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+            .env("CARGO_TARGET_DIR", target.join("mutation"))
+            .env("RUSTFLAGS", format!("{flags} --cfg leasehold_mutation"))
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .stderr(Stdio::inherit());
+        let mut programs: Vec<&str> = checkers.map(program).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        for program in programs {
+            match program {
+                LIBRARY => cargo.arg("--lib"),
+                file => cargo.args(["--test", file]),
+            };
+        }
+        let output = cargo.output().expect("cargo runs");
+        assert!(output.status.success(), "the library with its planted bugs cannot be built");
+        let told = String::from_utf8_lossy(&output.stdout);
+        let programs = told.lines().filter_map(|line| {
+            let path = line.split("\"executable\":\"").nth(1)?.split('"').next()?;
+            let path = PathBuf::from(path);
+            let (name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;
+            Some((name.to_owned(), path))
+        });
+        Build(programs.collect())
+    }
+
+    /// The program that has a checker, and the checker's name there.
+    pub(crate) fn find(&self, checker: &'static str) -> (&Path, &'static str) {
+        let program = program(checker);
+        (&self.0[program], &checker[program.len() + 2..])
+    }
+}
+
+fn program(checker: &'static str) -> &'static str {
+    checker.split_once("::").expect("a program and a test").0
+}

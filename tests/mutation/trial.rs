@@ -1,0 +1,116 @@
+//! One run of one checker.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::build::Build;
+
+/// A checker that takes longer does not end.
+const LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+
+/// A checker, and the bug that is to be at work.
+pub(crate) struct Trial {
+    pub(crate) checker: &'static str,
+    pub(crate) mutation: Option<&'static str>,
+}
+
+/// How it ended.
+pub(crate) enum End {
+    Passed(Duration),
+    /// It says why.
+    Failed(Duration, String),
+    /// It was ended at the limit.
+    Hung,
+    /// It failed, and the bug never came to pass.
+    Unrelated(String),
+    /// It is not there.
+    Missing,
+}
+
+impl Trial {
+    pub(crate) fn run(&self, build: &Build, number: usize) -> End {
+        let (program, test) = build.find(self.checker);
+        let kind = if self.mutation.is_some() { "with" } else { "without" };
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutation/{kind}-{number}"));
+        // What an earlier run left.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let (told, note) = (folder.join("output"), folder.join("note"));
+        let output = File::create(&told).expect("a file");
+        let mut command = Command::new(program);
+        command
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args([test, "--exact", "--nocapture"])
+            .env("LEASEHOLD_MUTATION", self.mutation.unwrap_or_default())
+            .env("LEASEHOLD_MUTATION_NOTE", &note)
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("a file"))
+            .stderr(output);
+        let begin = Instant::now();
+        let mut process = command.spawn().expect("a program");
+        let status = loop {
+            if let Some(status) = process.try_wait().expect("a status") {
+                break Some(status);
+            }
+            if begin.elapsed() > LIMIT {
+                // Its servers and children end by themselves when it is gone.
+                process.kill().expect("it runs");
+                process.wait().expect("a status");
+                break None;
+            }
+            sleep(POLL);
+        };
+        let took = begin.elapsed();
+        let told = String::from_utf8_lossy(&fs::read(told).expect("a file")).into_owned();
+        let came = self.mutation.is_none() || note.exists();
+        match status {
+            Some(status) if status.success() && !told.contains("1 passed") => End::Missing,
+            Some(status) if status.success() => End::Passed(took),
+            _ if !came => End::Unrelated(reason(&told)),
+            Some(_) => End::Failed(took, reason(&told)),
+            None => End::Hung,
+        }
+    }
+}
+
+/// The first thing that a panic says.
+fn reason(told: &str) -> String {
+    let mut lines = told.lines().skip_while(|line| !line.contains("panicked at"));
+    let first = lines.nth(1).unwrap_or("it ended without a word").trim();
+    first.chars().take(72).collect()
+}
+
+impl End {
+    pub(crate) fn is_pass(&self) -> bool {
+        matches!(self, End::Passed(_))
+    }
+
+    pub(crate) fn is_catch(&self) -> bool {
+        matches!(self, End::Failed(..) | End::Hung)
+    }
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with {}", self.checker, self.mutation.unwrap_or("no bug"))
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Passed(took) => write!(f, "passed in {:.1} s", took.as_secs_f64()),
+            End::Failed(took, why) => write!(f, "failed in {:.1} s: {why}", took.as_secs_f64()),
+            End::Hung => write!(f, "did not end in {LIMIT:?}"),
+            End::Unrelated(why) => write!(f, "failed, but not by this bug: {why}"),
+            End::Missing => f.write_str("no such test"),
+        }
+    }
+}
