@@ -68,6 +68,35 @@ fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_s
     let (remaining, left) = (guard.remaining(), pttl(&server, "ours"));
     assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
     assert!(remaining > ms(2_000));
+    guard.release().unwrap();
+    // The first answer is missed only after a while, when the lock is as old as that.
+    let client = hasty(&proxy.url());
+    let fault = proxy.add(Fault::request("late", SILENCE));
+    let guard = client.mutex_with("late", fixed(3_000)).unwrap().lock().unwrap();
+    assert_eq!(fault.fired(), 1);
+    let counter: u64 = ask(&server, &["GET", "{late}:fence"]);
+    assert_eq!(guard.fencing_token().get(), counter);
+    let (remaining, left) = (guard.remaining(), pttl(&server, "late"));
+    assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+}
+
+/// The validity is reckoned from before the request, and not from its answer.
+#[test]
+fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
+    let _turn = together();
+    let (server, proxy) = start();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for kind in ["mutex", "reentrant"] {
+        let late = proxy.add(Fault::reply("", Action::Delay(ms(300))));
+        let guard = match kind {
+            "mutex" => client.mutex_with("slow", fixed(3_000)).unwrap().lock().unwrap(),
+            _ => client.reentrant_with("slow", fixed(3_000)).unwrap().lock().unwrap(),
+        };
+        let (remaining, left) = (guard.remaining(), pttl(&server, "slow"));
+        assert_eq!(late.fired(), 1);
+        assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+        guard.release().unwrap();
+    }
 }
 
 #[test]
@@ -237,6 +266,46 @@ fn a_late_reply_is_not_read_by_the_next_command() {
             assert!(!client.mutex("c").unwrap().is_locked().unwrap());
         }
         ask::<()>(&server, &["DEL", "a"]);
+    }
+}
+
+/// A connection on which an answer is missing serves nobody else.
+#[test]
+fn an_answer_that_never_comes_spoils_only_its_own_command() {
+    let _turn = together();
+    let (server, proxy) = start();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = hasty(&proxy.url());
+    for _ in 0..3 {
+        let fault = proxy.add(Fault::request("a", SILENCE));
+        assert!(client.mutex("a").unwrap().is_locked().is_err());
+        assert_eq!(fault.fired(), 1);
+        let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
+        assert_eq!(holder.owner(), b"stranger");
+        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+    }
+}
+
+/// An answer comes twice, so that every later one on its connection is that of the command before.
+#[test]
+fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
+    let _turn = together();
+    let (server, proxy) = start();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = LockClient::open(proxy.url()).unwrap();
+    let (a, b, c) =
+        (client.mutex("a").unwrap(), client.mutex("b").unwrap(), client.mutex("c").unwrap());
+    for _ in 0..3 {
+        let twice = proxy.add(Fault::reply("stranger", Action::Twice));
+        assert!(b.is_locked().unwrap());
+        assert_eq!(twice.fired(), 1);
+        // A name is no answer to an attempt.
+        let guard = a.try_lock().unwrap().expect("free");
+        assert!(!c.is_locked().unwrap());
+        assert_eq!(b.holder().unwrap().expect("a holder").owner(), b"stranger");
+        guard.check().unwrap();
+        guard.release().unwrap();
+        until("it is given back", || !exists(&server, "a"));
     }
 }
 

@@ -149,7 +149,7 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
     let lock = client.reentrant("x").unwrap();
     for how in ["dropped", "not sent", "expired"] {
         let fault = proxy.add(Fault::reply("message\r\n", Action::Drop).sticky());
-        redisson_holds(&server, "x", if how == "expired" { 1_500 } else { 60_000 });
+        redisson_holds(&server, "x", if how == "expired" { 1_500 } else { 10_000 });
         thread::scope(|scope| {
             let waiter = wait_for(scope, &lock);
             until("it listens", || listening(&server, &channel("x")) == 1);

@@ -146,9 +146,9 @@ fn nobody_takes_it_before_those_who_wait() {
             // For a moment it is nobody's.
             ask::<()>(&server, &["DEL", "x"]);
             let newcomer = &newcomers[1 + round % 2];
-            let barged = newcomer.try_lock().unwrap();
+            let newcomers = newcomer.try_lock().unwrap().map(|guard| guard.fencing_token().get());
             let (_, token) = served.join().unwrap();
-            assert!(barged.is_none() || token < barged.unwrap().fencing_token().get(), "{round}");
+            assert!(newcomers.is_none_or(|newcomers| token < newcomers), "{round}: it barged");
             assert!(token > earlier);
         });
         assert!(guard.release().is_err(), "its key was deleted");
@@ -793,6 +793,27 @@ fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
     }
 }
 
+/// The same for an attempt that was granted when it was repeated, and is released before the request
+/// that got stuck arrives.
+#[test]
+fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    let client = LockClient::open(&detour.url).unwrap();
+    let lock = client.mutex("x").unwrap();
+    for _ in 0..2 {
+        detour.armed.store(true, Ordering::SeqCst);
+        let guard = lock.try_lock().unwrap().expect("free");
+        assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+        guard.release().unwrap();
+        assert!(!exists(&server, "x"));
+        within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+        within(ms(1_500), "it gives it back", || !exists(&server, "x"));
+    }
+}
+
 /// A way to the server on which one request gets stuck, while its connection is already cut.
 struct Detour {
     url: String,
@@ -826,8 +847,10 @@ impl Detour {
         });
         let (mut client, mut server, mut chunk) = (client, server, vec![0; 64 * 1024]);
         while let Ok(length @ 1..) = client.read(&mut chunk) {
-            let joins = chunk[..length].windows(4).any(|word| word == b"join");
-            if joins && trigger.swap(false, Ordering::SeqCst) {
+            let asks = chunk[..length]
+                .windows(7)
+                .any(|words| words == b"$4\r\njoi" || words == b"$3\r\ntry");
+            if asks && trigger.swap(false, Ordering::SeqCst) {
                 let _ = client.shutdown(Shutdown::Both);
                 thread::sleep(late);
                 let _ = server.write_all(&chunk[..length]);

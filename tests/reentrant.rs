@@ -132,6 +132,18 @@ fn the_last_release_deletes_whatever_the_count_in_redis_says() {
     assert!(!exists(&server, "x"));
 }
 
+/// Regression, redis-py#1031: a release deleted another's lock.
+#[test]
+fn another_owners_hash_is_not_touched() {
+    let server = server();
+    let lock = open(&server).reentrant_with("x", fixed(20_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    assert_eq!(redisson_lock(&server, "x"), None);
+    assert!(guard.release().unwrap_err().is_lost());
+    assert_eq!(hash(&server, "x").get(SERVICE).map(String::as_str), Some("1"));
+}
+
 #[test]
 fn the_last_release_publishes_one_zero_on_redissons_channel() {
     let server = server();

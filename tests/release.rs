@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -200,6 +202,21 @@ fn a_repeated_release_does_not_touch_the_next_owner() {
     assert_eq!(value, "other");
 }
 
+/// The first answer is lost, and the second comes when another may have had the lock (rule 15).
+#[test]
+fn a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome() {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let guard = client.mutex_with("x", fixed(500)).unwrap().lock().unwrap();
+    let lost = proxy.add(Fault::request("x", Action::LoseReply));
+    let late = proxy.add(Fault::request("x", Action::Delay(ms(600))).nth(2));
+    let error = guard.release().unwrap_err();
+    assert_eq!((lost.fired(), late.fired()), (1, 1));
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
 #[test]
 fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
     let server = server();
@@ -276,7 +293,10 @@ fn a_renewal_that_races_the_release_makes_no_key() {
     let server = server();
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let losses = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&losses);
+    let builder = LockClient::builder(proxy.url());
+    let client = builder.on_loss(move |_| _ = told.fetch_add(1, Ordering::SeqCst)).build().unwrap();
     let lock = client.mutex_with("x", renewed(600)).unwrap();
     let guard = lock.lock().unwrap();
     let renewal = proxy.add(Fault::request("x", Action::Hold));
@@ -288,6 +308,7 @@ fn a_renewal_that_races_the_release_makes_no_key() {
     until("the renewal ran", || server.command_calls(&["eval", "evalsha"]) > before);
     thread::sleep(ms(300));
     assert!(!exists(&server, "x"));
+    assert_eq!(losses.load(Ordering::SeqCst), 0, "what was given back cannot be lost");
 }
 
 #[test]

@@ -157,7 +157,8 @@ fn nonsense_in_a_message_is_ignored() {
         let mut parts = attempt[0].split(':');
         let (_, client, number) = (parts.next(), parts.next().unwrap(), parts.next().unwrap());
         let long = "x".repeat(100_000);
-        let now = guard.fencing_token().get() + 1_000_000;
+        let past = guard.fencing_token().get();
+        let now = past + 1_000_000;
         for payload in [
             String::new(),
             "g".to_owned(),
@@ -167,8 +168,9 @@ fn nonsense_in_a_message_is_ignored() {
             format!("g {number} x x x x x"),
             format!("g {number} 99999999999999999999999 {now} 3000 0 x"),
             // Another name, another attempt, and a server's time that cannot be.
-            format!("g {number} {now} {now} 3000 0 y"),
-            format!("g ffffffff {now} {now} 3000 0 x"),
+            format!("g {number} {past} {past} 3000 0 y"),
+            format!("g ffffffff {past} {past} 3000 0 x"),
+            format!("g {number} {now} {now} 3000 0 x"),
             format!("g {number} {now} {} 3000 0 x", u64::MAX),
             format!("g {number} {now} 0 3000 0 x"),
             format!("g {number} {now} 18446744073709551615 18446744073709551615 0 x"),

@@ -362,7 +362,9 @@ impl LiveLease {
         if !matches!(*phase, Phase::Live) {
             return None;
         }
-        *phase = Phase::Releasing;
+        if !mutated!("renewed-after-release") {
+            *phase = Phase::Releasing;
+        }
         Some(Moment::from_nanos(self.valid_until.swap(Moment::PAST.as_nanos(), Ordering::AcqRel)))
     }
 

@@ -40,18 +40,14 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "validity-from-receipt",
         "rule 3",
-        "mutex::validity_counts_from_the_attempt_that_was_granted",
+        "fault::a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer",
     ),
     bug(
         "validity-without-end",
         "validity",
         "fault::a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced",
     ),
-    bug(
-        "no-drift-allowance",
-        "validity",
-        "mutex::validity_counts_from_the_attempt_that_was_granted",
-    ),
+    bug("no-drift-allowance", "validity", "mutex::the_time_to_live_in_redis_is_the_lease"),
     bug(
         "grant-that-is-over",
         "validity",
@@ -73,7 +69,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "no-reconciliation-after-release",
         "rule 6",
-        "fault::a_request_overtaken_by_its_clean_up_makes_no_ghost",
+        "queue::a_request_that_comes_after_the_release_is_undone_in_the_end",
     ),
     // Hand-over and grants.
     bug(
@@ -81,21 +77,13 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 7",
         "queue::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
     ),
-    bug(
-        "grant-of-another-attempt",
-        "rule 7",
-        "wake::messages_may_come_twice_late_or_in_another_order",
-    ),
+    bug("grant-of-another-attempt", "rule 7", "wake::nonsense_in_a_message_is_ignored"),
     bug(
         "silent-waiter-not-skipped",
         "rule 8",
         "queue::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
-    bug(
-        "no-heartbeat",
-        "rule 8",
-        "wake::without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim",
-    ),
+    bug("no-heartbeat", "rule 8", "notify::a_missed_message_costs_a_heartbeat_and_not_a_lease"),
     bug(
         "fixed-lease-not-made-whole",
         "rule 9",
@@ -154,7 +142,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "renewal::a_key_that_another_has_is_a_loss_and_is_left_alone",
     ),
     bug("delete-without-a-look", "rule 15", "release::another_owners_key_is_not_touched"),
-    bug("reentrant-delete-without-a-look", "rule 15", "release::another_owners_key_is_not_touched"),
+    bug(
+        "reentrant-delete-without-a-look",
+        "rule 15",
+        "reentrant::another_owners_hash_is_not_touched",
+    ),
     bug(
         "transaction-without-watch",
         "WATCH",
@@ -162,9 +154,14 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     bug("transaction-without-a-look", "WATCH", "release::another_owners_key_is_not_touched"),
     bug(
+        "renewed-after-release",
+        "rule 15",
+        "release::a_renewal_that_races_the_release_makes_no_key",
+    ),
+    bug(
         "late-release-as-done",
         "rule 15",
-        "release::a_repeated_release_does_not_touch_the_next_owner",
+        "release::a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome",
     ),
     bug(
         "unknown-release-as-released",
@@ -223,7 +220,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "tokens-ahead-of-the-clock",
         "rule 19",
-        "handoff::tokens_grow_through_local_hand_offs_while_the_counter_is_ahead_of_the_clock",
+        "handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
     ),
     bug(
         "token-not-written-back",
@@ -256,7 +253,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
-        "fault::a_late_reply_is_not_read_by_the_next_command",
+        "fault::an_answer_that_never_comes_spoils_only_its_own_command",
     ),
     bug(
         "any-number-is-a-grant",
@@ -266,7 +263,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "odd-answer-spoils-nothing",
         "a late answer read by the next",
-        "fault::a_garbage_reply_is_not_taken_for_an_answer",
+        "fault::an_answer_too_many_ends_its_connection_once_it_is_seen",
     ),
     bug("password-in-an-error", "secrets", "input::a_password_is_never_shown"),
 ];
