@@ -243,6 +243,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 20",
         "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
+    // Replicas.
+    bug(
+        "too-few-replicas",
+        "fail-over",
+        "replica::without_enough_replicas_the_lock_is_given_back_and_the_error_says_so",
+    ),
+    bug(
+        "replicas-of-nothing",
+        "fail-over",
+        "replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
+    ),
     // What is told.
     bug(
         "unknown-outcome-as-busy",

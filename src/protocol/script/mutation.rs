@@ -90,8 +90,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "reentrant-delete-without-a-look",
         "reentrant_release.lua",
-        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then",
-        "if redis.call('EXISTS', KEYS[1]) == 1 then",
+        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then\n  redis.call('DEL'",
+        "if redis.call('EXISTS', KEYS[1]) == 1 then\n  redis.call('DEL'",
     ),
     // Rule 16: the owner is written before anything is removed.
     (
@@ -133,6 +133,13 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "token.lua",
         "local token = text(tonumber(last) + 1)",
         "local token = '' .. (tonumber(last) + 1)",
+    ),
+    // Fail-over.
+    (
+        "replicas-of-nothing",
+        "touch.lua",
+        "return left > 0 and redis.call('PEXPIRE', KEYS[2], left) or 0",
+        "return left",
     ),
     // Keys that never end.
     (
