@@ -40,8 +40,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "leave-without-leaving",
         "mutex_pass.lua",
-        "  redis.pcall('ZREM', KEYS[3], ARGV[1])\n  redis.pcall('ZREM', KEYS[4], ARGV[1])\n",
-        "",
+        "if owner ~= ARGV[1] then\n",
+        "if owner ~= ARGV[1] then\n  do return owner and -1 or 0 end\n",
     ),
     // Rule 7.
     (
