@@ -46,7 +46,7 @@ fn deletion_and_theft_are_told_within_one_renewal() {
         ask::<()>(&server, command);
         let begin = Instant::now();
         let loss = losses.recv_timeout(SOON).unwrap();
-        assert!(begin.elapsed() < ms(1_000) + SLACK, "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < ms(1_000) + SLACK * 2, "{:?}", begin.elapsed());
         assert!(!guard.is_valid());
         assert_eq!((loss.cause(), loss.fencing_token()), (cause, guard.fencing_token()));
         assert_eq!((Some(&loss), loss.name()), (guard.loss().as_ref(), b"x".as_slice()));
@@ -109,7 +109,7 @@ fn an_outage_is_told_soon_after_the_end_of_validity() {
     proxy.black_hole();
     let end = Instant::now() + guard.remaining();
     let loss = losses.recv_timeout(SOON).unwrap();
-    assert!(!guard.is_valid() && Instant::now() < end + ms(300) + SLACK);
+    assert!(!guard.is_valid() && Instant::now() < end + ms(300) + SLACK * 2);
     assert_eq!(loss.cause(), LossCause::Unreachable);
     proxy.heal();
 }
