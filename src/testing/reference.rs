@@ -219,7 +219,9 @@ impl ReferenceStateMachine for Model {
 
     fn transitions(model: &Model) -> BoxedStrategy<Step> {
         let which = || (0..CLIENTS, 0..NAMES);
-        let spans = prop::sample::select(vec![1, 99, 1_000, 1_100, 4_947, 5_001, 11_000, 31_000]);
+        let spans = prop::sample::select(vec![
+            1, 99, 1_000, 3_950, 4_947, 4_948, 4_999, 5_001, 11_000, 31_000,
+        ]);
         prop_oneof![
             10 => which().prop_map(|(client, name)| Step::TryLock(client, name)),
             5 => which().prop_map(|(client, name)| Step::Lock(client, name)),
