@@ -17,8 +17,16 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// A thread that waits for the lock, or tries to take it, and sends what it got.
 fn taker(client: &LockClient, waits: bool) -> Receiver<Result<Option<OwnedLease>, Error>> {
+    taker_with(client, waits, LockOptions::new())
+}
+
+fn taker_with(
+    client: &LockClient,
+    waits: bool,
+    options: LockOptions,
+) -> Receiver<Result<Option<OwnedLease>, Error>> {
     let (sender, receiver) = unbounded();
-    let lock = client.mutex("a").unwrap();
+    let lock = client.mutex_with("a", options).unwrap();
     let body = move || {
         let taken = if waits { lock.lock().map(Some) } else { lock.try_lock() };
         let owned = taken.map(|guard| guard.map(|guard| guard.into_owned().unwrap()));
@@ -60,6 +68,18 @@ fn time_that_is_put_forward_renews_leases_and_keeps_waiters_waiting() {
     // The window of a claim is short, and the worker makes it a lease.
     server.advance(SECOND * 40);
     assert!(next.into_guard().is_valid());
+}
+
+#[test]
+fn a_fixed_lease_that_is_handed_over_is_whole_from_the_start() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let waiter = taker_with(&there, true, LockOptions::new().lease(Lease::fixed(SECOND * 5)));
+    until(|| is_queued(&server));
+    guard.release().unwrap();
+    let next = waiter.recv_timeout(SOON).unwrap().unwrap().unwrap().into_guard();
+    assert_eq!(next.remaining(), Duration::from_millis(5_000 - 52));
 }
 
 #[test]
