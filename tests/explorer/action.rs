@@ -97,12 +97,14 @@ impl World {
         left: &Budget,
         actions: &mut Vec<Action>,
     ) {
-        let up = self.clients[usize::from(message.client)].life == Life::Up;
+        let life = self.clients[usize::from(message.client)].life;
+        let up = life == Life::Up;
         let request = matches!(message.load, Load::Request(..));
         if if request { !self.stopped } else { up } {
             actions.push(Action::Deliver(index, Fate::Arrives));
             if let Load::Request(line, _) = message.load
                 && line != Line::Nobody
+                && life != Life::Crashed
             {
                 if left.lose > 0 {
                     actions.push(Action::Deliver(index, Fate::Lost));

@@ -91,7 +91,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
         healed: if small { 4 } else { 5 },
         patience: vanished_holder(USUAL, 4),
     };
-    vec![
+    let mut scenarios = vec![
         Scenario {
             patience: lost_messages(USUAL),
             ..usual("loss", pick(TWO, AGAIN), Budget { lose: few(1, 2, 3), ..NONE })
@@ -195,5 +195,27 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
                 Budget { delay: deep(1), ..NONE },
             )
         },
-    ]
+    ];
+    if size == Size::Deep {
+        scenarios.extend([
+            usual("pause, delay", TWO, Budget { pause: 1, delay: 1, ..NONE }),
+            usual("pause, cut", TWO, Budget { pause: 1, cut: 1, ..NONE }),
+            usual("deaf, delay", TWO, Budget { deafen: 1, delay: 1, ..NONE }),
+            usual("deaf, cut", AGAIN, Budget { deafen: 1, cut: 1, ..NONE }),
+            usual("crash, delay", AGAIN, Budget { crash: 1, delay: 1, ..NONE }),
+            usual("give up, cut, delay", TWO, Budget { give_up: 1, cut: 1, delay: 1, ..NONE }),
+            usual("FLUSHALL, cut, delay", TWO, Budget { flush: 1, cut: 1, delay: 1, ..NONE }),
+            usual("tokens, cut", TWO, Budget { pass_on: 2, flush: 1, cut: 1, ..NONE }),
+            Scenario {
+                spin: true,
+                ..usual("spin, FLUSHALL", TWO, Budget { flush: 1, cut: 1, delay: 1, ..NONE })
+            },
+            Scenario {
+                setting: DRIFTING,
+                patience: vanished_holder(DRIFTING, 5),
+                ..usual("drift, pause", &[(5, 1), (5, 1)], Budget { drift: 2, pause: 1, ..NONE })
+            },
+        ]);
+    }
+    scenarios
 }
