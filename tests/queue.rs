@@ -947,7 +947,10 @@ fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
     let server = server();
     for (ttl, most) in [(30_000, 3_000), (1_200, 1_200)] {
         let guard = open(&server).mutex_with("x", fixed(60_000)).unwrap().lock().unwrap();
-        let lock = open(&server).mutex_with("x", renewed(ttl)).unwrap();
+        let client = open(&server);
+        // One that has just begun to listen asks once more, which makes the claim whole at once.
+        listens(&server, &client);
+        let lock = client.mutex_with("x", renewed(ttl)).unwrap();
         thread::scope(|scope| {
             let server = &server;
             let waiter = scope.spawn(move || {
