@@ -161,8 +161,9 @@ fn hand_over(
             (None, _) => {}
         }
         run.zadd(keys.queue, &attempt, -place)?;
-        run.pexpire_new(keys.queue, 60_000);
-        run.pexpire_new(keys.beats, 60_000);
+        if run.pexpire_new(keys.queue, 60_000) {
+            run.pexpire(keys.beats, 60_000);
+        }
     }
 }
 

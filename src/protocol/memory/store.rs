@@ -144,11 +144,15 @@ impl Run<'_> {
         }
     }
 
-    /// `PEXPIRE … NX`: only where there is no end.
-    pub(crate) fn pexpire_new(&mut self, key: &[u8], ttl: u64) {
+    /// `PEXPIRE … NX`: only where there is no end; whether there was none.
+    pub(crate) fn pexpire_new(&mut self, key: &[u8], ttl: u64) -> bool {
         let ends = self.ends_after(ttl);
-        if let Some(entry) = self.store.keys.get_mut(key) {
-            entry.ends.get_or_insert(ends);
+        match self.store.keys.get_mut(key) {
+            Some(entry) if entry.ends.is_none() => {
+                entry.ends = Some(ends);
+                true
+            }
+            _ => false,
         }
     }
 
