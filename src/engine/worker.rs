@@ -327,8 +327,6 @@ impl Runner {
                     let Some(lease) = live(lease) else { continue };
                     if let Some(loss) = lease.expire(now) {
                         lost(&lease, loss);
-                    } else if !lease.is_live() {
-                        // It was given back or lost, and its guard is still there.
                     } else if lease.renew_at() <= now {
                         jobs.push(Job::Renew(lease.command()));
                     } else {
