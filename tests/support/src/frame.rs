@@ -37,6 +37,28 @@ fn subscribes(word: &[u8]) -> bool {
     matches!(word, b"subscribe" | b"unsubscribe")
 }
 
+/// Returns the strings of an array, or nothing for any other message.
+pub(crate) fn words(message: &[u8]) -> Vec<&[u8]> {
+    fn next(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
+        if message.get(at) != Some(&b'$') {
+            return None;
+        }
+        let (length, from) = line(message, at).ok()?;
+        let to = from + usize::try_from(number(length).ok()?).ok()?;
+        Some((message.get(from..to)?, to + 2))
+    }
+    let mut words = Vec::new();
+    if message.starts_with(b"*")
+        && let Ok((_, mut at)) = line(message, 0)
+    {
+        while let Some((word, end)) = next(message, at) {
+            words.push(word);
+            at = end;
+        }
+    }
+    words
+}
+
 /// Returns the first string of an array.
 fn word(message: &[u8]) -> Option<&[u8]> {
     if !message.starts_with(b"*") {

@@ -1,6 +1,6 @@
 //! One connection through a proxy: a client's socket, a server's, and a thread for each way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-use crate::fault::{Action, Direction, Injection};
+use crate::fault::{Action, Direction, Injection, Operation};
 use crate::frame;
+use crate::journal::Trace;
 use crate::proxy::Gate;
 
 /// Where a proxy leads to.
@@ -63,12 +64,18 @@ impl Upstream {
     }
 }
 
-/// What is to happen to replies that have not come yet, by their number.
+/// What is to happen to a message, and the fault that wants it.
+type Planned = (Action, Option<Injection>);
+
+/// The replies that have not come yet.
 #[derive(Debug, Default)]
 struct Plan {
     sent: u64,
     answered: u64,
-    actions: BTreeMap<u64, (Action, Option<Injection>)>,
+    /// What is to happen to them, by their number.
+    actions: BTreeMap<u64, Planned>,
+    /// What they answer, in their order.
+    operations: VecDeque<Operation>,
 }
 
 #[derive(Debug)]
@@ -143,14 +150,23 @@ impl Link {
                 Ok(length) => buffer.extend_from_slice(&chunk[..length]),
             }
             while let Some(message) = frame::take(&mut buffer) {
-                self.gate.pass(arrived, || !self.is_dead());
+                let (operation, planned) = self.expected(direction, &message);
+                let mut trace = Trace::new(direction, operation, arrived, &message);
+                self.gate.pass_message(arrived, || !self.is_dead());
                 if self.is_dead() {
+                    self.gate.journal.note(&trace);
                     return;
                 }
                 let late = swapped.take();
-                let passed = self.handle(direction, message, &mut swapped).and_then(|()| {
-                    late.map_or(Ok(()), |late: Vec<u8>| self.forward(direction, &late, None))
-                });
+                let mut passed = self.handle(&mut trace, planned, message, &mut swapped);
+                if swapped.is_none() {
+                    self.gate.journal.note(&trace);
+                }
+                if let Some((message, mut trace)) = late {
+                    trace.overtaken();
+                    passed = passed.and_then(|()| self.forward(&mut trace, &message, None));
+                    self.gate.journal.note(&trace);
+                }
                 if passed.is_err() {
                     // Writing fails when that side is gone, and then the other goes too.
                     if !self.is_dead() {
@@ -162,25 +178,37 @@ impl Link {
         }
     }
 
+    /// Tells what a message is for, and what is planned for it if it is a reply.
+    fn expected(&self, direction: Direction, message: &[u8]) -> (Operation, Option<Planned>) {
+        match direction {
+            Direction::Request => (Operation::of(message), None),
+            Direction::Reply if frame::is_push(message) => (Operation::Message, None),
+            Direction::Reply => {
+                let mut plan = self.plan();
+                plan.answered += 1;
+                let number = plan.answered;
+                let operation = plan.operations.pop_front().unwrap_or(Operation::Other);
+                (operation, plan.actions.remove(&number))
+            }
+        }
+    }
+
     /// Does to a message what is planned for it. An error ends the connection.
     fn handle(
         &self,
-        direction: Direction,
+        trace: &mut Trace,
+        planned: Option<Planned>,
         message: Vec<u8>,
-        swapped: &mut Option<Vec<u8>>,
+        swapped: &mut Option<(Vec<u8>, Trace)>,
     ) -> io::Result<()> {
-        let planned = match direction {
-            Direction::Reply if !frame::is_push(&message) => self.planned(),
-            _ => None,
-        };
         let due = planned.or_else(|| {
-            let injection = self.gate.due(direction, &message)?;
+            let injection = self.gate.due(trace.direction, trace.operation, &message)?;
             Some((injection.action().clone(), Some(injection)))
         });
         let Some((action, injection)) = due else {
-            return self.forward(direction, &message, None);
+            return self.forward(trace, &message, None);
         };
-        let request = direction == Direction::Request;
+        let request = trace.direction == Direction::Request;
         let later = match &action {
             Action::LoseReply if request => Some(Action::Cut),
             Action::HalfReply if request => Some(Action::CutHalf),
@@ -188,7 +216,7 @@ impl Link {
             _ => None,
         };
         if let Some(later) = later {
-            return self.forward(direction, &message, Some((later, injection)));
+            return self.forward(trace, &message, Some((later, injection)));
         }
         let gone = || Err(io::ErrorKind::ConnectionReset.into());
         // Counted before anyone can see it: who sees the effect finds the count.
@@ -200,7 +228,7 @@ impl Link {
             }
             Action::CutHalf | Action::HalfReply => {
                 let half = &message[..message.len().div_ceil(2)];
-                self.write(direction, half)?;
+                self.write(trace, half, false)?;
                 if request {
                     self.cut()
                 } else {
@@ -208,59 +236,50 @@ impl Link {
                 }
                 gone()
             }
-            Action::Garbage(bytes) => self.write(direction, &bytes),
+            Action::Garbage(bytes) => self.write(trace, &bytes, false),
             Action::Hold => {
                 if let Some(injection) = &injection {
                     injection.hold(|| !self.is_dead());
                 }
-                self.forward(direction, &message, None)
+                self.forward(trace, &message, None)
             }
             Action::Delay(time) => {
                 self.gate.rest(Instant::now() + time, || !self.is_dead());
-                self.forward(direction, &message, None)
+                self.forward(trace, &message, None)
             }
             Action::Drop => Ok(()),
             Action::Twice => {
-                self.forward(direction, &message, None)?;
+                self.forward(trace, &message, None)?;
                 let swallow = request.then_some((Action::Drop, None));
-                self.forward(direction, &message, swallow)?;
+                self.forward(trace, &message, swallow)?;
                 Ok(())
             }
             Action::Swap => {
-                *swapped = Some(message);
+                let trace = Trace::new(trace.direction, trace.operation, Instant::now(), &message);
+                *swapped = Some((message, trace));
                 Ok(())
             }
         }
     }
 
     /// Passes a message on, and plans what happens to its reply.
-    fn forward(
-        &self,
-        direction: Direction,
-        message: &[u8],
-        later: Option<(Action, Option<Injection>)>,
-    ) -> io::Result<()> {
-        if direction == Direction::Request && !frame::is_subscription(message) {
+    fn forward(&self, trace: &mut Trace, message: &[u8], later: Option<Planned>) -> io::Result<()> {
+        if trace.direction == Direction::Request && !frame::is_subscription(message) {
             let mut plan = self.plan();
             plan.sent += 1;
             let number = plan.sent;
+            plan.operations.push_back(trace.operation);
             plan.actions.extend(later.map(|later| (number, later)));
         }
-        self.write(direction, message)
+        self.write(trace, message, true)
     }
 
-    fn write(&self, direction: Direction, bytes: &[u8]) -> io::Result<()> {
-        match direction {
+    fn write(&self, trace: &mut Trace, bytes: &[u8], whole: bool) -> io::Result<()> {
+        trace.writes(whole, bytes.len());
+        match trace.direction {
             Direction::Request => self.server.write_all(bytes),
             Direction::Reply => (&self.client).write_all(bytes),
         }
-    }
-
-    fn planned(&self) -> Option<(Action, Option<Injection>)> {
-        let mut plan = self.plan();
-        plan.answered += 1;
-        let number = plan.answered;
-        plan.actions.remove(&number)
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::fault::{Direction, Fault, Injection};
+use crate::fault::{Direction, Fault, Injection, Operation};
+use crate::journal::{Journal, Tally};
 use crate::link::{Link, Target};
 use crate::server::Server;
 
@@ -92,6 +93,21 @@ impl Proxy {
         injection
     }
 
+    /// Returns what became of the messages of an operation since the start.
+    pub fn tally(&self, direction: Direction, operation: Operation) -> Tally {
+        self.gate.journal.tally(direction, operation)
+    }
+
+    /// Returns what became of all messages of a direction since the start.
+    pub fn tally_all(&self, direction: Direction) -> Tally {
+        self.gate.journal.sum(direction)
+    }
+
+    /// Returns how many messages met a black hole or a delay of the whole proxy.
+    pub fn held_up(&self) -> u64 {
+        self.gate.held_up.load(Ordering::SeqCst)
+    }
+
     /// Refuses new connections until [`Proxy::heal`]; open ones stay.
     pub fn refuse(&self) {
         if let Some(acceptor) = self.acceptor().take() {
@@ -166,6 +182,8 @@ pub(crate) struct Gate {
     accepted: AtomicU64,
     closed: AtomicBool,
     stopped: AtomicBool,
+    pub(crate) journal: Journal,
+    held_up: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -186,11 +204,23 @@ impl Gate {
             accepted: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            journal: Journal::default(),
+            held_up: AtomicU64::new(0),
         }
     }
 
+    /// Makes a message wait as long as [`Gate::pass`] says.
+    pub(crate) fn pass_message(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
+        let state = self.state();
+        if state.black_hole || !state.delay.is_zero() {
+            self.held_up.fetch_add(1, Ordering::SeqCst);
+        }
+        drop(state);
+        self.pass(arrived, goes_on);
+    }
+
     /// Waits while nothing goes through, and then for what is left of the delay.
-    pub(crate) fn pass(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
+    fn pass(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let mut state = self.state();
         while state.black_hole && self.goes_on(&goes_on) {
             state = self.wait(state, Duration::from_millis(20));
@@ -215,12 +245,17 @@ impl Gate {
     }
 
     /// Returns the fault that this message sets off.
-    pub(crate) fn due(&self, direction: Direction, message: &[u8]) -> Option<Injection> {
+    pub(crate) fn due(
+        &self,
+        direction: Direction,
+        operation: Operation,
+        message: &[u8],
+    ) -> Option<Injection> {
         let state = self.state();
         let mut due = None;
         // All of them count the message, one of them happens.
         for injection in &state.injections {
-            if injection.sees(direction, message) && due.is_none() {
+            if injection.sees(direction, operation, message) && due.is_none() {
                 injection.take();
                 due = Some(injection.clone());
             }

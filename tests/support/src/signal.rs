@@ -31,13 +31,15 @@ pub(crate) fn try_send(process: u32, signal: Signal) -> io::Result<()> {
 fn await_stopped(process: u32) {
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {
-        let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
-            return;
-        };
-        let state = text.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        if matches!(state, Some('T' | 'Z')) {
+        if matches!(state(process), None | Some('T' | 'Z')) {
             return;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Returns the letter for a process's state, such as `T` for a stopped one, where the system tells.
+pub(crate) fn state(process: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    text.rsplit(") ").next()?.chars().next()
 }

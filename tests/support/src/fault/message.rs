@@ -3,6 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::fault::Operation;
+
 /// Which way a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -19,6 +21,8 @@ pub struct Trigger {
     pub direction: Direction,
     /// Bytes that the message contains; none means every message.
     pub pattern: Vec<u8>,
+    /// What the message is for, or the request that it answers; `None` is for anything.
+    pub operation: Option<Operation>,
     /// Which one of those messages, across all connections, since the fault was added.
     pub nth: u64,
 }
@@ -74,7 +78,17 @@ impl Fault {
 
     fn new(direction: Direction, pattern: &[u8], action: Action) -> Self {
         let pattern = pattern.to_vec();
-        Self { when: Trigger { direction, pattern, nth: 1 }, action, sticky: false }
+        Self {
+            when: Trigger { direction, pattern, operation: None, nth: 1 },
+            action,
+            sticky: false,
+        }
+    }
+
+    /// Only for messages of this operation.
+    pub fn at(mut self, operation: Operation) -> Self {
+        self.when.operation = Some(operation);
+        self
     }
 
     /// Waits for the nth match, counted from 1, which is the default.
@@ -148,9 +162,12 @@ impl Injection {
     }
 
     /// Counts a message, and says whether the fault is due for it.
-    pub(crate) fn sees(&self, direction: Direction, message: &[u8]) -> bool {
+    pub(crate) fn sees(&self, direction: Direction, operation: Operation, message: &[u8]) -> bool {
         let Fault { when, sticky, .. } = &self.0.fault;
-        if when.direction != direction || !contains(message, &when.pattern) {
+        let meant = when.direction == direction
+            && when.operation.is_none_or(|wanted| wanted == operation)
+            && contains(message, &when.pattern);
+        if !meant {
             return false;
         }
         let mut state = self.state();

@@ -1,0 +1,107 @@
+//! What a message of a lock client is for.
+
+use std::fmt;
+
+use crate::frame;
+
+/// What a request is for, told by its shape; a reply has its request's.
+///
+/// The scripts of all kinds of lock take the same number of arguments after their keys, which is
+/// what tells them apart, whatever their digests are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// To take a lock, or to queue up for it.
+    Acquire,
+    /// To stay in the queue.
+    Beat,
+    /// To give a lock back, or to leave the queue.
+    Release,
+    /// To make a lease longer.
+    Renew,
+    /// To listen for wake-ups.
+    Subscribe,
+    /// A wake-up, published to this client.
+    Message,
+    /// The first command of a connection.
+    Hello,
+    /// A part of a transaction: `WATCH`, `MULTI`, `EXEC` and what is between them.
+    Transaction,
+    /// Anything else.
+    Other,
+}
+
+impl Operation {
+    /// Returns what a client's message is for.
+    pub fn of(request: &[u8]) -> Operation {
+        let words = frame::words(request);
+        let Some(first) = words.first() else { return Operation::Other };
+        match first.to_ascii_uppercase().as_slice() {
+            b"EVALSHA" | b"EVAL" => Self::of_script(&words).unwrap_or(Operation::Other),
+            b"SUBSCRIBE" | b"SSUBSCRIBE" => Operation::Subscribe,
+            b"TIME" => Operation::Hello,
+            b"WATCH" | b"UNWATCH" | b"MULTI" | b"EXEC" | b"DEL" => Operation::Transaction,
+            _ => Operation::Other,
+        }
+    }
+
+    fn of_script(words: &[&[u8]]) -> Option<Operation> {
+        let keys: usize = std::str::from_utf8(words.get(2)?).ok()?.parse().ok()?;
+        let arguments = words.get(3 + keys..)?;
+        Some(match arguments {
+            [_, _, _, _, b"beat", _, _] => Operation::Beat,
+            [_, _, _, _, _, _, _] => Operation::Acquire,
+            [_, _, _, _] => Operation::Renew,
+            [_, _, _] => Operation::Release,
+            _ => Operation::Other,
+        })
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Acquire => "acquire",
+            Operation::Beat => "beat",
+            Operation::Release => "release",
+            Operation::Renew => "renew",
+            Operation::Subscribe => "subscribe",
+            Operation::Message => "message",
+            Operation::Hello => "hello",
+            Operation::Transaction => "transaction",
+            Operation::Other => "other",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> Vec<u8> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*{}\r\n{}", words.len(), parts.collect::<String>()).into_bytes()
+    }
+
+    #[test]
+    fn scripts_are_told_by_their_arguments() {
+        for (text, operation) in [
+            ("EVALSHA sha 4 k k k k me 30000 0 30000 try 3 6", Operation::Acquire),
+            ("EVAL source 4 k k k k me 30000 0 30000 join 3 6", Operation::Acquire),
+            ("EVALSHA sha 4 k k k k me 30000 0 30000 beat 3 6", Operation::Beat),
+            ("EVALSHA sha 3 k k k me 30000 0", Operation::Release),
+            ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
+            ("EVALSHA sha 4 k k k k 1000", Operation::Other),
+            ("EVALSHA sha 9 k", Operation::Other),
+            ("EVALSHA", Operation::Other),
+            ("subscribe c", Operation::Subscribe),
+            ("TIME", Operation::Hello),
+            ("MULTI", Operation::Transaction),
+            ("PING", Operation::Other),
+        ] {
+            assert_eq!(Operation::of(&message(text)), operation, "{text}");
+        }
+        assert_eq!(Operation::of(b"PING\r\n"), Operation::Other);
+        assert_eq!(Operation::of(b""), Operation::Other);
+    }
+}

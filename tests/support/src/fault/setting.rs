@@ -1,0 +1,93 @@
+//! Settings with which a server refuses commands.
+
+use crate::fault::server::{ask, error_count};
+use crate::fault::{Active, Fired, Injector, Site};
+
+/// A state of the server in which it answers some commands with an error of one code, which it
+/// counts (`errorstat_…`).
+#[derive(Debug, Clone, Copy)]
+pub struct Refusing {
+    fault: &'static str,
+    code: &'static str,
+    begin: &'static [&'static [&'static str]],
+    end: &'static [&'static [&'static str]],
+}
+
+/// What may use memory is refused.
+pub const OUT_OF_MEMORY: Refusing = Refusing {
+    fault: "out-of-memory",
+    code: "errorstat_OOM",
+    begin: &[
+        &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
+        &["CONFIG", "SET", "maxmemory", "1"],
+    ],
+    end: &[&["CONFIG", "SET", "maxmemory", "0"]],
+};
+
+/// It is a replica, and refuses to be written to; it keeps its data.
+pub const READ_ONLY: Refusing = Refusing {
+    fault: "read-only",
+    code: "errorstat_READONLY",
+    begin: &[&["REPLICAOF", "127.0.0.1", "1"]],
+    end: &[&["REPLICAOF", "NO", "ONE"]],
+};
+
+/// It is a replica that has lost its master, and answers nothing else.
+pub const MASTER_DOWN: Refusing = Refusing {
+    fault: "master-down",
+    code: "errorstat_MASTERDOWN",
+    begin: &[
+        &["CONFIG", "SET", "replica-serve-stale-data", "no"],
+        &["REPLICAOF", "127.0.0.1", "1"],
+    ],
+    end: &[&["REPLICAOF", "NO", "ONE"], &["CONFIG", "SET", "replica-serve-stale-data", "yes"]],
+};
+
+/// It wants replicas before it writes, and has none.
+pub const NO_REPLICAS: Refusing = Refusing {
+    fault: "no-replicas",
+    code: "errorstat_NOREPLICAS",
+    begin: &[&["CONFIG", "SET", "min-replicas-to-write", "1"]],
+    end: &[&["CONFIG", "SET", "min-replicas-to-write", "0"]],
+};
+
+/// The user may run no script any more.
+pub const NO_PERMISSION: Refusing = Refusing {
+    fault: "no-permission",
+    code: "errorstat_NOPERM",
+    begin: &[&["ACL", "SETUSER", "default", "-eval", "-evalsha"]],
+    end: &[&["ACL", "SETUSER", "default", "+@all"]],
+};
+
+/// The user may not publish any more.
+pub const NO_PUBLISH: Refusing = Refusing {
+    fault: "no-publish",
+    code: "errorstat_NOPERM",
+    begin: &[&["ACL", "SETUSER", "default", "-publish"]],
+    end: &[&["ACL", "SETUSER", "default", "+@all"]],
+};
+
+impl Injector for Refusing {
+    fn name(&self) -> String {
+        self.fault.to_owned()
+    }
+
+    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
+        let (server, code, end) = (site.server, self.code, self.end);
+        let before = error_count(server, code);
+        for words in self.begin {
+            ask::<redis::Value>(server, words);
+        }
+        let count = move || Fired {
+            injected: 1,
+            witnessed: error_count(server, code) - before,
+            witness: code,
+        };
+        let heal = move || {
+            for words in end {
+                ask::<redis::Value>(server, words);
+            }
+        };
+        Active::new(self.name(), count, heal)
+    }
+}
