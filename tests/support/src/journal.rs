@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::fault::{Direction, Operation};
 
 /// A message that waited this long in the proxy is late.
-const LATE: Duration = Duration::from_millis(20);
+pub(crate) const LATE: Duration = Duration::from_millis(20);
 
 /// What became of the messages of one operation and direction; each is in one of the fields after
 /// the first.

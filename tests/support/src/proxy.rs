@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::fault::{Direction, Fault, Injection, Operation};
-use crate::journal::{Journal, Tally};
+use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
 use crate::server::Server;
 
@@ -103,7 +103,7 @@ impl Proxy {
         self.gate.journal.sum(direction)
     }
 
-    /// Returns how many messages met a black hole or a delay of the whole proxy.
+    /// Returns how many messages a black hole or a delay of the whole proxy made late or kept for good.
     pub fn held_up(&self) -> u64 {
         self.gate.held_up.load(Ordering::SeqCst)
     }
@@ -212,11 +212,12 @@ impl Gate {
     /// Makes a message wait as long as [`Gate::pass`] says.
     pub(crate) fn pass_message(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let state = self.state();
-        if state.black_hole || !state.delay.is_zero() {
+        let waits = state.black_hole || !state.delay.is_zero();
+        drop(state);
+        self.pass(arrived, &goes_on);
+        if waits && (arrived.elapsed() >= LATE || !goes_on()) {
             self.held_up.fetch_add(1, Ordering::SeqCst);
         }
-        drop(state);
-        self.pass(arrived, goes_on);
     }
 
     /// Waits while nothing goes through, and then for what is left of the delay.
@@ -297,7 +298,11 @@ fn accept(gate: Arc<Gate>, listener: TcpListener) -> JoinHandle<()> {
 }
 
 fn serve(gate: &Arc<Gate>, client: TcpStream) {
-    gate.pass(Instant::now(), || true);
+    let arrived = Instant::now();
+    gate.pass_message(arrived, || true);
+    let mut trace = Trace::new(Direction::Request, Operation::Connect, arrived, &[]);
+    trace.writes(true, 0);
+    gate.journal.note(&trace);
     let Ok(link) = Link::open(Arc::clone(gate), client, &gate.target) else {
         return;
     };

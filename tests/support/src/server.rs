@@ -13,6 +13,7 @@ use redis::Connection;
 use crate::binary;
 use crate::command::CommandStats;
 use crate::directory::Directory;
+use crate::fault::server::error_count;
 use crate::process::{Process, Running, START};
 use crate::signal::{self, Signal};
 
@@ -245,6 +246,15 @@ impl Server {
     pub fn command_calls(&self, names: &[&str]) -> u64 {
         let commands = self.commands();
         names.iter().map(|name| commands.calls(name)).sum()
+    }
+
+    /// Returns how often it has answered with an error of this code, such as `OOM`.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    pub fn error_count(&self, code: &str) -> u64 {
+        error_count(self, &format!("errorstat_{code}"))
     }
 
     /// Sets the counts of commands back to nothing.

@@ -22,6 +22,8 @@ pub enum Operation {
     Subscribe,
     /// A wake-up, published to this client.
     Message,
+    /// To be connected: no message, but the journal has it.
+    Connect,
     /// The first command of a connection.
     Hello,
     /// A part of a transaction: `WATCH`, `MULTI`, `EXEC` and what is between them.
@@ -66,6 +68,7 @@ impl fmt::Display for Operation {
             Operation::Renew => "renew",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
+            Operation::Connect => "connect",
             Operation::Hello => "hello",
             Operation::Transaction => "transaction",
             Operation::Other => "other",

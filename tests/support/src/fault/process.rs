@@ -1,4 +1,4 @@
-//! Faults of a process that holds a lock or waits for it: the site's child.
+//! Faults of a process that holds a lock or waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::fault::{Active, Fired, Injector, Site};
 use crate::signal::{self, Signal};
 
-fn child(site: &Site<'_>) -> u32 {
-    site.child.expect("a site with a process").pid()
+fn process(site: &Site<'_>) -> u32 {
+    site.process.expect("a site with a process")
 }
 
 /// It is stopped (SIGSTOP) until it is healed.
@@ -22,7 +22,7 @@ impl Injector for Stopped {
     }
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = child(site);
+        let pid = process(site);
         signal::send(pid, Signal::STOP);
         let seen = u64::from(signal::state(pid) == Some('T'));
         let count = move || Fired { injected: 1, witnessed: seen, witness: "/proc/pid/stat" };
@@ -40,7 +40,7 @@ impl Injector for Killed {
     }
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = child(site);
+        let pid = process(site);
         signal::send(pid, Signal::KILL);
         // Its parent, which is us, has yet to wait for it, so its number is nobody else's.
         let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
@@ -63,7 +63,7 @@ impl Injector for SignalStorm {
     }
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = child(site);
+        let pid = process(site);
         let stops = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let over = Arc::new(AtomicBool::new(false));
         let (counts, end) = (Arc::clone(&stops), Arc::clone(&over));
@@ -71,7 +71,7 @@ impl Injector for SignalStorm {
             while !end.load(Ordering::SeqCst) {
                 let sent = signal::try_send(pid, Signal::STOP).is_ok();
                 counts[0].fetch_add(u64::from(sent), Ordering::SeqCst);
-                while sent && !matches!(signal::state(pid), Some('T') | None) {
+                while sent && !matches!(signal::state(pid), Some('T' | 'Z' | 'X') | None) {
                     thread::yield_now();
                 }
                 counts[1].fetch_add(u64::from(sent), Ordering::SeqCst);

@@ -1,0 +1,369 @@
+//! Faults of the processes and threads that use locks.
+
+use std::cell::RefCell;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, Guard, LockClient, LossCause};
+use leasehold_support::Child;
+use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fault::network::{AtOperation, SILENCE};
+use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
+use leasehold_support::fault::{Injector, Operation};
+
+use crate::common::{SLACK, SOON, exists, ms, pttl, renewed, until};
+use crate::kind::kinds;
+use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
+
+kinds! {
+    stopped_at_hold "holder-stopped@hold" "A,S";
+    killed_at_hold "holder-killed@hold" "L";
+    killed_at_wait "waiter-killed@wait" "L";
+    stopped_at_wait "waiter-stopped@wait" "S,L";
+    storm_at_all "signal-storm@every-call" "E,S";
+    panic_at_hold "panic@hold" "S,L";
+    exit_at_hold "thread-exit@hold" "L";
+    thread_local_at_exit "thread-local@thread-exit" "L";
+    forgotten_at_hold "forgotten@hold" "S,L";
+    exhausted_at_acquire "pool-exhausted@acquire" "E,S";
+    shut_down_at_hold "shut-down@hold" "S,L";
+    shut_down_at_wait "shut-down@wait" "E,L";
+}
+
+fn child(trial: &Trial, role: &str) -> Child {
+    let builder = Child::role(role).test("roles").env("URL", trial.server.url());
+    builder.start().expect("a child")
+}
+
+/// A holder that is stopped for longer than its lease knows before any I/O, and is fenced.
+fn stopped_at_hold(trial: &Trial) {
+    let mut holder = child(trial, "holder");
+    let token: u64 = holder.expect_line("held", SOON).parse().unwrap();
+    let mut active = Stopped.inject(&trial.site_of(&holder));
+    let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
+    trial.granted(&next);
+    assert!(next.fencing_token().get() > token);
+    trial.prove(&active);
+    active.heal();
+    drop(active);
+    holder.say("look");
+    assert_eq!(holder.expect_line("valid", SOON), "false 0ns");
+    holder.say("release");
+    assert_eq!(holder.expect_line("released", SOON), "lost");
+    next.check().unwrap();
+}
+
+/// The next grant comes when the dead one's lease is over, and not before.
+fn killed_at_hold(trial: &Trial) {
+    let rival = trial.rival();
+    trial.granted(&rival.lock().unwrap());
+    let holder = child(trial, "holder");
+    let mut holder = holder;
+    let token: u64 = holder.expect_line("held", SOON).parse().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = rival.try_lock_for(SOON).unwrap().expect("free");
+            let granted = Instant::now();
+            assert!(guard.fencing_token().get() > token);
+            guard.release().unwrap();
+            granted
+        });
+        until("it waits", || trial.waiting() == 1);
+        let active = Killed.inject(&trial.site_of(&holder));
+        let left = Duration::from_millis(pttl(&trial.server, KEY).unsigned_abs());
+        let begin = Instant::now();
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took + ms(50) > left, "{took:?} for {left:?}");
+        // Judged with the other overruns: at most 50 ms.
+        trial.overran(took.saturating_sub(left));
+        trial.prove(&active);
+    });
+}
+
+/// A dead waiter before a living one: nobody listens for it, so it is skipped at once.
+fn killed_at_wait(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let first = child(trial, "waiter");
+    until("the first waits", || trial.waiting() == 1);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| wait(trial, &lock));
+        until("both wait", || trial.waiting() == 2);
+        let active = Killed.inject(&trial.site_of(&first));
+        trial.prove(&active);
+        let begin = Instant::now();
+        held.release().unwrap();
+        let took = second.join().unwrap().saturating_duration_since(begin);
+        assert!(took < SLACK, "{took:?}");
+    });
+    trial.given_back();
+    // The place of the dead is kept for twice the time after which it counts as dead (rule 11).
+    trial.litters(ms(6_000));
+}
+
+/// A waiter that is stopped is given the lock for a while, then the next has it; when the first goes
+/// on it has lost nothing but its turn.
+fn stopped_at_wait(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let mut first = child(trial, "waiter");
+    until("the first waits", || trial.waiting() == 1);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| wait(trial, &lock));
+        until("both wait", || trial.waiting() == 2);
+        let mut active = Stopped.inject(&trial.site_of(&first));
+        trial.prove(&active);
+        let begin = Instant::now();
+        held.release().unwrap();
+        let took = second.join().unwrap().saturating_duration_since(begin);
+        // The window of its claim, which is no longer than its lease, and a heartbeat.
+        assert!(took < ms(LEASE + 1_300) + SLACK, "{took:?}");
+        active.heal();
+        first.expect_line("granted", SOON);
+    });
+    first.wait(SOON);
+}
+
+/// A thousand signals a second: calls are interrupted, and what they say stays true.
+fn storm_at_all(trial: &Trial) {
+    let mut worker = child(trial, "worker");
+    worker.expect_line("ready", SOON);
+    let mut active = SignalStorm.inject(&trial.site_of(&worker));
+    worker.say("go");
+    let done: u64 = worker.expect_line("done", SOON * 3).parse().unwrap();
+    active.heal();
+    assert!(done > 0);
+    assert!(active.fired().injected > 50, "{:?}", active.fired());
+    trial.prove(&active);
+    worker.wait(SOON);
+    trial.given_back();
+}
+
+/// A panic unwinds through the guard: the lock is given back once, and nobody panics twice.
+fn panic_at_hold(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let before = trial.server.command_calls(&["del"]);
+    let ended = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let guard = lock.lock().unwrap();
+            trial.granted(&guard);
+            std::panic::resume_unwind(Box::new("planned"));
+        });
+        holder.join()
+    });
+    let panicked = ended.is_err_and(|panic| panic.downcast_ref() == Some(&"planned"));
+    let released = trial.server.command_calls(&["del"]) - before;
+    assert_eq!(released, 1);
+    trial.witnessed(u64::from(panicked), released, "INFO commandstats");
+    trial.granted(&trial.rival().try_lock().unwrap().expect("free"));
+}
+
+/// A thread ends and has forgotten its guard: the worker gives the lock back.
+fn exit_at_hold(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(30_000)).unwrap();
+    let before = trial.server.command_calls(&["del"]);
+    thread::scope(|scope| {
+        scope.spawn(|| std::mem::forget(lock.lock().unwrap()));
+    });
+    until("it is given back", || !exists(&trial.server, KEY));
+    let released = trial.server.command_calls(&["del"]) - before;
+    trial.witnessed(1, released, "INFO commandstats");
+    trial.granted(&trial.rival().try_lock().unwrap().expect("free"));
+    trial.litters(ms(30_000));
+    crate::common::ask::<()>(&trial.server, &["UNLINK", "{k}:fence"]);
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) };
+}
+
+/// The guard is dropped by the thread's end, when its other thread-locals may be gone.
+fn thread_local_at_exit(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let before = trial.server.command_calls(&["del"]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Before the crate's own, and in the other trials after it.
+            KEPT.with(|kept| *kept.borrow_mut() = None);
+            let guard = lock.lock().unwrap();
+            trial.granted(&guard);
+            KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+        });
+    });
+    until("it is given back", || !exists(&trial.server, KEY));
+    let released = trial.server.command_calls(&["del"]) - before;
+    trial.witnessed(1, released, "INFO commandstats");
+    trial.granted(&trial.rival().try_lock().unwrap().expect("free"));
+}
+
+/// A guard that is never dropped: `max_hold` stops its renewal, and the next has the lock.
+fn forgotten_at_hold(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE).max_hold(ms(500))).unwrap();
+    let rival = trial.rival();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (over, wait) = std::sync::mpsc::channel::<()>();
+        let holder = scope.spawn(move || {
+            let guard = lock.lock().unwrap();
+            trial.granted(&guard);
+            let guard = std::mem::ManuallyDrop::new(guard);
+            tell.send(()).unwrap();
+            // It lives on, and so does its thread.
+            let _ = wait.recv();
+            (guard.is_valid(), guard.loss().map(|loss| loss.cause()))
+        });
+        told.recv().unwrap();
+        let next = rival.try_lock_for(SOON).unwrap().expect("free");
+        let took = begin.elapsed();
+        trial.granted(&next);
+        assert!(took < ms(500 + LEASE) + SLACK, "{took:?}");
+        drop(over);
+        let (valid, cause) = holder.join().unwrap();
+        assert_eq!((valid, cause), (false, Some(LossCause::MaxHold)));
+        trial.witnessed(1, u64::from(!valid), "the next grant");
+    });
+}
+
+/// Every connection of the pool is stuck: an error in time, and renewals have their own.
+fn exhausted_at_acquire(trial: &Trial) {
+    let client = trial.builder().max_size(1).max_wait(ms(100)).build().unwrap();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let begin = Instant::now();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let stuck = client.mutex_with("stuck", renewed(LEASE)).unwrap();
+    let other = client.mutex_with("other", renewed(LEASE)).unwrap();
+    let silent = AtOperation::request("silent", Operation::Acquire, SILENCE).containing("stuck");
+    let active = trial.inject(&silent.sticky());
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let mut last = None;
+            for _ in 0..4 {
+                last = trial.timed(COMMAND, || stuck.try_lock()).map(drop).err();
+            }
+            last
+        });
+        until("the connection is stuck", || active.fired().injected > 0);
+        let mut exhausted = 0;
+        while !holder.is_finished() {
+            match trial.timed(COMMAND, || other.try_lock()) {
+                Ok(guard) => drop(guard),
+                Err(error) => {
+                    assert!(!error.is_wrong_type() && !error.is_refused(), "{error:?}");
+                    exhausted += u64::from(error.is_pool_exhausted());
+                }
+            }
+        }
+        let last = holder.join().unwrap().expect("an error");
+        assert!(last.is_unknown_outcome() || last.is_pool_exhausted(), "{last:?}");
+        assert!(exhausted > 0, "the pool never ran out");
+    });
+    assert!(guard.is_valid() && begin.elapsed() > ms(LEASE));
+    trial.prove(&active);
+    drop(active);
+    guard.release().unwrap();
+    trial.given_back();
+}
+
+/// A client is shut down while a thread holds: the guard is invalid, and the lock is free.
+fn shut_down_at_hold(trial: &Trial) {
+    let client = trial.client();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let before = trial.server.command_calls(&["del"]);
+    trial.timed(COMMAND, || client.shutdown(COMMAND)).unwrap();
+    let released = trial.server.command_calls(&["del"]) - before;
+    trial.witnessed(1, released, "INFO commandstats");
+    assert!(!guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::ShutDown);
+    let next = trial.rival().try_lock().unwrap().expect("free");
+    trial.granted(&next);
+    assert!(guard.release().is_err());
+    assert!(lock.try_lock().unwrap_err().is_cancelled());
+    next.check().unwrap();
+}
+
+fn shut_down_at_wait(trial: &Trial) {
+    let client = trial.client();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        until("it waits", || trial.waiting() == 1);
+        trial.timed(COMMAND, || client.shutdown(COMMAND)).unwrap();
+        let begin = Instant::now();
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(error.is_cancelled() && begin.elapsed() < SLACK, "{error:?}");
+        until("it left the queue", || trial.waiting() == 0);
+        trial.witnessed(1, 1 - trial.waiting(), "ZCARD");
+    });
+    held.release().unwrap();
+    trial.stays_away();
+}
+
+/// The parts that children play.
+pub(crate) fn play() {
+    match role().as_deref() {
+        Some("holder") => hold(),
+        Some("waiter") => wait_in_queue(),
+        Some("worker") => work(),
+        Some(other) => panic!("unknown role {other}"),
+        None => {}
+    }
+}
+
+fn own_lock() -> leasehold::Mutex {
+    let client = LockClient::open(std::env::var("URL").expect("a URL")).unwrap();
+    client.mutex_with(KEY, renewed(LEASE)).unwrap()
+}
+
+fn hold() {
+    let guard = own_lock().lock().unwrap();
+    tell(&format!("held {}", guard.fencing_token()));
+    hear();
+    let seen = (guard.is_valid(), guard.remaining());
+    tell(&format!("valid {} {:?}", seen.0, seen.1));
+    hear();
+    let lost = guard.release().is_err_and(|error| error.is_lost());
+    tell(if lost { "released lost" } else { "released ?" });
+}
+
+fn wait_in_queue() {
+    let guard = own_lock().lock().unwrap();
+    tell(&format!("granted {}", guard.fencing_token()));
+    guard.release().unwrap();
+}
+
+fn is_told(error: &Error) -> bool {
+    error.is_unknown_outcome() || error.is_unreachable()
+}
+
+/// Locks and unlocks; each outcome is a typed one, and each token above the last.
+fn work() {
+    let lock = own_lock();
+    drop(lock.lock().unwrap());
+    tell("ready");
+    hear();
+    let (begin, mut done, mut last) = (Instant::now(), 0_u64, 0);
+    while begin.elapsed() < ms(600) || done == 0 {
+        match lock.try_lock() {
+            Ok(Some(guard)) => {
+                let token = guard.fencing_token().get();
+                assert!(token > last, "{token} after {last}");
+                last = token;
+                match guard.release() {
+                    Ok(()) => done += 1,
+                    Err(error) => assert!(is_told(&error) || error.is_lost(), "{error:?}"),
+                }
+            }
+            Ok(None) => {}
+            Err(error) => assert!(is_told(&error), "{error:?}"),
+        }
+    }
+    tell(&format!("done {done}"));
+}

@@ -1,0 +1,120 @@
+//! What a kind of fault is, and how its trial is judged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::common::ms;
+use crate::lag;
+use crate::trial::{LEASE, Measured, Trial};
+
+/// A call may end this much after its deadline.
+const OVERRUN: Duration = ms(50);
+/// The first grant comes this soon after the server came back.
+const BACK: Duration = ms(250);
+/// So often a trial is repeated because the machine stalled.
+const MOST_VOIDS: u32 = 8;
+
+/// A fault at a named operation.
+pub(crate) struct Kind {
+    /// What happens, and where: `reply-lost@acquire`.
+    pub(crate) name: &'static str,
+    /// Which guarantees its oracle is about.
+    pub(crate) guarantee: &'static str,
+    arguments: &'static [&'static str],
+    oracle: fn(&Trial),
+    outcome: OnceLock<Outcome>,
+}
+
+/// What came of a kind's trial.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What was violated, if anything.
+    pub(crate) verdict: Result<(), String>,
+    pub(crate) measured: Measured,
+    pub(crate) took: Duration,
+    pub(crate) lag: Duration,
+    pub(crate) voids: u32,
+}
+
+impl Kind {
+    pub(crate) const fn new(
+        name: &'static str,
+        guarantee: &'static str,
+        arguments: &'static [&'static str],
+        oracle: fn(&Trial),
+    ) -> Kind {
+        Kind { name, guarantee, arguments, oracle, outcome: OnceLock::new() }
+    }
+
+    /// Runs its trial, or waits for the one that runs.
+    pub(crate) fn outcome(&self) -> &Outcome {
+        self.outcome.get_or_init(|| {
+            lag::start();
+            let mut voids = 0;
+            loop {
+                let mut outcome = self.run();
+                if outcome.lag <= ms(LEASE / 10) {
+                    return Outcome { voids, ..outcome };
+                }
+                voids += 1;
+                if voids > MOST_VOIDS {
+                    outcome.verdict = Err(format!("void {voids} times: the machine stalls"));
+                    return Outcome { voids, ..outcome };
+                }
+            }
+        })
+    }
+
+    fn run(&self) -> Outcome {
+        let begin = Instant::now();
+        let trial = Trial::new(self.arguments);
+        let verdict = catch_unwind(AssertUnwindSafe(|| (self.oracle)(&trial)));
+        let (measured, verdict) = match verdict {
+            // The fault may still be on.
+            Err(panic) => (trial.measured(), Err(text(&*panic))),
+            Ok(()) => trial.finish(),
+        };
+        let lag = lag::worst_since(begin);
+        let verdict = verdict.and_then(|()| judge(&measured, lag));
+        Outcome { verdict, measured, took: begin.elapsed(), lag, voids: 0 }
+    }
+}
+
+fn judge(measured: &Measured, lag: Duration) -> Result<(), String> {
+    // A call on a busy machine waits for its own turn, and for that of the thread that serves it.
+    let slack = lag * 2;
+    if measured.fired.is_empty() {
+        return Err("nothing fired".to_owned());
+    }
+    if measured.overrun > OVERRUN + slack {
+        return Err(format!("a call ended {:?} after its deadline", measured.overrun));
+    }
+    match measured.back {
+        Some(back) if back > BACK + slack => {
+            Err(format!("the first grant came {back:?} after the server was back"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    let told = panic.downcast_ref::<String>().map(String::as_str);
+    told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+/// The kinds of a file, each with its oracle and a test of the oracle's name.
+macro_rules! kinds {
+    ($($oracle:ident $name:literal $guarantee:literal $([$($argument:literal),*])?;)*) => {
+        pub(crate) static KINDS: [crate::kind::Kind; [$($name),*].len()] = [
+            $(crate::kind::Kind::new($name, $guarantee, &[$($($argument),*)?], $oracle)),*
+        ];
+        mod kinds {
+            $(#[test]
+            fn $oracle() {
+                crate::census::check($name);
+            })*
+        }
+    };
+}
+pub(crate) use kinds;

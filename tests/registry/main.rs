@@ -1,0 +1,41 @@
+//! The registry of faults: each kind has an injector, an oracle, and a proof that it fired.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `kind` | what a kind of fault is, and how its trial is judged |
+//! | `trial` | what a trial works with, and what it measures |
+//! | `lag` | how long this machine lets threads wait; a trial under too much of it is void |
+//! | `network`, `queue` | faults of the network at acquire, release and renewal; of those who wait |
+//! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
+//! | `client` | faults of the processes and threads that use locks |
+//! | `census` | the list of all kinds, and what must hold for all of them |
+//!
+//! A kind is a fault at a named operation. Every kind is a test by its own name; each runs once.
+//! The guarantees, by letter:
+//!
+//! | | |
+//! | --- | --- |
+//! | S | no two holders are valid at a time, and tokens only grow |
+//! | E | a typed error within the call's time |
+//! | A | an outcome that is not known is told as not known, and is made good |
+//! | L | the next grant comes within its bound |
+
+mod census;
+mod client;
+#[path = "../common/mod.rs"]
+mod common;
+mod key;
+mod kind;
+mod lag;
+mod network;
+mod queue;
+mod refusal;
+
+mod server;
+mod trial;
+
+/// What the children of this program run; nothing in the process that people started.
+#[test]
+fn roles() {
+    client::play();
+}

@@ -1,0 +1,471 @@
+//! Faults of the network at acquire, release and renewal.
+
+use std::thread;
+use std::time::Instant;
+
+use leasehold::{LockClient, LockOptions, LossCause, Release, Wait};
+use leasehold_support::fault::network::{AtOperation, BlackHole, Refused, Reset, SILENCE, Slow};
+use leasehold_support::fault::{Injector, Operation};
+use leasehold_support::{Action, Direction};
+
+use crate::common::{SOON, ask, exists, fixed, ms, renewed, until};
+use crate::kind::kinds;
+use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
+
+kinds! {
+    request_cut_at_acquire "request-cut@acquire" "A,S";
+    request_half_at_acquire "request-half@acquire" "A,S";
+    reply_lost_at_acquire "reply-lost@acquire" "A,S";
+    reply_half_at_acquire "reply-half@acquire" "A,S";
+    garbage_at_acquire "garbage@acquire" "A,S";
+    dropped_at_acquire "dropped@acquire" "E,A";
+    silent_at_acquire "silent@acquire" "E,A,S";
+    late_reply_at_acquire "late-reply@acquire" "A,S";
+    overtaken_at_acquire "overtaken@acquire" "A,S";
+    doubled_at_acquire "doubled@acquire" "S";
+    slow_at_acquire "slow@acquire" "E,S";
+    black_hole_at_acquire "black-hole@acquire" "E,A";
+    black_hole_at_wait "black-hole@wait" "E,A";
+    reset_at_acquire "reset@acquire" "A,S";
+    refused_at_acquire "refused@acquire" "E,L";
+    cut_at_hello "request-cut@connect" "E,L";
+    silent_at_hello "silent@connect" "E,L";
+    request_cut_at_release "request-cut@release" "A,S";
+    request_half_at_release "request-half@release" "A,S";
+    reply_lost_at_release "reply-lost@release" "A,S";
+    reply_half_at_release "reply-half@release" "A,S";
+    garbage_at_release "garbage@release" "A,S";
+    dropped_at_release "dropped@release" "E,A";
+    silent_at_release "silent@release" "E,A";
+    overtaken_at_release "overtaken@release" "A,S";
+    black_hole_at_release "black-hole@release" "E,A";
+    request_cut_at_watch_release "request-cut@watch-release" "A,S";
+    reply_lost_at_watch_release "reply-lost@watch-release" "A,S";
+    request_cut_at_renew "request-cut@renew" "S,L";
+    reply_lost_at_renew "reply-lost@renew" "S,L";
+    garbage_at_renew "garbage@renew" "S,L";
+    dropped_at_renew "dropped@renew" "S,L";
+    overtaken_at_renew "overtaken@renew" "A,S";
+    black_hole_at_renew "black-hole@renew" "E,S";
+    reply_lost_at_reentrant_acquire "reply-lost@reentrant-acquire" "A,S";
+    reply_lost_at_reentrant_release "reply-lost@reentrant-release" "A,S";
+    silent_at_reentrant_acquire "silent@reentrant-acquire" "E,A,S";
+}
+
+fn request(name: &'static str, operation: Operation, action: Action) -> AtOperation {
+    AtOperation::request(name, operation, action)
+}
+
+fn garbage() -> Action {
+    Action::Garbage(b"*2\r\n:1\r\n:2\r\n".to_vec())
+}
+
+/// A connection broke: the same attempt is made again, and recognised where it was made before.
+fn acquired_again(trial: &Trial, injector: &dyn Injector, executed: u64) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(injector);
+    trial.server.reset_stats();
+    let guard = trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("ours");
+    trial.prove(&active);
+    assert_eq!(trial.server.command_calls(&["eval", "evalsha"]), executed);
+    trial.granted(&guard);
+    let counter: u64 = ask(&trial.server, &["GET", "{k}:fence"]);
+    assert_eq!(guard.fencing_token().get(), counter);
+    assert_eq!(lock.hold_count(), 1);
+    assert!(trial.rival().try_lock().unwrap().is_none());
+    guard.check().unwrap();
+    guard.release().unwrap();
+    trial.stays_away();
+}
+
+fn request_cut_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("request-cut", Operation::Acquire, Action::Cut), 1);
+}
+
+fn request_half_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("request-half", Operation::Acquire, Action::CutHalf), 1);
+}
+
+fn reply_lost_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("reply-lost", Operation::Acquire, Action::LoseReply), 2);
+}
+
+fn reply_half_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("reply-half", Operation::Acquire, Action::HalfReply), 2);
+}
+
+fn garbage_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("garbage", Operation::Acquire, garbage()), 2);
+}
+
+/// A network that delivers twice must not grant twice.
+fn doubled_at_acquire(trial: &Trial) {
+    acquired_again(trial, &request("doubled", Operation::Acquire, Action::Twice), 2);
+}
+
+/// No answer comes: that is told as unknown, in time, and what may be there is given back.
+fn acquire_unknown(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(injector);
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    assert!(!lock.is_held_by_current_thread());
+    trial.prove(&active);
+    trial.given_back();
+    let guard = lock.try_lock_for(SOON).unwrap().expect("free");
+    trial.granted(&guard);
+}
+
+fn dropped_at_acquire(trial: &Trial) {
+    acquire_unknown(trial, &request("dropped", Operation::Acquire, Action::Drop));
+}
+
+fn silent_at_acquire(trial: &Trial) {
+    acquire_unknown(trial, &request("silent", Operation::Acquire, SILENCE));
+}
+
+fn late_reply_at_acquire(trial: &Trial) {
+    let client = trial.client();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let other = client.mutex_with("other", renewed(LEASE)).unwrap();
+    let rival = crate::common::open(&trial.server).mutex_with("other", renewed(LEASE)).unwrap();
+    let held = rival.lock().unwrap();
+    let late = AtOperation::reply("late-reply", Operation::Acquire, Action::Delay(COMMAND * 2));
+    let active = trial.inject(&late);
+    assert!(trial.timed(COMMAND, || lock.try_lock()).unwrap_err().is_unknown_outcome());
+    // The next commands must not read it.
+    let begin = Instant::now();
+    while begin.elapsed() < COMMAND * 2 {
+        assert!(trial.timed(COMMAND, || other.try_lock()).unwrap().is_none());
+        assert!(other.is_locked().unwrap());
+        thread::sleep(ms(2));
+    }
+    trial.prove(&active);
+    held.release().unwrap();
+    trial.given_back();
+}
+
+/// The request runs only after its own clean-up has (rules 2 and 6).
+fn overtaken_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&request("overtaken", Operation::Acquire, Action::Hold));
+    assert!(trial.timed(COMMAND, || lock.try_lock()).unwrap_err().is_unknown_outcome());
+    until("its clean-up has run", || {
+        trial.proxy.tally(Direction::Request, Operation::Release).seen > 0
+    });
+    thread::sleep(COMMAND / 2);
+    let before = trial.server.command_calls(&["eval", "evalsha"]);
+    trial.heal(active);
+    until("the request ran", || trial.server.command_calls(&["eval", "evalsha"]) > before);
+    trial.stays_away();
+    trial.granted(&lock.try_lock().unwrap().expect("free"));
+}
+
+/// A grant that took longer to come than its lease lasts is none.
+fn slow_at_acquire(trial: &Trial) {
+    let client = trial.builder().command_timeout(ms(1_000)).build().unwrap();
+    let lock = client.mutex_with(KEY, fixed(250)).unwrap();
+    assert!(!lock.is_locked().unwrap());
+    let active = trial.inject(&Slow(ms(150)));
+    let error = trial.timed(ms(1_000), || lock.try_lock()).unwrap_err();
+    assert!(error.is_timeout(), "{error:?}");
+    trial.heal(active);
+    trial.given_back();
+}
+
+fn black_hole_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&BlackHole);
+    for _ in 0..2 {
+        let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+        assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
+    }
+    trial.heal(active);
+    // What was stuck goes through now, and is too late or is cleaned up.
+    trial.given_back();
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+/// The server falls silent while a thread waits in the queue: its own time still holds.
+fn black_hole_at_wait(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let wait = ms(1_300);
+    let active = thread::scope(|scope| {
+        let waiter = scope.spawn(|| trial.timed(wait, || lock.try_lock_for(wait)).map(drop));
+        until("it waits", || trial.waiting() == 1);
+        let active = trial.inject(&BlackHole);
+        let error = waiter.join().unwrap().expect_err("it was told nothing for too long");
+        assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
+        active
+    });
+    trial.heal(active);
+    held.release().unwrap();
+    trial.given_back();
+}
+
+/// All connections end while nothing is under way: the next call uses a new one.
+fn reset_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    trial.granted(&lock.lock().unwrap());
+    let active = trial.inject(&Reset);
+    trial.prove(&active);
+    let guard = trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("free");
+    trial.granted(&guard);
+    guard.release().unwrap();
+    trial.stays_away();
+}
+
+/// A thread waits while nothing is served; it has the lock soon after the server is back.
+pub(crate) fn outage(trial: &Trial, injector: &dyn Injector) {
+    outage_for(trial, &trial.client(), injector);
+}
+
+/// The same, for a client that may be without a connection.
+pub(crate) fn outage_for(trial: &Trial, client: &LockClient, injector: &dyn Injector) {
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let mut active = trial.inject(injector);
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(trial, &lock));
+        thread::sleep(ms(400));
+        assert!(!waiter.is_finished());
+        active.heal();
+        let healed = Instant::now();
+        trial.back(waiter.join().unwrap().saturating_duration_since(healed));
+    });
+    trial.prove(&active);
+    trial.stays_away();
+}
+
+fn refused_at_acquire(trial: &Trial) {
+    outage(trial, &Refused { cut: true });
+}
+
+fn cut_at_hello(trial: &Trial) {
+    drop(trial.client());
+    let cut = request("request-cut", Operation::Hello, Action::Cut).sticky();
+    let active = trial.inject(&cut);
+    let lock = trial.builder().connect_now(false).build().unwrap();
+    let lock = lock.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    trial.prove(&active);
+    drop(active);
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+/// Whoever listens says nothing: a half-open server, or another program on its port.
+fn silent_at_hello(trial: &Trial) {
+    let silent = request("silent", Operation::Hello, SILENCE).sticky();
+    let active = trial.inject(&silent);
+    let client = trial.builder().connect_now(false).build().unwrap();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    trial.prove(&active);
+    drop(active);
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+/// A connection broke: the release is repeated, and has done what it was to do.
+fn released_again(trial: &Trial, injector: &dyn Injector, options: LockOptions) {
+    let lock = trial.client().mutex_with(KEY, options).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(injector);
+    trial.timed(COMMAND, || guard.release()).unwrap();
+    assert!(!exists(&trial.server, KEY));
+    trial.prove(&active);
+    let next = trial.rival().try_lock().unwrap().expect("free");
+    trial.granted(&next);
+    // Nothing of the first one's comes to the next.
+    thread::sleep(ms(100));
+    next.check().unwrap();
+}
+
+fn request_cut_at_release(trial: &Trial) {
+    let cut = request("request-cut", Operation::Release, Action::Cut);
+    released_again(trial, &cut, renewed(LEASE));
+}
+
+fn request_half_at_release(trial: &Trial) {
+    let half = request("request-half", Operation::Release, Action::CutHalf);
+    released_again(trial, &half, renewed(LEASE));
+}
+
+fn reply_lost_at_release(trial: &Trial) {
+    let lost = request("reply-lost", Operation::Release, Action::LoseReply);
+    released_again(trial, &lost, renewed(LEASE));
+}
+
+fn reply_half_at_release(trial: &Trial) {
+    let half = request("reply-half", Operation::Release, Action::HalfReply);
+    released_again(trial, &half, renewed(LEASE));
+}
+
+fn garbage_at_release(trial: &Trial) {
+    released_again(trial, &request("garbage", Operation::Release, garbage()), renewed(LEASE));
+}
+
+fn watched() -> LockOptions {
+    renewed(LEASE).wait(Wait::spin()).release(Release::watch())
+}
+
+fn request_cut_at_watch_release(trial: &Trial) {
+    let cut = request("request-cut", Operation::Transaction, Action::Cut).containing("EXEC");
+    released_again(trial, &cut, watched());
+}
+
+fn reply_lost_at_watch_release(trial: &Trial) {
+    let lost = request("reply-lost", Operation::Transaction, Action::LoseReply).containing("EXEC");
+    released_again(trial, &lost, watched());
+}
+
+/// No answer comes to a release: that is told, in time, and it is finished in the background.
+fn release_unknown(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(injector);
+    let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    trial.prove(&active);
+    drop(active);
+    trial.given_back();
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+fn dropped_at_release(trial: &Trial) {
+    release_unknown(trial, &request("dropped", Operation::Release, Action::Drop));
+}
+
+fn silent_at_release(trial: &Trial) {
+    release_unknown(trial, &request("silent", Operation::Release, SILENCE));
+}
+
+/// The release arrives when the next one has the lock.
+fn overtaken_at_release(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&request("overtaken", Operation::Release, Action::Hold));
+    assert!(trial.timed(COMMAND, || guard.release()).unwrap_err().is_unknown_outcome());
+    let next = trial.rival().try_lock_for(SOON).unwrap().expect("given back by the worker");
+    trial.granted(&next);
+    trial.heal(active);
+    thread::sleep(ms(100));
+    next.check().unwrap();
+}
+
+fn black_hole_at_release(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&BlackHole);
+    assert!(trial.timed(COMMAND, || guard.release()).unwrap_err().is_unknown_outcome());
+    trial.heal(active);
+    trial.given_back();
+}
+
+/// One renewal fails: it is repeated, and the hold outlives its first lease.
+fn renewed_again(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let begin = Instant::now();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(injector);
+    while begin.elapsed() < ms(LEASE + 200) {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        thread::sleep(ms(5));
+    }
+    trial.prove(&active);
+    guard.check().unwrap();
+    guard.release().unwrap();
+    trial.stays_away();
+}
+
+fn request_cut_at_renew(trial: &Trial) {
+    renewed_again(trial, &request("request-cut", Operation::Renew, Action::Cut));
+}
+
+fn reply_lost_at_renew(trial: &Trial) {
+    renewed_again(trial, &request("reply-lost", Operation::Renew, Action::LoseReply));
+}
+
+fn garbage_at_renew(trial: &Trial) {
+    renewed_again(trial, &request("garbage", Operation::Renew, garbage()));
+}
+
+fn dropped_at_renew(trial: &Trial) {
+    renewed_again(trial, &request("dropped", Operation::Renew, Action::Drop));
+}
+
+/// A renewal that is stuck while the lock is given back must not bring it back.
+fn overtaken_at_renew(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&request("overtaken", Operation::Renew, Action::Hold));
+    until("a renewal is on its way", || active.fired().injected > 0);
+    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.heal(active);
+    trial.stays_away();
+    assert!(trial.proxy.tally(Direction::Request, Operation::Renew).late > 0);
+}
+
+/// No renewal gets through: the guard is invalid before anybody else can have the lock.
+fn black_hole_at_renew(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let rival = trial.rival();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&BlackHole);
+    let end = Instant::now() + guard.remaining();
+    let next = rival.try_lock_for(SOON).unwrap().expect("free");
+    assert!(!guard.is_valid() && Instant::now() >= end);
+    trial.granted(&next);
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
+    let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
+    assert!(error.is_lost(), "{error:?}");
+    trial.heal(active);
+    // Renewals that were stuck ran for nobody.
+    thread::sleep(ms(100));
+    next.check().unwrap();
+}
+
+fn reply_lost_at_reentrant_acquire(trial: &Trial) {
+    let lock = trial.client().reentrant_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&request("reply-lost", Operation::Acquire, Action::LoseReply));
+    let guard = trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("ours");
+    trial.prove(&active);
+    trial.granted(&guard);
+    let counts: Vec<u64> = ask(&trial.server, &["HVALS", KEY]);
+    assert_eq!(counts, [1]);
+    guard.release().unwrap();
+    trial.stays_away();
+}
+
+fn reply_lost_at_reentrant_release(trial: &Trial) {
+    let client = trial.client();
+    let lock = client.reentrant_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&request("reply-lost", Operation::Release, Action::LoseReply));
+    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.prove(&active);
+    trial.stays_away();
+    trial.granted(&lock.try_lock().unwrap().expect("free"));
+}
+
+fn silent_at_reentrant_acquire(trial: &Trial) {
+    let lock = trial.client().reentrant_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&request("silent", Operation::Acquire, SILENCE));
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    trial.prove(&active);
+    trial.given_back();
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}

@@ -1,0 +1,249 @@
+//! Faults of the network for those who wait: heartbeats, wake-ups, hand-overs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold_support::Action;
+use leasehold_support::fault::network::{AtOperation, SILENCE};
+use leasehold_support::fault::server::ClientsKilled;
+use leasehold_support::fault::{Injector, Operation};
+
+use crate::common::{SLACK, SOON, ask, ms, open, renewed, until};
+use crate::kind::kinds;
+use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
+
+kinds! {
+    reply_lost_at_join "reply-lost@join" "A,L";
+    silent_at_join "silent@join" "A,L";
+    request_cut_at_beat "request-cut@beat" "A,L";
+    reply_lost_at_beat "reply-lost@beat" "A,L";
+    dropped_at_message "dropped@message" "L";
+    doubled_at_message "doubled@message" "S,L";
+    late_at_message "late@message" "S,L";
+    swapped_at_message "swapped@message" "S,L";
+    garbage_at_message "garbage@message" "L";
+    cut_at_message "cut@message" "L";
+    subscribers_killed_at_wait "subscribers-killed@wait" "L";
+    cut_at_subscribe "request-cut@subscribe" "L";
+    silent_at_subscribe "silent@subscribe" "L";
+    reply_lost_at_hand_over "reply-lost@hand-over" "A,S,L";
+    silent_at_hand_over "silent@hand-over" "A,S,L";
+    dropped_at_notify "dropped@notify" "L";
+}
+
+/// How soon a waiter has the lock although it was not told.
+const UNTOLD: Duration = ms(1_000 + 300);
+
+fn message(name: &'static str, action: Action) -> AtOperation {
+    AtOperation::reply(name, Operation::Message, action).containing("\r\ng ")
+}
+
+/// Somebody waits in the queue behind the proxy, a fault begins, and the lock is released.
+fn hand_over(trial: &Trial, injector: &dyn Injector, bound: Duration) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let active = thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(trial, &lock));
+        until("it waits", || trial.waiting() == 1);
+        let active = trial.inject(injector);
+        let begin = Instant::now();
+        held.release().unwrap();
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took < bound + SLACK, "{took:?}");
+        active
+    });
+    trial.prove(&active);
+    drop(active);
+    trial.given_back();
+}
+
+fn dropped_at_message(trial: &Trial) {
+    hand_over(trial, &message("dropped", Action::Drop), UNTOLD);
+}
+
+fn doubled_at_message(trial: &Trial) {
+    hand_over(trial, &message("doubled", Action::Twice), ms(0));
+}
+
+fn late_at_message(trial: &Trial) {
+    hand_over(trial, &message("late", Action::Delay(ms(200))), ms(200));
+}
+
+/// The grant comes after a message that was published later.
+fn swapped_at_message(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let active = thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(trial, &lock));
+        until("it waits", || trial.waiting() == 1);
+        let active = trial.inject(&message("swapped", Action::Swap));
+        let begin = Instant::now();
+        held.release().unwrap();
+        let channels: Vec<String> = ask(&trial.server, &["PUBSUB", "CHANNELS", "leasehold:*"]);
+        for channel in channels {
+            ask::<()>(&trial.server, &["PUBLISH", &channel, "z"]);
+        }
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took < SLACK, "{took:?}");
+        active
+    });
+    trial.prove(&active);
+    trial.given_back();
+}
+
+fn garbage_at_message(trial: &Trial) {
+    hand_over(trial, &message("garbage", Action::Garbage(b"?!\r\n".to_vec())), UNTOLD);
+}
+
+fn cut_at_message(trial: &Trial) {
+    hand_over(trial, &message("cut", Action::Cut), UNTOLD);
+}
+
+/// The connection for wake-ups is closed, and comes back.
+fn subscribers_killed_at_wait(trial: &Trial) {
+    hand_over(trial, &ClientsKilled { which: "pubsub" }, UNTOLD);
+}
+
+/// Nobody can listen: nobody joins who could not be told (rule 12), and yet the lock is had.
+fn unheard(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let active = trial.inject(injector);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(trial, &lock));
+        trial.prove(&active);
+        assert_eq!(trial.waiting(), 0);
+        assert!(!waiter.is_finished());
+        held.release().unwrap();
+        let released = Instant::now();
+        let took = waiter.join().unwrap().saturating_duration_since(released);
+        assert!(took < UNTOLD + SLACK, "{took:?}");
+    });
+    drop(active);
+    trial.given_back();
+}
+
+fn cut_at_subscribe(trial: &Trial) {
+    let cut = AtOperation::request("request-cut", Operation::Subscribe, Action::Cut);
+    unheard(trial, &cut.sticky());
+}
+
+fn silent_at_subscribe(trial: &Trial) {
+    let silent = AtOperation::request("silent", Operation::Subscribe, Action::Drop);
+    unheard(trial, &silent.sticky());
+}
+
+/// What a waiter sends is lost, or its answer: it has one place, and keeps it.
+fn keeps_its_place(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let held = trial.rival().lock().unwrap();
+    trial.granted(&held);
+    let active = trial.inject(injector);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(trial, &lock));
+        until("it waits", || trial.waiting() == 1);
+        let place = || ask::<Vec<String>>(&trial.server, &["ZRANGE", "{k}:queue", "0", "-1"]);
+        let before = place();
+        trial.prove(&active);
+        // Its next request is answered.
+        thread::sleep(COMMAND + ms(100));
+        assert_eq!(place(), before, "it lost its place");
+        let begin = Instant::now();
+        held.release().unwrap();
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took < UNTOLD + SLACK, "{took:?}");
+    });
+    trial.given_back();
+}
+
+fn reply_lost_at_join(trial: &Trial) {
+    let lost = AtOperation::request("reply-lost", Operation::Acquire, Action::LoseReply);
+    keeps_its_place(trial, &lost.containing("\r\njoin\r\n"));
+}
+
+fn silent_at_join(trial: &Trial) {
+    let silent = AtOperation::request("silent", Operation::Acquire, SILENCE);
+    keeps_its_place(trial, &silent.containing("\r\njoin\r\n"));
+}
+
+fn request_cut_at_beat(trial: &Trial) {
+    keeps_its_place(trial, &AtOperation::request("request-cut", Operation::Beat, Action::Cut));
+}
+
+fn reply_lost_at_beat(trial: &Trial) {
+    keeps_its_place(trial, &AtOperation::request("reply-lost", Operation::Beat, Action::LoseReply));
+}
+
+/// The releaser's answer is lost: the next has the lock already, and keeps it.
+fn handed_over(trial: &Trial, injector: &dyn Injector, known: bool) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let rival = trial.rival();
+    let held = lock.lock().unwrap();
+    trial.granted(&held);
+    let active = trial.inject(injector);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = rival.try_lock_for(SOON).unwrap().expect("granted");
+            let granted = Instant::now();
+            trial.granted(&guard);
+            // The repeated release, and the clean-up, must not take it away.
+            thread::sleep(COMMAND + ms(200));
+            guard.check().unwrap();
+            guard.release().unwrap();
+            granted
+        });
+        until("it waits", || trial.waiting() == 1);
+        let begin = Instant::now();
+        let answer = trial.timed(COMMAND, || held.release());
+        match answer {
+            Ok(()) => assert!(known),
+            Err(error) => assert!(!known && error.is_unknown_outcome(), "{error:?}"),
+        }
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took < SLACK, "{took:?}");
+    });
+    trial.prove(&active);
+    trial.given_back();
+}
+
+fn reply_lost_at_hand_over(trial: &Trial) {
+    let lost = AtOperation::request("reply-lost", Operation::Release, Action::LoseReply);
+    handed_over(trial, &lost, true);
+}
+
+fn silent_at_hand_over(trial: &Trial) {
+    handed_over(trial, &AtOperation::request("silent", Operation::Release, SILENCE), false);
+}
+
+/// Those who wait for a reentrant lock are not told of its release.
+fn dropped_at_notify(trial: &Trial) {
+    let lock = trial.client().reentrant_with(KEY, renewed(LEASE)).unwrap();
+    let rival = open(&trial.server).reentrant_with(KEY, renewed(LEASE)).unwrap();
+    let held = rival.lock().unwrap();
+    trial.granted(&held);
+    let dropped = AtOperation::reply("dropped", Operation::Message, Action::Drop);
+    let active = trial.inject(&dropped.containing("redisson_lock__channel"));
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let guard = lock.try_lock_for(SOON).unwrap().expect("granted");
+            let granted = Instant::now();
+            trial.granted(&guard);
+            guard.release().unwrap();
+            granted
+        });
+        until("it listens", || {
+            let channels: Vec<String> = ask(&trial.server, &["PUBSUB", "CHANNELS", "redisson*"]);
+            !channels.is_empty()
+        });
+        thread::sleep(ms(100));
+        let begin = Instant::now();
+        held.release().unwrap();
+        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        assert!(took < UNTOLD + SLACK, "{took:?}");
+    });
+    trial.prove(&active);
+    trial.given_back();
+}

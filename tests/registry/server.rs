@@ -1,0 +1,202 @@
+//! Faults of the server's process and of its connections.
+
+use std::thread;
+use std::time::Instant;
+
+use leasehold::LossCause;
+use leasehold_support::fault::Injector;
+use leasehold_support::fault::server::{
+    Busy, ClientsKilled, ClientsPaused, Forgetful, Killed, Loading, MaxClients, Stopped, TailCut,
+};
+
+use crate::common::{SOON, exists, ms, renewed, until};
+use crate::kind::kinds;
+use crate::network::{outage, outage_for};
+use crate::trial::{COMMAND, KEY, LEASE, Trial};
+
+kinds! {
+    killed_at_acquire "server-killed@acquire" "E,L";
+    killed_at_hold "server-killed@hold" "S,L";
+    killed_at_release "server-killed@release" "E,A";
+    tail_cut_at_hold "tail-cut@hold" "S" ["--appendonly", "yes", "--appendfsync", "always"];
+    stopped_at_acquire "server-stopped@acquire" "E,A,L";
+    stopped_at_hold "server-stopped@hold" "S";
+    stopped_at_release "server-stopped@release" "E,A";
+    busy_at_acquire "busy@acquire" "E,L";
+    busy_at_renew "busy@renew" "S";
+    busy_at_release "busy@release" "E,A";
+    loading_at_acquire "loading@acquire" "E,L";
+    no_script_at_all "no-script@every-command" "S,L";
+    max_clients_at_connect "max-clients@connect" "E,L";
+    clients_killed_at_hold "clients-killed@hold" "S";
+    clients_killed_at_acquire "clients-killed@acquire" "A";
+    clients_paused_at_acquire "clients-paused@acquire" "E,A";
+    clients_paused_at_renew "clients-paused@renew" "S";
+}
+
+fn killed_at_acquire(trial: &Trial) {
+    outage(trial, &Killed);
+}
+
+/// It lost everything: the holder is told, and the next token is above.
+fn lost_its_data(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let mut active = trial.inject(injector);
+    active.heal();
+    trial.prove(&active);
+    assert!(!exists(&trial.server, KEY));
+    until("the loss is found", || !guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Deleted);
+    assert!(trial.timed(COMMAND, || guard.release()).unwrap_err().is_lost());
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+fn killed_at_hold(trial: &Trial) {
+    lost_its_data(trial, &Killed);
+}
+
+fn tail_cut_at_hold(trial: &Trial) {
+    lost_its_data(trial, &TailCut { bytes: 8 });
+}
+
+/// The release cannot be told; it is finished once the server is back.
+fn released_later(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let mut active = trial.inject(injector);
+    let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
+    assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
+    active.heal();
+    trial.prove(&active);
+    trial.given_back();
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+fn killed_at_release(trial: &Trial) {
+    released_later(trial, &Killed);
+}
+
+fn stopped_at_release(trial: &Trial) {
+    released_later(trial, &Stopped);
+}
+
+fn busy_at_release(trial: &Trial) {
+    released_later(trial, &Busy);
+}
+
+fn stopped_at_acquire(trial: &Trial) {
+    outage(trial, &Stopped);
+}
+
+/// It is stopped for longer than the lease: the hold ends here no later than there.
+fn stopped_at_hold(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let end = Instant::now() + guard.remaining();
+    let active = trial.inject(&Stopped);
+    until("its validity ends", || !guard.is_valid());
+    assert!(Instant::now() >= end);
+    thread::sleep(ms(50));
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
+    trial.heal(active);
+    let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
+    trial.granted(&next);
+    assert!(trial.timed(COMMAND, || guard.release()).unwrap_err().is_lost());
+    thread::sleep(ms(100));
+    next.check().unwrap();
+}
+
+fn busy_at_acquire(trial: &Trial) {
+    outage(trial, &Busy);
+}
+
+/// It serves nobody for a part of the lease: the renewal comes in time afterwards.
+fn survived(trial: &Trial, injector: &dyn Injector) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let begin = Instant::now();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let mut active = trial.inject(injector);
+    thread::sleep(ms(LEASE / 2));
+    active.heal();
+    while begin.elapsed() < ms(LEASE + 200) {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        thread::sleep(ms(5));
+    }
+    trial.prove(&active);
+    guard.check().unwrap();
+    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.stays_away();
+}
+
+fn busy_at_renew(trial: &Trial) {
+    survived(trial, &Busy);
+}
+
+fn clients_paused_at_renew(trial: &Trial) {
+    survived(trial, &ClientsPaused(ms(LEASE / 2)));
+}
+
+fn clients_killed_at_hold(trial: &Trial) {
+    survived(trial, &ClientsKilled { which: "normal" });
+}
+
+fn loading_at_acquire(trial: &Trial) {
+    outage(trial, &Loading(ms(1_000)));
+}
+
+/// It forgets all scripts all the time, which nobody notices.
+fn no_script_at_all(trial: &Trial) {
+    let client = trial.client();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&Forgetful);
+    let begin = Instant::now();
+    while begin.elapsed() < ms(LEASE / 2) {
+        let guard = trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("free");
+        trial.granted(&guard);
+        guard.check().unwrap();
+        assert!(trial.rival().try_lock().unwrap().is_none());
+        guard.release().unwrap();
+    }
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    // Renewals too.
+    thread::sleep(ms(LEASE + 100));
+    assert!(guard.is_valid());
+    guard.release().unwrap();
+    trial.prove(&active);
+    assert!(trial.server.error_count("NOSCRIPT") > 1);
+}
+
+fn max_clients_at_connect(trial: &Trial) {
+    let client = trial.builder().connect_now(false).build().unwrap();
+    outage_for(trial, &client, &MaxClients);
+}
+
+/// All connections are closed while nothing is under way.
+fn clients_killed_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    trial.granted(&lock.lock().unwrap());
+    let active = trial.inject(&ClientsKilled { which: "normal" });
+    trial.prove(&active);
+    let guard = trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("free");
+    trial.granted(&guard);
+    guard.release().unwrap();
+    trial.stays_away();
+}
+
+/// What was held back runs when the pause is over, too late to take anything.
+fn clients_paused_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&ClientsPaused(ms(LEASE * 3 / 2)));
+    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    thread::sleep(ms(200));
+    trial.heal(active);
+    trial.given_back();
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
+}
