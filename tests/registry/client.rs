@@ -1,16 +1,18 @@
 //! Faults of the processes and threads that use locks.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Guard, LockClient, LossCause};
 use leasehold_support::Child;
 use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fault::Operation;
 use leasehold_support::fault::network::{AtOperation, SILENCE};
 use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
-use leasehold_support::fault::{Injector, Operation};
 
+use crate::acquire::garbage;
 use crate::common::{SLACK, SOON, exists, ms, pttl, renewed, until};
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
@@ -26,6 +28,8 @@ kinds! {
     thread_local_at_exit "thread-local@thread-exit" "L";
     forgotten_at_hold "forgotten@hold" "S,L";
     exhausted_at_acquire "pool-exhausted@acquire" "E,S";
+    worker_panics_at_renew "worker-panics@renew" "S,L";
+    worker_stalls_at_renew "worker-stalls@renew" "S,L";
     shut_down_at_hold "shut-down@hold" "S,L";
     shut_down_at_wait "shut-down@wait" "E,L";
 }
@@ -39,7 +43,7 @@ fn child(trial: &Trial, role: &str) -> Child {
 fn stopped_at_hold(trial: &Trial) {
     let mut holder = child(trial, "holder");
     let token: u64 = holder.expect_line("held", SOON).parse().unwrap();
-    let mut active = Stopped.inject(&trial.site_of(&holder));
+    let mut active = Stopped.begin(holder.pid());
     let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
     trial.granted(&next);
     assert!(next.fencing_token().get() > token);
@@ -69,7 +73,7 @@ fn killed_at_hold(trial: &Trial) {
             granted
         });
         until("it waits", || trial.waiting() == 1);
-        let active = Killed.inject(&trial.site_of(&holder));
+        let active = Killed.begin(holder.pid());
         let left = Duration::from_millis(pttl(&trial.server, KEY).unsigned_abs());
         let begin = Instant::now();
         let took = waiter.join().unwrap().saturating_duration_since(begin);
@@ -90,7 +94,7 @@ fn killed_at_wait(trial: &Trial) {
     thread::scope(|scope| {
         let second = scope.spawn(|| wait(trial, &lock));
         until("both wait", || trial.waiting() == 2);
-        let active = Killed.inject(&trial.site_of(&first));
+        let active = Killed.begin(first.pid());
         trial.prove(&active);
         let begin = Instant::now();
         held.release().unwrap();
@@ -113,7 +117,7 @@ fn stopped_at_wait(trial: &Trial) {
     thread::scope(|scope| {
         let second = scope.spawn(|| wait(trial, &lock));
         until("both wait", || trial.waiting() == 2);
-        let mut active = Stopped.inject(&trial.site_of(&first));
+        let mut active = Stopped.begin(first.pid());
         trial.prove(&active);
         let begin = Instant::now();
         held.release().unwrap();
@@ -130,7 +134,7 @@ fn stopped_at_wait(trial: &Trial) {
 fn storm_at_all(trial: &Trial) {
     let mut worker = child(trial, "worker");
     worker.expect_line("ready", SOON);
-    let mut active = SignalStorm.inject(&trial.site_of(&worker));
+    let mut active = SignalStorm.begin(worker.pid());
     worker.say("go");
     let done: u64 = worker.expect_line("done", SOON * 3).parse().unwrap();
     active.heal();
@@ -268,6 +272,44 @@ fn exhausted_at_acquire(trial: &Trial) {
     trial.given_back();
 }
 
+/// A process whose worker is hurt when it logs that a renewal failed.
+fn hurt(trial: &Trial, how: &str) -> Child {
+    let builder = Child::role("hurt").test("roles").env("URL", trial.proxy.url()).env("HOW", how);
+    let mut child = builder.start().expect("a child");
+    let token: u64 = child.expect_line("held", SOON).parse().unwrap();
+    assert!(token > 0);
+    let garbage = AtOperation::request("garbage", Operation::Renew, garbage());
+    let active = trial.inject(&garbage);
+    child.expect_line("hurt", SOON);
+    trial.prove(&active);
+    child
+}
+
+/// The worker panics, goes on, and renews what it was at.
+fn worker_panics_at_renew(trial: &Trial) {
+    let mut child = hurt(trial, "panic");
+    child.expect_line("goes on", SOON);
+    thread::sleep(ms(LEASE * 3 / 2));
+    assert!(trial.rival().try_lock().unwrap().is_none());
+    child.say("look");
+    assert!(child.expect_line("valid", SOON).starts_with("true"));
+    child.say("release");
+    assert_eq!(child.expect_line("released", SOON), "in time");
+    trial.stays_away();
+}
+
+/// The worker does nothing for two leases: the guard is invalid before another can have the lock.
+fn worker_stalls_at_renew(trial: &Trial) {
+    let mut child = hurt(trial, "stall");
+    let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
+    trial.granted(&next);
+    child.say("look");
+    assert_eq!(child.expect_line("valid", SOON), "false 0ns");
+    child.say("release");
+    assert_eq!(child.expect_line("released", SOON), "lost");
+    next.check().unwrap();
+}
+
 /// A client is shut down while a thread holds: the guard is invalid, and the lock is free.
 fn shut_down_at_hold(trial: &Trial) {
     let client = trial.client();
@@ -310,6 +352,7 @@ fn shut_down_at_wait(trial: &Trial) {
 pub(crate) fn play() {
     match role().as_deref() {
         Some("holder") => hold(),
+        Some("hurt") => hold_hurt(),
         Some("waiter") => wait_in_queue(),
         Some("worker") => work(),
         Some(other) => panic!("unknown role {other}"),
@@ -318,7 +361,8 @@ pub(crate) fn play() {
 }
 
 fn own_lock() -> leasehold::Mutex {
-    let client = LockClient::open(std::env::var("URL").expect("a URL")).unwrap();
+    let builder = LockClient::builder(std::env::var("URL").expect("a URL"));
+    let client = builder.command_timeout(COMMAND).build().unwrap();
     client.mutex_with(KEY, renewed(LEASE)).unwrap()
 }
 
@@ -329,8 +373,47 @@ fn hold() {
     let seen = (guard.is_valid(), guard.remaining());
     tell(&format!("valid {} {:?}", seen.0, seen.1));
     hear();
-    let lost = guard.release().is_err_and(|error| error.is_lost());
-    tell(if lost { "released lost" } else { "released ?" });
+    tell(match guard.release() {
+        Ok(()) => "released in time",
+        Err(error) if error.is_lost() => "released lost",
+        Err(_) => "released ?",
+    });
+}
+
+/// A logger that hurts the worker the first time that it logs a warning.
+struct Hurting {
+    how: String,
+    done: AtomicBool,
+}
+
+impl log::Log for Hurting {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if record.args().to_string().contains("goes on") {
+            tell("goes on");
+        }
+        let worker = thread::current().name() == Some("leasehold-worker");
+        if worker && !self.done.swap(true, Ordering::SeqCst) {
+            tell("hurt");
+            match self.how.as_str() {
+                "panic" => panic!("planned"),
+                _ => thread::sleep(ms(LEASE * 2)),
+            }
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+fn hold_hurt() {
+    let how = std::env::var("HOW").expect("a way");
+    let logger = Box::leak(Box::new(Hurting { how, done: AtomicBool::new(false) }));
+    log::set_logger(logger).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    hold();
 }
 
 fn wait_in_queue() {

@@ -5,7 +5,7 @@
 //! | `kind` | what a kind of fault is, and how its trial is judged |
 //! | `trial` | what a trial works with, and what it measures |
 //! | `lag` | how long this machine lets threads wait; a trial under too much of it is void |
-//! | `network`, `queue` | faults of the network at acquire, release and renewal; of those who wait |
+//! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
 //! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
 //! | `client` | faults of the processes and threads that use locks |
 //! | `census` | the list of all kinds, and what must hold for all of them |
@@ -20,6 +20,7 @@
 //! | A | an outcome that is not known is told as not known, and is made good |
 //! | L | the next grant comes within its bound |
 
+mod acquire;
 mod census;
 mod client;
 #[path = "../common/mod.rs"]
@@ -27,10 +28,9 @@ mod common;
 mod key;
 mod kind;
 mod lag;
-mod network;
 mod queue;
 mod refusal;
-
+mod release;
 mod server;
 mod trial;
 

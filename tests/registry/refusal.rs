@@ -9,9 +9,9 @@ use leasehold_support::fault::setting::{
     MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY,
 };
 
+use crate::acquire::outage;
 use crate::common::{SLACK, SOON, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::network::outage;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
 
 kinds! {

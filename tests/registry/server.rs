@@ -1,17 +1,18 @@
 //! Faults of the server's process and of its connections.
 
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
 
-use leasehold::LossCause;
+use leasehold::{LockClient, LossCause};
 use leasehold_support::fault::Injector;
 use leasehold_support::fault::server::{
     Busy, ClientsKilled, ClientsPaused, Forgetful, Killed, Loading, MaxClients, Stopped, TailCut,
 };
 
+use crate::acquire::{outage, outage_for};
 use crate::common::{SOON, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::network::{outage, outage_for};
 use crate::trial::{COMMAND, KEY, LEASE, Trial};
 
 kinds! {
@@ -28,6 +29,7 @@ kinds! {
     loading_at_acquire "loading@acquire" "E,L";
     no_script_at_all "no-script@every-command" "S,L";
     max_clients_at_connect "max-clients@connect" "E,L";
+    backlog_full_at_connect "backlog-full@connect" "E" ["--tcp-backlog", "1"];
     clients_killed_at_hold "clients-killed@hold" "S";
     clients_killed_at_acquire "clients-killed@acquire" "A";
     clients_paused_at_acquire "clients-paused@acquire" "E,A";
@@ -175,6 +177,31 @@ fn no_script_at_all(trial: &Trial) {
 fn max_clients_at_connect(trial: &Trial) {
     let client = trial.builder().connect_now(false).build().unwrap();
     outage_for(trial, &client, &MaxClients);
+}
+
+/// A Unix socket whose server does not accept keeps those who connect waiting, without a time-out:
+/// callers go home in time all the same.
+fn backlog_full_at_connect(trial: &Trial) {
+    let builder = LockClient::builder(trial.server.url()).command_timeout(COMMAND);
+    let client = builder.connect_timeout(COMMAND).max_wait(COMMAND).build().unwrap();
+    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&Stopped);
+    thread::scope(|scope| {
+        let crowd = scope.spawn(|| {
+            let connect = |_| UnixStream::connect(trial.server.socket());
+            (0..8).map(connect).collect::<Vec<_>>()
+        });
+        thread::sleep(ms(100));
+        let stuck = u64::from(!crowd.is_finished());
+        trial.witnessed(1, stuck, "a connect that hangs");
+        for _ in 0..2 {
+            let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+            assert!(error.is_unreachable(), "{error:?}");
+        }
+        trial.heal(active);
+        crowd.join().unwrap();
+    });
+    trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
 /// All connections are closed while nothing is under way.

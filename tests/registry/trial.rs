@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, LockClient, LockClientBuilder, Mutex as Lock};
 use leasehold_support::fault::{Active, Fired, Injector, Site};
-use leasehold_support::{Child, Proxy, Server};
+use leasehold_support::{Proxy, Server};
 
 use crate::common::{SOON, ask, exists, ms, pttl, until, warm};
 
@@ -70,11 +70,6 @@ impl Trial {
 
     pub(crate) fn site(&self) -> Site<'_> {
         Site::new(&self.server, &self.proxy, KEY)
-    }
-
-    /// The site of a fault in another process.
-    pub(crate) fn site_of(&self, child: &Child) -> Site<'_> {
-        Site { process: Some(child.pid()), ..self.site() }
     }
 
     /// Begins a fault.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Proxy, Server};
+use crate::{Child, Proxy, Server};
 
 /// Where a fault can happen: a server, the proxy in front of it, and a process that uses a lock.
 #[derive(Debug, Clone, Copy)]
@@ -12,8 +12,8 @@ pub struct Site<'a> {
     pub server: &'a Server,
     /// The proxy through which the client or clients under test reach it.
     pub proxy: &'a Proxy,
-    /// A process that holds the lock or waits for it, where there is one: a child's id.
-    pub process: Option<u32>,
+    /// A process that holds the lock or waits for it, where there is one.
+    pub child: Option<&'a Child>,
     /// The lock's key in Redis.
     pub key: &'a str,
 }
@@ -21,7 +21,7 @@ pub struct Site<'a> {
 impl<'a> Site<'a> {
     /// Returns a site without a process of its own.
     pub fn new(server: &'a Server, proxy: &'a Proxy, key: &'a str) -> Self {
-        Self { server, proxy, process: None, key }
+        Self { server, proxy, child: None, key }
     }
 }
 

@@ -8,21 +8,21 @@ use std::time::Duration;
 use crate::fault::{Active, Fired, Injector, Site};
 use crate::signal::{self, Signal};
 
-fn process(site: &Site<'_>) -> u32 {
-    site.process.expect("a site with a process")
+fn child(site: &Site<'_>) -> u32 {
+    site.child.expect("a site with a process").pid()
 }
 
 /// It is stopped (SIGSTOP) until it is healed.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopped;
 
-impl Injector for Stopped {
-    fn name(&self) -> String {
-        "holder-stopped".to_owned()
-    }
-
-    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = process(site);
+impl Stopped {
+    /// Begins it in a process of this id.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such process.
+    pub fn begin(&self, pid: u32) -> Active<'static> {
         signal::send(pid, Signal::STOP);
         let seen = u64::from(signal::state(pid) == Some('T'));
         let count = move || Fired { injected: 1, witnessed: seen, witness: "/proc/pid/stat" };
@@ -30,9 +30,35 @@ impl Injector for Stopped {
     }
 }
 
+impl Injector for Stopped {
+    fn name(&self) -> String {
+        "holder-stopped".to_owned()
+    }
+
+    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
+        self.begin(child(site))
+    }
+}
+
 /// It is killed (SIGKILL). Nothing heals that.
 #[derive(Debug, Clone, Copy)]
 pub struct Killed;
+
+impl Killed {
+    /// Begins it in a process of this id.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such process.
+    pub fn begin(&self, pid: u32) -> Active<'static> {
+        signal::send(pid, Signal::KILL);
+        // Its parent, which is us, has yet to wait for it, so its number is nobody else's.
+        let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
+        let count =
+            move || Fired { injected: 1, witnessed: dead().into(), witness: "/proc/pid/stat" };
+        Active::new(self.name(), count, || ())
+    }
+}
 
 impl Injector for Killed {
     fn name(&self) -> String {
@@ -40,13 +66,7 @@ impl Injector for Killed {
     }
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = process(site);
-        signal::send(pid, Signal::KILL);
-        // Its parent, which is us, has yet to wait for it, so its number is nobody else's.
-        let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
-        let count =
-            move || Fired { injected: 1, witnessed: dead().into(), witness: "/proc/pid/stat" };
-        Active::new(self.name(), count, || ())
+        self.begin(child(site))
     }
 }
 
@@ -57,13 +77,13 @@ impl Injector for Killed {
 #[derive(Debug, Clone, Copy)]
 pub struct SignalStorm;
 
-impl Injector for SignalStorm {
-    fn name(&self) -> String {
-        "signal-storm".to_owned()
-    }
-
-    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        let pid = process(site);
+impl SignalStorm {
+    /// Begins it in a process of this id.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such process.
+    pub fn begin(&self, pid: u32) -> Active<'static> {
         let stops = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let over = Arc::new(AtomicBool::new(false));
         let (counts, end) = (Arc::clone(&stops), Arc::clone(&over));
@@ -89,5 +109,15 @@ impl Injector for SignalStorm {
             let _ = storm.join();
         };
         Active::new(self.name(), count, heal)
+    }
+}
+
+impl Injector for SignalStorm {
+    fn name(&self) -> String {
+        "signal-storm".to_owned()
+    }
+
+    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
+        self.begin(child(site))
     }
 }
