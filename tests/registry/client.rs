@@ -166,7 +166,7 @@ fn panic_at_hold(trial: &Trial) {
 
 /// A thread ends and has forgotten its guard: the worker gives the lock back.
 fn exit_at_hold(trial: &Trial) {
-    let lock = trial.client().mutex_with(KEY, renewed(30_000)).unwrap();
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let before = trial.server.command_calls(&["del"]);
     thread::scope(|scope| {
         scope.spawn(|| std::mem::forget(lock.lock().unwrap()));
@@ -175,8 +175,6 @@ fn exit_at_hold(trial: &Trial) {
     let released = trial.server.command_calls(&["del"]) - before;
     trial.witnessed(1, released, "INFO commandstats");
     trial.granted(&trial.rival().try_lock().unwrap().expect("free"));
-    trial.litters(ms(30_000));
-    crate::common::ask::<()>(&trial.server, &["UNLINK", "{k}:fence"]);
 }
 
 thread_local! {

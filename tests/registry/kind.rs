@@ -118,3 +118,58 @@ macro_rules! kinds {
     };
 }
 pub(crate) use kinds;
+
+/// A trial that cannot fail proves nothing: each of these has something planted.
+mod planted {
+    use super::*;
+    use crate::common::ask;
+
+    fn verdict(oracle: fn(&Trial)) -> String {
+        let kind = Kind::new("planted", "", &[], oracle);
+        kind.outcome().verdict.clone().expect_err("it was planted")
+    }
+
+    fn fires(trial: &Trial) {
+        trial.witnessed(1, 1, "itself");
+    }
+
+    #[test]
+    fn a_fault_that_did_not_fire_is_no_proof() {
+        assert_eq!(verdict(|_| ()), "nothing fired");
+        assert!(verdict(|trial| trial.witnessed(2, 1, "itself")).contains("witnessed: 1"));
+    }
+
+    #[test]
+    fn what_is_left_behind_is_found() {
+        let text = verdict(|trial| {
+            fires(trial);
+            ask::<()>(&trial.server, &["ZADD", "{k}:queue", "1", "somebody"]);
+        });
+        assert!(text.contains("left behind") && text.contains("{k}:queue"), "{text}");
+    }
+
+    #[test]
+    fn a_late_answer_and_a_late_return_are_found() {
+        let text = verdict(|trial| {
+            fires(trial);
+            trial.timed(ms(1), || std::thread::sleep(ms(500)));
+        });
+        assert!(text.contains("after its deadline"), "{text}");
+        let text = verdict(|trial| {
+            fires(trial);
+            trial.back(ms(700));
+        });
+        assert!(text.contains("the server was back"), "{text}");
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_found() {
+        let text = verdict(|trial| {
+            fires(trial);
+            let guard = trial.rival().lock().unwrap();
+            trial.granted(&guard);
+            trial.granted(&guard);
+        });
+        assert!(text.contains(" after "), "{text}");
+    }
+}

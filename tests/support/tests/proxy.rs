@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_support::{Action, Fault, Injection, Proxy, Server};
+use leasehold_support::fault::Operation;
+use leasehold_support::{Action, Direction, Fault, Injection, Proxy, Server, Tally};
 use redis::{Connection, RedisResult};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -216,4 +217,37 @@ fn all_threads_end_with_the_proxy() {
     let begin = Instant::now();
     drop(proxy);
     assert!(begin.elapsed() < Duration::from_secs(2));
+}
+
+/// A script of the shape of a renewal: four keys, four arguments.
+fn renew(connection: &mut Connection) -> RedisResult<i64> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg("return 7").arg(4).arg(&["a", "b", "c", "d"]).arg(&["me", "1000", "1", "1000"]);
+    eval.query(connection)
+}
+
+#[test]
+fn the_journal_agrees_with_what_was_done_to_an_operation() {
+    let (_server, proxy) = start();
+    let at = |direction| proxy.tally(direction, Operation::Renew);
+    let mut connection = connect(&proxy).expect("a connection");
+    assert_eq!(renew(&mut connection), Ok(7));
+    let fault = Fault::request("", Action::LoseReply).at(Operation::Renew);
+    let lost = proxy.add(fault);
+    assert!(set(&mut connection, "key").is_ok(), "another operation");
+    assert!(renew(&mut connection).is_err());
+    assert_eq!(lost.fired(), 1);
+    let mut connection = connect(&proxy).expect("a connection");
+    let late = Action::Delay(Duration::from_millis(50));
+    let late = proxy.add(Fault::reply("", late).at(Operation::Renew));
+    assert_eq!(renew(&mut connection), Ok(7));
+    assert_eq!(late.fired(), 1);
+    let requests = at(Direction::Request);
+    assert_eq!((requests.seen, requests.altered, requests.lost), (3, 0, 0));
+    let replies = Tally { late: 0, passed: 0, ..at(Direction::Reply) };
+    assert_eq!(replies, Tally { seen: 3, lost: 1, ..Tally::default() });
+    // On a busy machine the first may be late too.
+    assert!(at(Direction::Reply).late >= 1);
+    let all = proxy.tally_all(Direction::Request);
+    assert!(all.seen >= 4 && all.harmed() < all.seen, "{all:?}");
 }

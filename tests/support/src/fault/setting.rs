@@ -1,5 +1,6 @@
 //! Settings with which a server refuses commands.
 
+use crate::Server;
 use crate::fault::server::{ask, error_count};
 use crate::fault::{Active, Fired, Injector, Site};
 
@@ -62,10 +63,18 @@ pub const NO_PERMISSION: Refusing = Refusing {
 /// The user may not publish any more.
 pub const NO_PUBLISH: Refusing = Refusing {
     fault: "no-publish",
-    code: "errorstat_NOPERM",
+    code: ACL_LOG,
     begin: &[&["ACL", "SETUSER", "default", "-publish"]],
     end: &[&["ACL", "SETUSER", "default", "+@all"]],
 };
+
+/// What a script's own commands are denied is counted among the errors by some servers only.
+const ACL_LOG: &str = "ACL LOG";
+
+fn denials(server: &Server) -> u64 {
+    let entries: Vec<redis::Value> = ask(server, &["ACL", "LOG"]);
+    entries.len() as u64
+}
 
 impl Injector for Refusing {
     fn name(&self) -> String {
@@ -74,15 +83,15 @@ impl Injector for Refusing {
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
         let (server, code, end) = (site.server, self.code, self.end);
-        let before = error_count(server, code);
+        let seen = move || match code {
+            ACL_LOG => denials(server),
+            code => error_count(server, code),
+        };
+        let before = seen();
         for words in self.begin {
             ask::<redis::Value>(server, words);
         }
-        let count = move || Fired {
-            injected: 1,
-            witnessed: error_count(server, code) - before,
-            witness: code,
-        };
+        let count = move || Fired { injected: 1, witnessed: seen() - before, witness: code };
         let heal = move || {
             for words in end {
                 ask::<redis::Value>(server, words);
