@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kind::{Kind, Outcome};
-use crate::{acquire, client, key, queue, refusal, release, server};
+use crate::{acquire, client, holder, key, queue, refusal, release, server};
 
 /// How many kinds the registry has at least.
 const LEAST: usize = 45;
@@ -15,12 +15,13 @@ const LEAST: usize = 45;
 const THREADS: usize = 8;
 
 fn all() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 7] = [
+    let files: [&'static [Kind]; 8] = [
         &acquire::KINDS,
         &release::KINDS,
         &queue::KINDS,
         &server::KINDS,
         &refusal::KINDS,
+        &holder::KINDS,
         &key::KINDS,
         &client::KINDS,
     ];

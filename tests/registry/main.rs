@@ -7,6 +7,7 @@
 //! | `lag` | how long this machine lets threads wait; a trial under too much of it is void |
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
 //! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
+//! | `holder` | faults at what a holder asks for: a transaction, a longer lease, a look |
 //! | `client` | faults of the processes and threads that use locks |
 //! | `census` | the list of all kinds, and what must hold for all of them |
 //!
@@ -25,6 +26,7 @@ mod census;
 mod client;
 #[path = "../common/mod.rs"]
 mod common;
+mod holder;
 mod key;
 mod kind;
 mod lag;

@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{Release, Wait};
+use leasehold::{LockClient, Release, Wait};
 use leasehold_support::CommandStats;
+use leasehold_support::fault::server::DiskFailure;
 use leasehold_support::fault::setting::{
-    MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY,
+    MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, WRONG_PASSWORD,
 };
 
 use crate::acquire::outage;
@@ -27,6 +28,9 @@ kinds! {
     read_only_at_release "read-only@release" "E,A";
     master_down_at_acquire "master-down@acquire" "E,L";
     no_replicas_at_acquire "no-replicas@acquire" "E,L";
+    disk_failure_at_acquire "disk-failure@acquire" "E";
+    disk_failure_at_release "disk-failure@release" "E,A";
+    wrong_password_at_connect "wrong-password@connect" "E";
     no_permission_at_acquire "no-permission@acquire" "E";
     no_permission_at_release "no-permission@release" "E,A";
     no_publish_at_hand_over "no-publish@hand-over" "L";
@@ -209,6 +213,49 @@ fn read_only_at_release(trial: &Trial) {
     trial.prove(&active);
     drop(active);
     trial.given_back();
+}
+
+fn disk_failure_at_acquire(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let active = trial.inject(&DiskFailure);
+    for error in [
+        trial.timed(COMMAND, || lock.try_lock()).unwrap_err(),
+        trial.timed(COMMAND, || lock.lock()).unwrap_err(),
+    ] {
+        assert!(error.is_refused() && error.to_string().contains("MISCONF"), "{error:?}");
+    }
+    trial.prove(&active);
+    drop(active);
+    trial.granted(&lock.try_lock().unwrap().expect("free"));
+}
+
+fn disk_failure_at_release(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&DiskFailure);
+    let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
+    assert!(error.is_refused(), "{error:?}");
+    trial.prove(&active);
+    drop(active);
+    trial.given_back();
+}
+
+/// A password that is wrong is wrong the next time too: told at once, and never waited for.
+fn wrong_password_at_connect(trial: &Trial) {
+    let active = trial.inject(&WRONG_PASSWORD);
+    let url = trial.proxy.url().replace("redis://", "redis://worker:old@");
+    let builder = LockClient::builder(&url).command_timeout(COMMAND).connect_timeout(COMMAND);
+    let lock = builder.build().unwrap().mutex_with(KEY, renewed(LEASE)).unwrap();
+    for error in [
+        trial.timed(COMMAND, || LockClient::open(&url)).map(drop).unwrap_err(),
+        trial.timed(COMMAND, || lock.lock()).map(drop).unwrap_err(),
+    ] {
+        assert!(error.is_denied() && !error.to_string().contains("old"), "{error:?}");
+    }
+    trial.prove(&active);
+    drop(active);
+    trial.granted(&lock.try_lock().unwrap().expect("free"));
 }
 
 /// A user who may not is told so at once, however long he would wait.

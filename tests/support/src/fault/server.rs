@@ -208,6 +208,41 @@ impl Injector for Forgetful {
     }
 }
 
+/// It cannot save its data, and therefore refuses to be written to (`MISCONF`).
+#[derive(Debug, Clone, Copy)]
+pub struct DiskFailure;
+
+impl Injector for DiskFailure {
+    fn name(&self) -> String {
+        "disk-failure".to_owned()
+    }
+
+    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
+        let server = site.server;
+        let before = error_count(server, "errorstat_MISCONF");
+        // A folder in the place of the file.
+        let obstacle = server.directory().join("dump.rdb");
+        std::fs::create_dir_all(obstacle.join("full")).expect("a folder");
+        ask::<()>(server, &["CONFIG", "SET", "save", "3600 1"]);
+        ask::<redis::Value>(server, &["BGSAVE"]);
+        let end = Instant::now() + LONG;
+        while !ask::<String>(server, &["INFO", "persistence"]).contains("bgsave_status:err") {
+            assert!(Instant::now() < end, "the server saved its data");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let count = move || Fired {
+            injected: 1,
+            witnessed: error_count(server, "errorstat_MISCONF") - before,
+            witness: "errorstat_MISCONF",
+        };
+        let heal = move || {
+            ask::<()>(server, &["CONFIG", "SET", "save", ""]);
+            let _ = std::fs::remove_dir_all(obstacle);
+        };
+        Active::new(self.name(), count, heal)
+    }
+}
+
 /// It takes no more connections than it has.
 #[derive(Debug, Clone, Copy)]
 pub struct MaxClients;

@@ -52,6 +52,14 @@ pub const NO_REPLICAS: Refusing = Refusing {
     end: &[&["CONFIG", "SET", "min-replicas-to-write", "0"]],
 };
 
+/// The password of the user `worker` is another than `old`.
+pub const WRONG_PASSWORD: Refusing = Refusing {
+    fault: "wrong-password",
+    code: "errorstat_WRONGPASS",
+    begin: &[&["ACL", "SETUSER", "worker", "on", ">new", "~*", "&*", "+@all"]],
+    end: &[&["ACL", "SETUSER", "worker", ">old"]],
+};
+
 /// The user may run no script any more.
 pub const NO_PERMISSION: Refusing = Refusing {
     fault: "no-permission",
