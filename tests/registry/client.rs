@@ -13,7 +13,7 @@ use leasehold_support::fault::network::{AtOperation, SILENCE};
 use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
 
 use crate::acquire::garbage;
-use crate::common::{SLACK, SOON, exists, ms, pttl, renewed, until};
+use crate::common::{SLACK, SOON, ask, exists, ms, pttl, renewed, until};
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
 
@@ -94,8 +94,12 @@ fn killed_at_wait(trial: &Trial) {
     thread::scope(|scope| {
         let second = scope.spawn(|| wait(trial, &lock));
         until("both wait", || trial.waiting() == 2);
+        let listening = || ask::<Vec<String>>(&trial.server, &["PUBSUB", "CHANNELS"]).len();
+        until("both listen", || listening() == 2);
         let active = Killed.begin(first.pid());
         trial.prove(&active);
+        // The last of its threads closes its connections.
+        until("the server sees it", || listening() == 1);
         let begin = Instant::now();
         held.release().unwrap();
         let took = second.join().unwrap().saturating_duration_since(begin);

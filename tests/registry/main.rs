@@ -12,6 +12,8 @@
 //! | `census` | the list of all kinds, and what must hold for all of them |
 //!
 //! A kind is a fault at a named operation. Every kind is a test by its own name; each runs once.
+//! `cargo test --test registry census -- --nocapture` prints the list.
+//!
 //! The guarantees, by letter:
 //!
 //! | | |

@@ -1,6 +1,7 @@
 //! Signals to other processes.
 
 use std::io;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, kill_process};
@@ -38,8 +39,16 @@ fn await_stopped(process: u32) {
     }
 }
 
-/// Returns the letter for a process's state, such as `T` for a stopped one, where the system tells.
+/// Returns the letter for a process's state, such as `T` for a stopped one; `None` if there is no
+/// such process.
 pub(crate) fn state(process: u32) -> Option<char> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    text.rsplit(") ").next()?.chars().next()
+    if let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        return text.rsplit(") ").next()?.chars().next();
+    }
+    if std::path::Path::new("/proc/self/stat").exists() {
+        return None;
+    }
+    // Systems without that folder.
+    let output = Command::new("ps").args(["-o", "state=", "-p", &process.to_string()]).output();
+    String::from_utf8(output.ok()?.stdout).ok()?.trim().chars().next()
 }

@@ -25,7 +25,7 @@ impl Stopped {
     pub fn begin(&self, pid: u32) -> Active<'static> {
         signal::send(pid, Signal::STOP);
         let seen = u64::from(signal::state(pid) == Some('T'));
-        let count = move || Fired { injected: 1, witnessed: seen, witness: "/proc/pid/stat" };
+        let count = move || Fired { injected: 1, witnessed: seen, witness: "the process state" };
         Active::new(self.name(), count, move || signal::send(pid, Signal::CONT))
     }
 }
@@ -55,7 +55,7 @@ impl Killed {
         // Its parent, which is us, has yet to wait for it, so its number is nobody else's.
         let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
         let count =
-            move || Fired { injected: 1, witnessed: dead().into(), witness: "/proc/pid/stat" };
+            move || Fired { injected: 1, witnessed: dead().into(), witness: "the process state" };
         Active::new(self.name(), count, || ())
     }
 }
@@ -102,7 +102,7 @@ impl SignalStorm {
         let count = move || {
             let [injected, witnessed] = [0, 1].map(|index| stops[index].load(Ordering::SeqCst));
             // The last stop may be on its way.
-            Fired { injected: injected.min(witnessed), witnessed, witness: "/proc/pid/stat" }
+            Fired { injected: injected.min(witnessed), witnessed, witness: "the process state" }
         };
         let heal = move || {
             over.store(true, Ordering::SeqCst);

@@ -29,7 +29,7 @@ impl Injector for Stopped {
         let server = site.server;
         server.pause();
         let seen = u64::from(signal::state(server.pid()) == Some('T'));
-        let count = move || Fired { injected: 1, witnessed: seen, witness: "/proc/pid/stat" };
+        let count = move || Fired { injected: 1, witnessed: seen, witness: "the process state" };
         Active::new(self.name(), count, || server.resume())
     }
 }
@@ -48,7 +48,7 @@ impl Injector for Killed {
         server.kill();
         let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
         let count =
-            move || Fired { injected: 1, witnessed: dead().into(), witness: "/proc/pid/stat" };
+            move || Fired { injected: 1, witnessed: dead().into(), witness: "the process state" };
         Active::new(self.name(), count, || server.restart())
     }
 }
