@@ -11,6 +11,7 @@ mod directory;
 pub mod fault;
 pub mod fork;
 mod frame;
+pub mod history;
 mod journal;
 mod link;
 mod process;

@@ -1,0 +1,148 @@
+//! What holders in several processes did, recorded and checked.
+//!
+//! Each process appends its events to a file ([`Recorder`]), stamped with the one clock that all
+//! processes of the machine share ([`now`]). Who started them adds what it did itself, merges all of
+//! it into a [`History`], and asks the checkers, which are functions of a history and nothing else.
+//!
+//! | checker | says |
+//! | --- | --- |
+//! | [`c1`] | validity windows of one lock never overlap |
+//! | [`c2`] | tokens grow in real time, and the resource refuses no valid holder |
+//! | [`c3`] | no fenced write is corrupt; raw overlaps are counted, for they may happen |
+//! | [`c4`] | nothing is reported as done, as not done or as busy that was not so |
+//! | [`c5`] | every call has a verdict, and one lease later nothing is left |
+//! | [`c6`] | of live waiters nobody is overtaken |
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `event` | what is recorded, and its line in a file |
+//! | `record` | the clock and the file |
+//! | `resource` | what is protected: a file that checks fencing tokens |
+//! | `call` | the events of one call, from its beginning to the end of its hold |
+//! | `window`, `token`, `write`, `outcome`, `rest`, `order` | the checkers, in this order |
+//! | `stall` | whether the machine stood still, and deadlines overrun |
+
+mod call;
+mod event;
+mod order;
+mod outcome;
+mod record;
+mod resource;
+mod rest;
+mod stall;
+mod token;
+mod window;
+mod write;
+
+use std::fmt;
+
+pub use call::{Call, Ended};
+pub use event::{Event, Outcome, Snapshot, What};
+pub use order::c6;
+pub use outcome::c4;
+pub use record::{Recorder, now, read};
+pub use resource::{Resource, Touch};
+pub use rest::c5;
+pub use stall::{Overrun, stalled, worst_overrun};
+pub use token::c2;
+pub use window::c1;
+pub use write::{c3, raw_overlaps};
+
+/// What must never be, as a checker found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// `C1` to `C6`.
+    pub checker: &'static str,
+    /// What was found, with the moments and tokens.
+    pub text: String,
+}
+
+impl Violation {
+    pub(crate) fn new(checker: &'static str, text: impl Into<String>) -> Self {
+        Self { checker, text: text.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.checker, self.text)
+    }
+}
+
+/// The events of all processes, in the order of their moments, and their calls.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    events: Vec<Event>,
+    calls: Vec<Call>,
+}
+
+impl History {
+    /// Merges events, in whatever order they come.
+    pub fn new(mut events: Vec<Event>) -> Self {
+        events.sort_by_key(|event| event.at);
+        let calls = call::assemble(&events);
+        Self { events, calls }
+    }
+
+    /// Returns all events, by moment.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Returns all calls, by the moment at which they began.
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// Returns the calls that were granted the lock.
+    pub fn holds(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.token.is_some())
+    }
+
+    /// Returns how many holds waited for another, or at least met one.
+    ///
+    /// A hold is contended if another call for its lock had begun and not yet ended when it was
+    /// asked for.
+    pub fn contended(&self) -> usize {
+        self.holds()
+            .filter(|hold| {
+                let before = self.calls[..self.calls.partition_point(|c| c.invoked < hold.invoked)]
+                    .iter()
+                    .rev()
+                    // Nobody is busy with one lock for so many calls of others.
+                    .take(256);
+                before.into_iter().any(|other| {
+                    other.lock == hold.lock && other.over.is_none_or(|over| over > hold.invoked)
+                })
+            })
+            .count()
+    }
+
+    /// Runs all checkers.
+    pub fn check(&self) -> Vec<Violation> {
+        [c1, c2, c3, c4, c5, c6].iter().flat_map(|checker| checker(self)).collect()
+    }
+
+    /// The locks that occur.
+    pub(crate) fn locks(&self) -> Vec<u32> {
+        let mut locks: Vec<u32> = self.calls.iter().map(|call| call.lock).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        locks
+    }
+
+    /// When the server forgot what it knew: from, to.
+    pub(crate) fn amnesias(&self) -> Vec<(u64, u64)> {
+        let spans = self.events.iter().filter_map(|event| match event.what {
+            What::Amnesia { until } => Some((event.at, until)),
+            _ => None,
+        });
+        spans.collect()
+    }
+
+    /// When the process was killed.
+    pub(crate) fn killed(&self, process: u32) -> Option<u64> {
+        let killed = |event: &&Event| event.process == process && event.what == What::Killed;
+        self.events.iter().find(killed).map(|event| event.at)
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether the machine stood still, and how late calls returned.
+
+use super::History;
+use super::call::Call;
+use super::event::What;
+
+/// Whether a process got the processor later than `limit` ns after it should have, but for the times
+/// at which it was stopped on purpose. Such a history proves nothing about time.
+pub fn stalled(history: &History, limit: u64) -> bool {
+    let stops: Vec<(u32, u64, u64)> = stops(history);
+    history.events().iter().any(|event| match event.what {
+        What::Lagged { by } if by > limit => {
+            let begin = event.at.saturating_sub(by);
+            let meant = |(process, from, until): &(u32, u64, u64)| {
+                *process == event.process && *from < event.at && *until >= begin
+            };
+            !stops.iter().any(meant)
+        }
+        _ => false,
+    })
+}
+
+/// By how much a call returned after its deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overrun {
+    /// By how much, in ns, less what its process had to wait for the processor meanwhile.
+    pub by: u64,
+    /// Which call.
+    pub text: String,
+}
+
+/// Returns the call, or release, that returned latest after its deadline, but for those of a process
+/// that was stopped meanwhile.
+pub fn worst_overrun(history: &History) -> Option<Overrun> {
+    let stops = stops(history);
+    let mut worst: Option<Overrun> = None;
+    let mut look = |call: &Call, what: &str, begin: u64, end: u64, budget: u64| {
+        let process = call.who.0;
+        let stopped = stops.iter().any(|stop| stop.0 == process && stop.1 < end && stop.2 > begin);
+        let late = (end - begin).saturating_sub(budget);
+        if stopped || late == 0 {
+            return;
+        }
+        let by = late.saturating_sub(lag(history, process, begin, end));
+        if worst.as_ref().is_none_or(|worst| worst.by < by) {
+            worst = Some(Overrun { by, text: format!("{what} of {}", call.shown()) });
+        }
+    };
+    for call in history.calls() {
+        if let Some(returned) = call.returned {
+            look(call, "acquire", call.invoked, returned, call.budget);
+        }
+        if let (Some((begin, _, budget)), Some((end, _))) = (call.releasing, call.released) {
+            look(call, "release", begin, end, budget);
+        }
+    }
+    worst
+}
+
+/// How long a process waited for the processor within a span, together.
+fn lag(history: &History, process: u32, begin: u64, end: u64) -> u64 {
+    let events = history.events();
+    let from = events.partition_point(|event| event.at < begin);
+    let lags = events[from..].iter().take_while(|event| event.at <= end + 20_000_000);
+    let lags = lags.filter(|event| event.process == process);
+    lags.map(|event| if let What::Lagged { by } = event.what { by } else { 0 }).sum()
+}
+
+fn stops(history: &History) -> Vec<(u32, u64, u64)> {
+    let stops = history.events().iter().filter_map(|event| match event.what {
+        What::Stopped { until } => Some((event.process, event.at, until)),
+        _ => None,
+    });
+    stops.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::doctored::{MS, clean, event, history};
+    use super::*;
+
+    fn with(extra: Vec<super::super::Event>) -> History {
+        let mut events = clean();
+        events.extend(extra);
+        history(events)
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_is_noticed_and_a_process_that_was_stopped_is_not() {
+        let lagged = || event(100, 1, 0, What::Lagged { by: 30 * MS });
+        assert!(!stalled(&with(vec![]), 20 * MS));
+        assert!(stalled(&with(vec![lagged()]), 20 * MS));
+        assert!(!stalled(&with(vec![lagged()]), 40 * MS));
+        let stopped = |process| event(70, process, 0, What::Stopped { until: 99 * MS });
+        assert!(!stalled(&with(vec![lagged(), stopped(1)]), 20 * MS));
+        assert!(stalled(&with(vec![lagged(), stopped(2)]), 20 * MS));
+    }
+
+    #[test]
+    fn the_worst_overrun_leaves_out_what_the_machine_took() {
+        assert_eq!(worst_overrun(&with(vec![])), None);
+        let call = |at: u64, process: u32| {
+            let invoked = What::Invoked { budget: 10 * MS, waits: false };
+            let failed = What::Failed(super::super::Outcome::Unknown);
+            vec![event(500, process, 1, invoked), event(500 + at, process, 1, failed)]
+        };
+        let late = [call(40, 3), call(90, 4)].concat();
+        assert_eq!(worst_overrun(&with(late.clone())).unwrap().by, 80 * MS);
+        let mut lagged = late.clone();
+        lagged.push(event(550, 4, 0, What::Lagged { by: 60 * MS }));
+        assert_eq!(worst_overrun(&with(lagged)).unwrap().by, 30 * MS);
+        let mut stopped = late;
+        stopped.push(event(550, 4, 0, What::Stopped { until: 560 * MS }));
+        assert_eq!(worst_overrun(&with(stopped)).unwrap().by, 30 * MS);
+    }
+}

@@ -1,0 +1,125 @@
+//! C2: tokens grow in real time.
+
+use super::event::What;
+use super::window::promised;
+use super::{History, Violation};
+
+/// Checks the order of tokens of each lock, across every fault:
+///
+/// - a hold that was asked for after another was granted has the higher token;
+/// - no two holds share one;
+/// - the resource accepted none that is lower than one before;
+/// - and refused nobody within its validity window.
+pub fn c2(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for lock in history.locks() {
+        in_real_time(history, lock, &mut found);
+    }
+    for event in history.events() {
+        let What::Accepted(touches) = &event.what else { continue };
+        for pair in touches.windows(2).filter(|pair| pair[1].token < pair[0].token) {
+            let (before, after) = (pair[0].token, pair[1].token);
+            let text = format!("lock {}: resource took {after} after {before}", event.lock);
+            found.push(Violation::new("C2", text));
+        }
+    }
+    for hold in history.holds() {
+        let refusals = [hold.entered, hold.wrote].into_iter().flatten();
+        let refused = refusals.filter(|(_, accepted)| !accepted).map(|(at, _)| at).next();
+        let Some((at, (begin, end))) = refused.zip(promised(history, hold)) else { continue };
+        if begin <= at && at < end {
+            let text = format!("{} was refused at {at}, valid until {end}", hold.shown());
+            found.push(Violation::new("C2", text));
+        }
+    }
+    found
+}
+
+fn in_real_time(history: &History, lock: u32, found: &mut Vec<Violation>) {
+    let holds: Vec<_> = history.holds().filter(|hold| hold.lock == lock).collect();
+    let mut granted: Vec<_> =
+        holds.iter().filter_map(|hold| hold.returned.zip(hold.token)).collect();
+    granted.sort_unstable();
+    let mut highest: Option<u64> = None;
+    let mut next = granted.into_iter().peekable();
+    // By the moment at which they were asked for.
+    for hold in &holds {
+        while let Some((_, token)) = next.next_if(|(at, _)| *at < hold.invoked) {
+            highest = highest.max(Some(token));
+        }
+        if let Some(before) = highest.filter(|before| hold.token <= Some(*before)) {
+            let text = format!("{} although {before} was granted before", hold.shown());
+            found.push(Violation::new("C2", text));
+        }
+    }
+    let mut tokens: Vec<_> = holds.iter().filter_map(|hold| hold.token).collect();
+    tokens.sort_unstable();
+    for pair in tokens.windows(2).filter(|pair| pair[0] == pair[1]) {
+        let text = format!("lock {lock}: two holds have token {}", pair[0]);
+        found.push(Violation::new("C2", text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::doctored::{clean, event, history, hold};
+    use super::super::event::Event;
+    use super::*;
+
+    fn with_token(call: u64, new: u64) -> Vec<Event> {
+        let mut events = clean();
+        for event in events.iter_mut().filter(|event| event.call == call) {
+            if let What::Granted { token, .. } = &mut event.what {
+                *token = new;
+            }
+        }
+        events
+    }
+
+    #[test]
+    fn a_lower_token_after_a_higher_one_is_found() {
+        assert_eq!(c2(&history(clean())), []);
+        assert_eq!(c2(&history(with_token(4, 99))).len(), 1);
+        // All that come after it are lower.
+        assert_eq!(c2(&history(with_token(4, 999))).len(), 5);
+    }
+
+    #[test]
+    fn a_token_given_twice_is_found() {
+        // The next one is asked for before this one is granted: only that they are the same counts.
+        let mut events: Vec<Event> = hold(20, 1, 1, 7);
+        events.extend(hold(25, 2, 2, 7));
+        let found = c2(&history(events));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.contains("two holds"), "{found:?}");
+    }
+
+    #[test]
+    fn a_resource_that_takes_a_lower_token_is_found() {
+        let mut events = clean();
+        for event in &mut events {
+            if let What::Accepted(touches) = &mut event.what {
+                touches[7].token = 1;
+            }
+        }
+        assert_eq!(c2(&history(events)).len(), 1);
+    }
+
+    #[test]
+    fn a_valid_holder_that_is_refused_is_found_and_a_late_one_is_not() {
+        let refused = |at| {
+            let mut events = clean();
+            for event in events.iter_mut().filter(|event| event.call == 3) {
+                if let What::Wrote { accepted, .. } = &mut event.what {
+                    (*accepted, event.at) = (false, event.at + at);
+                }
+            }
+            events
+        };
+        assert_eq!(c2(&history(refused(0))).len(), 1);
+        assert_eq!(c2(&history(refused(50_000_000))), []);
+        let mut events = refused(0);
+        events.push(event(85, 0, 0, What::Amnesia { until: 85_000_000 }));
+        assert_eq!(c2(&history(events)), []);
+    }
+}
