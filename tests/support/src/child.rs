@@ -135,19 +135,34 @@ impl Child {
     ///
     /// If there is none in time, or the child ends; the text holds the child's output.
     pub fn expect_line(&mut self, prefix: &str, timeout: Duration) -> String {
+        self.next_line(prefix, timeout).unwrap_or_else(|why| {
+            let (role, output) = (&self.role, self.output());
+            panic!("{role:?} was to say {prefix:?} but {why}; its output:\n{output}");
+        })
+    }
+
+    /// As [`Child::expect_line`], but returns `None` if there is none.
+    pub fn hear_line(&mut self, prefix: &str, timeout: Duration) -> Option<String> {
+        self.next_line(prefix, timeout).ok()
+    }
+
+    fn next_line(&mut self, prefix: &str, timeout: Duration) -> Result<String, String> {
         let end = Instant::now() + timeout;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let why = match self.lines.recv_timeout(left) {
-                Ok(line) => match line.strip_prefix(prefix) {
-                    Some(rest) => return rest.trim().to_owned(),
-                    None => continue,
-                },
-                Err(RecvTimeoutError::Timeout) => format!("did not say it in {timeout:?}"),
-                Err(RecvTimeoutError::Disconnected) => "ended before it said it".to_owned(),
-            };
-            let (role, output) = (&self.role, self.output());
-            panic!("{role:?} was to say {prefix:?} but {why}; its output:\n{output}");
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(prefix) {
+                        return Ok(rest.trim().to_owned());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(format!("did not say it in {timeout:?}"));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("ended before it said it".to_owned());
+                }
+            }
         }
     }
 

@@ -43,7 +43,10 @@ pub fn worst_overrun(history: &History) -> Option<Overrun> {
         }
         let by = late.saturating_sub(lag(history, process, begin, end));
         if worst.as_ref().is_none_or(|worst| worst.by < by) {
-            worst = Some(Overrun { by, text: format!("{what} of {}", call.shown()) });
+            worst = Some(Overrun {
+                by,
+                text: format!("{what} of {}, {} µs allowed", call.shown(), budget / 1000),
+            });
         }
     };
     for call in history.calls() {

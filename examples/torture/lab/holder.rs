@@ -1,0 +1,413 @@
+//! The part of a child process: threads that lock, work and release, and record all of it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use fastrand::Rng;
+use leasehold::{Error, Guard, Lease, LockClient, LockOptions, Loss, Release, Wait};
+use leasehold_support::child::{hear, tell};
+use leasehold_support::history::{Outcome, Recorder, Resource, What, now};
+
+use super::Result;
+use super::plan::{Plan, Planted};
+
+/// The role of a child.
+pub(crate) const ROLE: &str = "holder";
+pub(crate) const URL: &str = "TORTURE_URL";
+pub(crate) const FOLDER: &str = "TORTURE_FOLDER";
+/// The threads of a process that contend.
+pub(crate) const THREADS: u32 = 4;
+/// How long a command of a holder may take.
+const COMMAND: Duration = Duration::from_millis(150);
+const GIVE_UP: Duration = Duration::from_millis(1200);
+/// No bound: a wait for a holder.
+const UNBOUNDED: u64 = u64::MAX / 2;
+/// A thread that is later than this was kept waiting for the processor.
+const LAG: u64 = 2_000_000;
+
+/// The file that a process records a trial to.
+pub(crate) fn record(folder: &Path, trial: u64, process: u32) -> PathBuf {
+    folder.join(format!("record-{trial}-{process}"))
+}
+
+/// The file of what a lock protects.
+pub(crate) fn resource(folder: &Path, trial: u64, lock: u32) -> PathBuf {
+    folder.join(format!("resource-{trial}-{lock}"))
+}
+
+/// The list that transactions under a lock add to.
+pub(crate) fn list(trial: u64, lock: u32) -> String {
+    format!("list:{}", Plan::name(trial, lock))
+}
+
+/// Where a process records to at present.
+#[derive(Clone, Default)]
+struct Current(Arc<Mutex<Option<(u64, Arc<Recorder>)>>>);
+
+impl Current {
+    fn set(&self, recorder: Option<(u64, Arc<Recorder>)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = recorder;
+    }
+
+    fn get(&self) -> Option<(u64, Arc<Recorder>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn lost(&self, loss: &Loss) {
+        let at = now();
+        let Some((current, recorder)) = self.get() else { return };
+        let name = String::from_utf8_lossy(loss.name()).into_owned();
+        let numbers = name.strip_prefix('t').and_then(|name| name.split_once(':'));
+        if let Some((trial, lock)) = numbers
+            && trial.parse() == Ok(current)
+            && let Ok(lock) = lock.parse()
+        {
+            let token = loss.fencing_token().get();
+            recorder.note(at, 0, 0, lock, What::Lost { token });
+        }
+    }
+}
+
+/// Plays the part of a child until its parent says nothing more.
+pub(crate) fn serve() -> Result<()> {
+    let (url, folder) = (env::var(URL)?, PathBuf::from(env::var(FOLDER)?));
+    let current = Current::default();
+    let lagging = current.clone();
+    thread::spawn(move || watch_lag(&lagging));
+    let kept = client(&url, &current)?;
+    tell("ready");
+    while let Some(line) = hear() {
+        let Some(task) = Task::parse(&line) else { continue };
+        let recorder = Arc::new(Recorder::open(&record(&folder, task.trial, std::process::id()))?);
+        current.set(Some((task.trial, Arc::clone(&recorder))));
+        let fresh = task.fresh.then(|| client(&url, &current)).transpose()?;
+        let client = fresh.as_ref().unwrap_or(&kept);
+        let failures: Vec<String> = thread::scope(|scope| {
+            let threads = (1..=THREADS).map(|number| {
+                let (recorder, folder, task) = (&*recorder, &*folder, &task);
+                scope.spawn(move || Worker::new(number, client, recorder, folder, task)?.run())
+            });
+            let threads: Vec<_> = threads.collect();
+            let ends = threads.into_iter().map(|thread| match thread.join() {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("a thread panicked".to_owned()),
+            });
+            ends.flatten().collect()
+        });
+        if let Some(client) = fresh {
+            // What cannot be given back now ends with its lease.
+            let _ = client.shutdown(task.lease);
+        }
+        // A loss that is told late is told by then.
+        current.set(None);
+        tell(&format!("done {} {}", task.trial, failures.join("; ")));
+    }
+    let _ = kept.shutdown(Duration::from_secs(1));
+    Ok(())
+}
+
+fn client(url: &str, current: &Current) -> leasehold::Result<LockClient> {
+    let current = current.clone();
+    LockClient::builder(url)
+        .max_size(THREADS)
+        .command_timeout(COMMAND)
+        .connect_timeout(COMMAND)
+        .max_wait(COMMAND)
+        .give_up_after(GIVE_UP)
+        .on_loss(move |loss| current.lost(loss))
+        .build()
+}
+
+/// Notes how much later than it should this process gets the processor.
+fn watch_lag(current: &Current) {
+    let pause = Duration::from_millis(5);
+    loop {
+        let due = now() + pause.as_nanos() as u64;
+        thread::sleep(pause);
+        let at = now();
+        if let Some((_, recorder)) = current.get().filter(|_| at > due + LAG) {
+            recorder.note(at, 0, 0, 0, What::Lagged { by: at - due });
+        }
+    }
+}
+
+/// What a child is told to do.
+pub(crate) struct Task {
+    pub(crate) trial: u64,
+    pub(crate) seed: u64,
+    pub(crate) lease: Duration,
+    pub(crate) locks: u32,
+    pub(crate) until: u64,
+    pub(crate) fresh: bool,
+    pub(crate) planted: Planted,
+}
+
+impl Task {
+    pub(crate) fn line(&self) -> String {
+        let Task { trial, seed, lease, locks, until, fresh, planted } = self;
+        let planted = Planted::ALL.iter().position(|other| other == planted).unwrap_or(0);
+        let (lease, fresh) = (lease.as_millis(), u64::from(*fresh));
+        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {planted}")
+    }
+
+    fn parse(line: &str) -> Option<Task> {
+        let words = line.strip_prefix("trial ")?.split(' ');
+        let numbers: Vec<u64> =
+            words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+        let [trial, seed, lease, locks, until, fresh, planted] = numbers[..] else { return None };
+        Some(Task {
+            trial,
+            seed,
+            lease: Duration::from_millis(lease),
+            locks: u32::try_from(locks).ok()?,
+            until,
+            fresh: fresh == 1,
+            planted: *Planted::ALL.get(usize::try_from(planted).ok()?)?,
+        })
+    }
+}
+
+/// One thread that contends.
+struct Worker<'a> {
+    number: u32,
+    call: u64,
+    rng: Rng,
+    client: &'a LockClient,
+    recorder: &'a Recorder,
+    task: &'a Task,
+    resources: Vec<Resource>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        number: u32,
+        client: &'a LockClient,
+        recorder: &'a Recorder,
+        folder: &Path,
+        task: &'a Task,
+    ) -> Result<Worker<'a>> {
+        let open = |lock| {
+            let opened = Resource::open(&resource(folder, task.trial, lock))?;
+            Ok(if task.planted == Planted::Unfenced { opened.unfenced() } else { opened })
+        };
+        let resources = (0..task.locks).map(open).collect::<Result<_>>()?;
+        let rng = Rng::with_seed(task.seed.wrapping_mul(64).wrapping_add(number.into()));
+        Ok(Worker { number, call: 0, rng, client, recorder, task, resources })
+    }
+
+    fn run(mut self) -> Result<()> {
+        while now() < self.task.until {
+            self.call += 1;
+            let lock = self.rng.u32(..self.task.locks);
+            if self.task.planted == Planted::NoLock {
+                self.without_lock(lock)?;
+            } else {
+                self.with_lock(lock)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, lock: u32, what: What) {
+        self.note_at(now(), lock, what);
+    }
+
+    fn note_at(&self, at: u64, lock: u32, what: What) {
+        self.recorder.note(at, self.number, self.call, lock, what);
+    }
+
+    fn options(&mut self) -> LockOptions {
+        let lease = self.task.lease;
+        let overstays = matches!(self.task.planted, Planted::Deaf | Planted::Unfenced);
+        let fixed = overstays || self.rng.u8(..8) == 0;
+        let lease = if fixed { Lease::fixed(lease) } else { Lease::renewed(lease) };
+        let options = LockOptions::new().lease(lease);
+        match self.rng.u8(..16) {
+            0 => options.wait(Wait::spin()),
+            1 => options.wait(Wait::spin()).release(Release::watch()),
+            2 => options.linger(Duration::from_millis(20)),
+            3 => options.local_handoffs(0),
+            _ => options,
+        }
+    }
+
+    fn with_lock(&mut self, lock: u32) -> Result<()> {
+        let name = Plan::name(self.task.trial, lock);
+        let options = self.options();
+        let mutex = self.client.mutex_with(name, options)?;
+        let wait = Duration::from_millis(self.rng.u64(50..=500));
+        let way = self.rng.u8(..16);
+        let (budget, waits) = match way {
+            // It is repeated once where the connection turned out dead.
+            0 | 1 => (nanos(COMMAND * 2), false),
+            2 | 3 => (UNBOUNDED, true),
+            _ => (nanos(wait), true),
+        };
+        self.note(lock, What::Invoked { budget, waits });
+        let outcome = match way {
+            0 | 1 => mutex.try_lock(),
+            2 | 3 => mutex.lock().map(Some),
+            _ => mutex.try_lock_for(wait),
+        };
+        let at = now();
+        match outcome {
+            Ok(Some(guard)) => {
+                self.granted(at, lock, &guard);
+                if self.rng.u8(..32) == 0 {
+                    // Reentry: no command, and the outer hold goes on.
+                    drop(mutex.try_lock());
+                }
+                self.work(lock, &guard)?;
+                self.release(lock, guard);
+            }
+            Ok(None) => {
+                self.note_at(at, lock, What::Busy);
+                // So that one attempt after the other does not fill the record.
+                thread::sleep(Duration::from_millis(self.rng.u64(1..5)));
+            }
+            Err(error) => {
+                self.note_at(at, lock, What::Failed(told(&error)));
+                thread::sleep(Duration::from_millis(self.rng.u64(1..20)));
+            }
+        }
+        Ok(())
+    }
+
+    fn granted(&self, at: u64, lock: u32, guard: &Guard) {
+        let token = guard.fencing_token().get();
+        let valid_until = self.valid_until(guard);
+        self.note_at(at, lock, What::Granted { token, valid_until });
+    }
+
+    fn valid_until(&self, guard: &Guard) -> u64 {
+        if self.task.planted == Planted::Deaf {
+            return u64::MAX / 2;
+        }
+        // The moment first, so that it is never too late.
+        let at = now();
+        at + nanos(guard.remaining())
+    }
+
+    /// The critical section.
+    fn work(&mut self, lock: u32, guard: &Guard) -> Result<()> {
+        let token = guard.fencing_token().get();
+        let span = match self.rng.u16(..1000) {
+            0..=3 => self.task.lease.mul_f64(0.4 + 0.8 * self.rng.f64()),
+            4..=59 => Duration::from_millis(self.rng.u64(2..15)),
+            60..=259 => Duration::from_micros(self.rng.u64(100..2000)),
+            _ => Duration::ZERO,
+        };
+        let overstays = matches!(self.task.planted, Planted::Deaf | Planted::Unfenced);
+        let span = if overstays { self.task.lease.mul_f64(1.5) } else { span };
+        let entered = self.enter(lock, token)?;
+        if self.task.planted == Planted::Liar || self.rng.u8(..10) == 0 {
+            self.transact(lock, guard);
+        }
+        if !span.is_zero() {
+            thread::sleep(span);
+            self.note(lock, What::Valid { until: self.valid_until(guard) });
+        }
+        if let Some(read) = entered {
+            self.write(lock, token, read)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, lock: u32, token: u64) -> Result<Option<u64>> {
+        let entered = self.resources[lock as usize].enter(token)?;
+        let (at, accepted) = entered.map_or_else(|at| (at, false), |touch| (touch.at, true));
+        self.note_at(at, lock, What::Entered { token, accepted });
+        Ok(entered.ok().map(|touch| touch.value))
+    }
+
+    fn write(&mut self, lock: u32, token: u64, read: u64) -> Result<()> {
+        let wrote = self.resources[lock as usize].write(token, read)?;
+        let (at, accepted) = wrote.map_or_else(|at| (at, false), |touch| (touch.at, true));
+        self.note_at(at, lock, What::Wrote { token, accepted });
+        Ok(())
+    }
+
+    fn transact(&mut self, lock: u32, guard: &Guard) {
+        let id = self.rng.u64(..);
+        let token = guard.fencing_token().get();
+        let key = list(self.task.trial, lock);
+        let outcome = if self.task.planted == Planted::Liar {
+            Ok(Outcome::Done)
+        } else {
+            guard
+                .transaction(|pipe| {
+                    pipe.cmd("RPUSH").arg(&key).arg(format!("{token} {id}"));
+                    pipe.cmd("EXPIRE").arg(&key).arg(600);
+                })
+                // A command that failed by itself answers so.
+                .map(|values| match values.first() {
+                    Some(leasehold::redis::Value::Int(_)) => Outcome::Done,
+                    _ => Outcome::NotDone,
+                })
+        };
+        let outcome = outcome.unwrap_or_else(|error| told(&error));
+        self.note(lock, What::Transacted { id, outcome });
+    }
+
+    fn release(&mut self, lock: u32, guard: Guard) {
+        let valid = self.task.planted == Planted::Deaf || guard.is_valid();
+        // It is repeated once where the connection turned out dead.
+        let budget = nanos(COMMAND * 2);
+        self.note(lock, What::Releasing { valid, budget });
+        let outcome = if self.rng.u8(..20) == 0 {
+            drop(guard);
+            Outcome::Unknown
+        } else {
+            match guard.release() {
+                Ok(()) => Outcome::Done,
+                Err(error) if error.is_lost() => Outcome::NotDone,
+                // The worker goes on trying.
+                Err(_) => Outcome::Unknown,
+            }
+        };
+        let outcome = if self.task.planted == Planted::Deaf { Outcome::Done } else { outcome };
+        self.note(lock, What::Released(outcome));
+        if self.task.planted == Planted::Litter {
+            self.litter(lock);
+        }
+    }
+
+    fn litter(&self, lock: u32) {
+        let name = Plan::name(self.task.trial, lock);
+        let url = env::var(URL).unwrap_or_default();
+        let client = leasehold::redis::Client::open(url);
+        if let Ok(mut connection) = client.and_then(|client| client.get_connection()) {
+            let key = format!("{name}:litter");
+            let _ = leasehold::redis::cmd("SET").arg(key).arg(1).exec(&mut connection);
+        }
+    }
+
+    /// A critical section that nothing protects, and that says otherwise.
+    fn without_lock(&mut self, lock: u32) -> Result<()> {
+        self.note(lock, What::Invoked { budget: UNBOUNDED, waits: false });
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let token = since.as_micros() as u64;
+        let valid_until = now() + nanos(self.task.lease);
+        self.note(lock, What::Granted { token, valid_until });
+        let entered = self.enter(lock, token)?;
+        thread::sleep(Duration::from_millis(self.rng.u64(1..5)));
+        if let Some(read) = entered {
+            self.write(lock, token, read)?;
+        }
+        self.note(lock, What::Releasing { valid: true, budget: UNBOUNDED });
+        self.note(lock, What::Released(Outcome::Done));
+        Ok(())
+    }
+}
+
+fn told(error: &Error) -> Outcome {
+    if error.is_unknown_outcome() { Outcome::Unknown } else { Outcome::NotDone }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 4)
+}

@@ -1,0 +1,146 @@
+//! What happens in a trial, drawn from the seed: the same seed, the same plan.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+use leasehold_support::fault::Injector;
+
+use super::kind::{self, Class, Forgets};
+
+/// One trial.
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) trial: u64,
+    pub(crate) lease: Duration,
+    pub(crate) locks: u32,
+    /// Whether each process makes a client for this trial only.
+    pub(crate) fresh: bool,
+    pub(crate) faults: Vec<Planned>,
+    /// How long holders go on asking for locks.
+    pub(crate) active: Duration,
+    /// What the holder of process 0 does wrong, for the proof that it is noticed.
+    pub(crate) planted: Planted,
+}
+
+/// One fault of a trial.
+pub(crate) struct Planned {
+    pub(crate) injector: Box<dyn Injector>,
+    pub(crate) class: Class,
+    pub(crate) forgets: Option<Forgets>,
+    pub(crate) cuts_off: bool,
+    pub(crate) kills: bool,
+    pub(crate) process: usize,
+    pub(crate) lock: u32,
+    pub(crate) begin: Duration,
+    pub(crate) end: Duration,
+}
+
+/// A bug of a holder, on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Planted {
+    #[default]
+    Nothing,
+    /// It takes no lock at all.
+    NoLock,
+    /// It goes on after the end of validity as if nothing were.
+    Deaf,
+    /// Its writes are not fenced, and it goes on after the end of validity.
+    Unfenced,
+    /// It says of a transaction that it was done, and did nothing.
+    Liar,
+    /// It leaves a key behind that never ends.
+    Litter,
+}
+
+impl Planted {
+    pub(crate) const ALL: [Planted; 6] = [
+        Planted::Nothing,
+        Planted::NoLock,
+        Planted::Deaf,
+        Planted::Unfenced,
+        Planted::Liar,
+        Planted::Litter,
+    ];
+}
+
+impl Plan {
+    /// Draws the plan of a trial.
+    pub(crate) fn draw(seed: u64, trial: u64, processes: usize, kill: bool) -> Plan {
+        let mut rng = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(trial));
+        let kinds = kind::all();
+        let lease = Duration::from_millis(rng.u64(400..=800));
+        let mut plan = Plan {
+            seed,
+            trial,
+            lease,
+            locks: rng.u32(2..=4),
+            fresh: rng.bool(),
+            faults: Vec::new(),
+            active: Duration::from_millis(900),
+            planted: Planted::Nothing,
+        };
+        // Each kind once before any comes again, and a trial without faults now and then.
+        let round = trial / (kinds.len() as u64 + 2);
+        let mut order: Vec<usize> = (0..kinds.len() + 2).collect();
+        Rng::with_seed(seed.wrapping_add(round)).shuffle(&mut order);
+        let first = order[(trial % order.len() as u64) as usize];
+        let second = rng.bool().then(|| rng.usize(..kinds.len()));
+        for index in [Some(first), second].into_iter().flatten() {
+            let Some(kind) = kinds.get(index) else { continue };
+            if (kind.kills && !kill)
+                || plan.faults.iter().any(|other| clash(other.class, kind.class))
+            {
+                continue;
+            }
+            let begin = lease.mul_f64(0.1 + 0.6 * rng.f64());
+            let (shortest, longest) = kind.span;
+            let end = begin + lease.mul_f64(shortest + (longest - shortest) * rng.f64());
+            let injector = kind.make(&mut rng, lease);
+            // Who is killed is always the same one, so that the others grow old.
+            let process = if kind.kills { processes - 1 } else { rng.usize(..processes) };
+            plan.faults.push(Planned {
+                injector,
+                class: kind.class,
+                forgets: kind.forgets,
+                cuts_off: kind.cuts_off,
+                kills: kind.kills,
+                process,
+                lock: rng.u32(..plan.locks),
+                begin,
+                end,
+            });
+            plan.active = plan.active.max(end + Duration::from_millis(200));
+        }
+        plan
+    }
+
+    /// A trial in which one holder does something wrong and nothing else goes wrong.
+    pub(crate) fn planted(seed: u64, trial: u64, planted: Planted) -> Plan {
+        let mut plan = Plan::draw(seed, trial, 1, false);
+        plan.faults.clear();
+        (plan.locks, plan.active, plan.planted) = (1, Duration::from_millis(1500), planted);
+        plan
+    }
+
+    /// The name of a lock.
+    pub(crate) fn name(trial: u64, lock: u32) -> String {
+        format!("t{trial}:{lock}")
+    }
+}
+
+fn clash(one: Class, other: Class) -> bool {
+    one == other && one != Class::Network
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lease, locks) = (self.lease, self.locks);
+        write!(f, "lease {lease:?}, {locks} locks")?;
+        for fault in &self.faults {
+            let (name, begin, end) = (fault.injector.name(), fault.begin, fault.end);
+            write!(f, ", {name} at process {} from {begin:.0?} to {end:.0?}", fault.process)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! One trial: faults on time, healing, the history, the verdict.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold_support::fault::{Active, Fired, Site};
+use leasehold_support::history::{
+    Event, History, Overrun, Resource, Violation, What, now, raw_overlaps, read, stalled,
+    worst_overrun,
+};
+
+use super::Result;
+use super::crew::{Crew, PATIENCE};
+use super::holder::{Task, record, resource};
+use super::kind::{Class, Forgets};
+use super::look::{self, event};
+use super::plan::{Plan, Planned};
+
+/// Connections that were cut come back within this time.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// A call that returns later than this after its deadline is worth a look, in ns.
+pub(crate) const OVERRUN: u64 = 50_000_000;
+
+/// What a trial came to.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) violations: Vec<Violation>,
+    /// The machine stood still: nothing about time can be said.
+    pub(crate) void: bool,
+    pub(crate) holds: usize,
+    pub(crate) contended: usize,
+    pub(crate) calls: usize,
+    pub(crate) raw_overlaps: usize,
+    pub(crate) overrun: Option<Overrun>,
+    /// The latest that a process got the processor, in ns.
+    pub(crate) lag: u64,
+    pub(crate) fired: Vec<(String, Fired)>,
+    /// Where the history was written to, if there is something to look into.
+    pub(crate) dump: Option<PathBuf>,
+}
+
+/// Runs a trial.
+pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
+    let pids: Vec<u32> = crew.members.iter().map(|member| member.child.pid()).collect();
+    let begin = Instant::now();
+    let until = now() + plan.active.as_nanos() as u64;
+    for (index, member) in crew.members.iter_mut().enumerate() {
+        let planted = if index == 0 { plan.planted } else { Default::default() };
+        let seed = plan.seed.wrapping_mul(31).wrapping_add(plan.trial * 8 + index as u64);
+        let Plan { trial, lease, locks, fresh, .. } = *plan;
+        let task = Task { trial, seed, lease, locks, until, fresh, planted };
+        member.child.say(&task.line());
+    }
+    let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (mut events, fired) = thread::scope(|scope| {
+        let looks = scope.spawn(|| look::look_on(&crew.server, plan, &over, &blind));
+        let lags = scope.spawn(|| watch_lag(&over));
+        let (mut events, fired) = torment(crew, plan, begin, &blind);
+        let left = Duration::from_nanos(until.saturating_sub(now()));
+        thread::sleep(left);
+        over.store(true, Ordering::SeqCst);
+        events.extend(looks.join().expect("it looks on"));
+        events.extend(lags.join().expect("it watches"));
+        (events, fired)
+    });
+    events.push(event(now(), 0, What::Healed));
+    let killed = plan.faults.iter().filter(|fault| fault.kills).map(|fault| fault.process);
+    let killed: Vec<usize> = killed.collect();
+    let mut gone = killed.clone();
+    for (index, member) in crew.members.iter_mut().enumerate() {
+        if killed.contains(&index) {
+            continue;
+        }
+        match member.child.hear_line(&format!("done {}", plan.trial), PATIENCE) {
+            Some(problem) if problem.is_empty() => {}
+            Some(problem) => return Err(format!("a holder failed: {problem}").into()),
+            // Its calls without a verdict are found by C5.
+            None => gone.push(index),
+        }
+    }
+    for index in gone {
+        crew.replace(index)?;
+    }
+    let mut connection = crew.server.connection();
+    let left = look::left(&mut connection, plan, !killed.is_empty(), pids.len())?;
+    events.push(event(now(), 0, What::Left(left)));
+    events.extend(look::listed(&mut connection, plan)?);
+    events.extend(recorded(&crew.folder, plan, &pids)?);
+    judge(plan, History::new(events), fired)
+}
+
+/// Lets the faults happen, and heals them, each at its time.
+fn torment(
+    crew: &Crew,
+    plan: &Plan,
+    begin: Instant,
+    blind: &AtomicBool,
+) -> (Vec<Event>, Vec<(String, Fired)>) {
+    let mut steps: Vec<(Duration, usize, bool)> = Vec::new();
+    for (index, fault) in plan.faults.iter().enumerate() {
+        steps.extend([(fault.begin, index, true), (fault.end, index, false)]);
+    }
+    steps.sort_unstable();
+    let names: Vec<String> = (0..plan.locks).map(|lock| Plan::name(plan.trial, lock)).collect();
+    let mut active: Vec<Option<(u64, Active<'_>)>> = plan.faults.iter().map(|_| None).collect();
+    let (mut events, mut early) = (Vec::new(), Vec::new());
+    for (when, index, begins) in steps {
+        thread::sleep((begin + when).saturating_duration_since(Instant::now()));
+        let fault = &plan.faults[index];
+        let member = &crew.members[fault.process];
+        if begins {
+            blind.fetch_or(fault.cuts_off, Ordering::SeqCst);
+            let site = Site {
+                child: Some(&member.child),
+                ..Site::new(&crew.server, &member.proxy, &names[fault.lock as usize])
+            };
+            let at = now();
+            active[index] = Some((at, fault.injector.inject(&site)));
+            if fault.forgets == Some(Forgets::AtOnce) {
+                events.push(event(at, 0, What::Amnesia { until: now() }));
+            }
+        } else if let Some((at, active)) = &mut active[index] {
+            // A proxy that refuses can be asked only while it does, a server only when it is healed.
+            if fault.class == Class::Network {
+                early.push((index, active.fired()));
+            }
+            active.heal();
+            events.extend(told(fault, *at, member.child.pid()));
+        }
+    }
+    let fired = active.iter().enumerate().filter_map(|(index, active)| {
+        let (_, active) = active.as_ref()?;
+        let early = early.iter().find(|(of, fired)| *of == index && fired.is_proven());
+        Some((active.name().to_owned(), early.map_or_else(|| active.fired(), |early| early.1)))
+    });
+    let fired = fired.collect();
+    if blind.load(Ordering::SeqCst) {
+        thread::sleep(SETTLED);
+        blind.store(false, Ordering::SeqCst);
+    }
+    (events, fired)
+}
+
+/// What the history is to know of a fault that is over.
+fn told(fault: &Planned, at: u64, pid: u32) -> Option<Event> {
+    let until = now();
+    if fault.forgets == Some(Forgets::UntilHealed) {
+        return Some(event(at, 0, What::Amnesia { until }));
+    }
+    if fault.class != Class::Process {
+        return None;
+    }
+    let what = if fault.kills { What::Killed } else { What::Stopped { until } };
+    Some(Event { process: pid, ..event(at, 0, what) })
+}
+
+/// How much later than it should this process got the processor.
+fn watch_lag(over: &AtomicBool) -> Vec<Event> {
+    let pause = Duration::from_millis(5);
+    let mut events = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        let due = now() + pause.as_nanos() as u64;
+        thread::sleep(pause);
+        let at = now();
+        if at > due + 2_000_000 {
+            events.push(event(at, 0, What::Lagged { by: at - due }));
+        }
+    }
+    events
+}
+
+/// Reads what the processes recorded and what the resources took, and deletes it.
+fn recorded(folder: &Path, plan: &Plan, pids: &[u32]) -> Result<Vec<Event>> {
+    let mut events = Vec::new();
+    for pid in pids {
+        let path = record(folder, plan.trial, *pid);
+        // Who was killed may have recorded nothing yet.
+        if path.exists() {
+            events.extend(read(&path)?);
+            std::fs::remove_file(&path)?;
+        }
+    }
+    for lock in 0..plan.locks {
+        let path = resource(folder, plan.trial, lock);
+        let accepted = Resource::accepted(&path)?;
+        events.push(event(now(), lock, What::Accepted(accepted)));
+        if path.exists() {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(events)
+}
+
+fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Result<Report> {
+    let void = stalled(&history, plan.lease.as_nanos() as u64 / 10);
+    let mut violations = history.check();
+    if void {
+        // What is about time proves nothing; the rest holds on any machine.
+        violations.retain(|violation| !["C5", "C6"].contains(&violation.checker));
+    }
+    let lag = history.events().iter().map(|event| match event.what {
+        What::Lagged { by } => by,
+        _ => 0,
+    });
+    let overrun = if void { None } else { worst_overrun(&history) };
+    let late = overrun.as_ref().is_some_and(|overrun| overrun.by > OVERRUN);
+    let dump = (!violations.is_empty() || late).then(|| dump(plan, &history)).transpose()?;
+    Ok(Report {
+        violations,
+        void,
+        holds: history.holds().count(),
+        contended: history.contended(),
+        calls: history.calls().len(),
+        raw_overlaps: raw_overlaps(&history),
+        overrun,
+        lag: lag.max().unwrap_or(0),
+        fired,
+        dump,
+    })
+}
+
+fn dump(plan: &Plan, history: &History) -> Result<PathBuf> {
+    let name = format!("leasehold-torture-{}-{}.txt", plan.seed, plan.trial);
+    let path = std::env::temp_dir().join(name);
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+    writeln!(file, "{plan}")?;
+    for event in history.events() {
+        writeln!(file, "{event:?}")?;
+    }
+    file.flush()?;
+    Ok(path)
+}

@@ -1,0 +1,141 @@
+//! Torture: processes contend for locks while faults happen, all of it is recorded, and checkers
+//! judge it.
+//!
+//! ```sh
+//! cargo run --release --example torture -- --seconds 600 --seed 1
+//! ```
+//!
+//! | argument | means |
+//! | --- | --- |
+//! | `--seconds S` | for how long, default 60 |
+//! | `--seed N` | which faults, default 1; the same seed has the same schedule of faults |
+//! | `--trial T` | only this trial of the seed, again and again: to replay a violation |
+//! | `--processes P` | how many processes, default 3, at least 3 |
+//! | `--soak` | looks at threads, descriptors and memory of the processes, which must not grow |
+//!
+//! A trial lasts a second or two: each process has threads that lock, write to a resource that
+//! checks fencing tokens, and release, through a proxy of its own; one or two faults happen and are
+//! healed. Then the histories of all processes are merged and checked. A trial in which the machine
+//! stood still is void and counts for nothing. It fails if there was a violation.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to people")]
+
+mod lab;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lab::crew::Crew;
+use lab::health::Health;
+use lab::plan::Plan;
+use lab::tally::{Tally, complaint};
+use lab::{Result, holder, trial};
+use leasehold_support::child;
+
+const SAMPLED_EVERY: Duration = Duration::from_secs(2);
+fn main() -> ExitCode {
+    let outcome = match child::role().as_deref() {
+        None => run(),
+        Some(holder::ROLE) => holder::serve().map(|()| true),
+        Some(other) => Err(format!("no such role: {other}").into()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("torture: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Arguments {
+    seconds: u64,
+    seed: u64,
+    trial: Option<u64>,
+    processes: usize,
+    soak: bool,
+}
+
+impl Arguments {
+    fn read() -> Result<Arguments> {
+        let mut read = Arguments { seconds: 60, seed: 1, trial: None, processes: 3, soak: false };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let mut number = || -> Result<u64> {
+                let value = words.next().ok_or_else(|| format!("{word} wants a number"))?;
+                Ok(value.parse().map_err(|_| format!("{word} wants a number, not {value:?}"))?)
+            };
+            match word.as_str() {
+                "--seconds" => read.seconds = number()?,
+                "--seed" => read.seed = number()?,
+                "--trial" => read.trial = Some(number()?),
+                "--processes" => read.processes = usize::try_from(number()?)?.max(3),
+                "--soak" => read.soak = true,
+                other => return Err(format!("no such argument: {other}").into()),
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn run() -> Result<bool> {
+    let arguments = Arguments::read()?;
+    let Arguments { seconds, seed, processes, .. } = arguments;
+    let mut crew = Crew::hire(processes, |child| child)?;
+    let version = crew.server.version().to_owned();
+    let threads = holder::THREADS;
+    println!("{version}, seed {seed}, {processes} processes of {threads} threads, {seconds} s");
+    // The last process is the one that gets killed.
+    let mut health: Vec<Health> = crew.members[..processes - 1]
+        .iter()
+        .map(|member| Health::new(member.child.pid()))
+        .collect();
+    health.push(Health::new(std::process::id()));
+    let begin = Instant::now();
+    let mut told = begin;
+    let mut tally = Tally::default();
+    let mut number = 0;
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        let plan = Plan::draw(seed, arguments.trial.unwrap_or(number), processes, true);
+        number += 1;
+        let report = trial::run(&mut crew, &plan)?;
+        tally.add(&report);
+        if !report.violations.is_empty() {
+            print!("{}", complaint(&plan, &report));
+        }
+        if let Some(overrun) = report.overrun.as_ref().filter(|overrun| overrun.by > trial::OVERRUN)
+        {
+            println!(
+                "late by {:.1} ms in trial {}: {}; {plan}",
+                overrun.by as f64 / 1e6,
+                plan.trial,
+                overrun.text
+            );
+        }
+        for health in health.iter_mut().filter(|health| health.is_due(SAMPLED_EVERY)) {
+            health.sample();
+        }
+        if told.elapsed() > Duration::from_secs(5) {
+            told = Instant::now();
+            let Tally { trials, holds, voids, violations, .. } = tally;
+            let (time, rate) = (begin.elapsed(), holds as f64 / begin.elapsed().as_secs_f64());
+            println!(
+                "{:4} s: {trials} trials, {holds} holds ({rate:.0}/s), {:.0} % contended, \
+                 {} kinds fired, {voids} void, {violations} violations",
+                time.as_secs(),
+                tally.contended_percent(),
+                tally.proven(),
+            );
+        }
+    }
+    print!("{}", tally.text());
+    let mut flat = true;
+    for (index, health) in health.iter().enumerate() {
+        let who = if index + 1 < processes { format!("holder {index}") } else { "torturer".into() };
+        let (lines, fine) = health.verdict(&who);
+        lines.iter().for_each(|line| println!("{line}"));
+        flat &= fine;
+    }
+    Ok(tally.violations == 0 && (flat || !arguments.soak))
+}
