@@ -420,3 +420,22 @@ fn roles() {
     guard.release().unwrap();
     hear();
 }
+
+/// What lingers cannot be passed on to a fixed lease: it is given back first, and that takes no longer
+/// than the caller waits.
+#[test]
+fn a_wait_that_ends_a_linger_ends_in_time_though_the_server_is_silent() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = LockClient::builder(server.url()).command_timeout(ms(4_000)).build().unwrap();
+    linger(&server, &client.mutex_with("x", lingering(LONG)).unwrap());
+    let lock = client.mutex_with("x", fixed(5_000)).unwrap();
+    server.pause();
+    let begin = Instant::now();
+    let outcome = lock.try_lock_for(ms(100)).map(|guard| guard.is_some());
+    let took = begin.elapsed();
+    server.resume();
+    assert!(outcome.is_err(), "{outcome:?}");
+    assert!(took < ms(1_000) + SLACK, "{took:?}");
+}

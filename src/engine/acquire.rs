@@ -32,8 +32,11 @@ use crate::protocol::wake::GrantMessage;
 use crate::protocol::{Answer, Attempt, Mode};
 use crate::wire::failure::Failure;
 
-/// The least that an exchange is given, also where the caller waits for less.
-const SHORTEST_EXCHANGE: Duration = Duration::from_millis(50);
+/// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
+/// gets the time that an answer usually takes. What comes after it gets no more.
+const GRACE: Duration = Duration::from_millis(30);
+/// How long leaving the queue may take.
+const LEAVE: Duration = Duration::from_millis(50);
 
 /// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
 /// waits.
@@ -178,8 +181,9 @@ impl<'a> Delegate<'a> {
         let mode = self.mode();
         let now = self.engine.now();
         let left = self.left().unwrap_or(Duration::MAX);
-        // However short the wait, one attempt gets the time that an answer usually takes.
-        let deadline = now.after(self.engine.bounds().exchange.min(left.max(SHORTEST_EXCHANGE)));
+        // A thread that was kept from the processor gets its attempt all the same.
+        let last = self.last().max(now.after(GRACE));
+        let deadline = now.after(self.engine.bounds().exchange).min(last);
         let Some(bid) = &mut self.bid else {
             return Next::GiveUp(Err(Error::not_held("the attempt is over")));
         };
@@ -315,7 +319,7 @@ impl<'a> Delegate<'a> {
             return Next::GiveUp(Ok(()));
         }
         // A pooled connection may have died unnoticed: that is no outage yet.
-        if failure.is_disconnect() && self.outage.is_none() {
+        if failure.is_disconnect() && self.outage.is_none() && now < self.last() {
             self.outage = Some(now);
             return Next::Again(Duration::ZERO);
         }
@@ -363,6 +367,14 @@ impl<'a> Delegate<'a> {
         }
     }
 
+    /// The moment until which the last exchange for the caller may take.
+    fn last(&self) -> Moment {
+        match self.patience {
+            Patience::Once => Moment::FAR,
+            Patience::Until(deadline) => deadline.after(GRACE),
+        }
+    }
+
     /// Takes what may remain of the attempt out of Redis.
     fn drop_bid(&mut self) {
         if let Some(bid) = self.bid.take() {
@@ -372,7 +384,7 @@ impl<'a> Delegate<'a> {
 
     fn leave(&self, bid: &Bid, now: Moment) -> bool {
         let ttl = bid.options.lease_option().ttl();
-        let deadline = now.after(SHORTEST_EXCHANGE.min(self.engine.bounds().exchange));
+        let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(self.last());
         let (protocol, target) = (self.engine.protocol(), self.slot.target());
         protocol.release(target, &bid.owner, ttl, None, ReleaseKind::Lua, deadline).is_ok()
     }

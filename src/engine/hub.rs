@@ -356,7 +356,7 @@ impl Ear<'_> {
                 for slot in engine.table().of_name(&name) {
                     // At once and here: another thread would take longer to wake than this takes.
                     if let Some(lease) = slot.hear_wanted(number, waiters) {
-                        give_back_now(&lease);
+                        give_back_now(&lease, engine.exchange_deadline());
                     }
                 }
             }
@@ -399,7 +399,7 @@ impl Ear<'_> {
         for slot in engine.table().of_name(name) {
             let (held, lingering) = slot.hear_request(number);
             if let Some(lease) = lingering {
-                give_back_now(&lease);
+                give_back_now(&lease, engine.exchange_deadline());
             }
             if held {
                 engine.worker().announce(News::Requested(name.to_vec()));

@@ -92,6 +92,10 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
 }
 
 fn exchange(lease: &LiveLease) -> Result<Verdict, Failure> {
+    exchange_by(lease, lease.slot().engine().exchange_deadline())
+}
+
+fn exchange_by(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
     let engine = lease.slot().engine();
     engine.protocol().release(
         lease.slot().target(),
@@ -99,7 +103,7 @@ fn exchange(lease: &LiveLease) -> Result<Verdict, Failure> {
         lease.ttl(),
         lease.last_token(),
         lease.options().release_option().kind(),
-        engine.exchange_deadline(),
+        deadline,
     )
 }
 
@@ -117,9 +121,9 @@ pub(crate) fn give_back(lease: &LiveLease) {
     lease.slot().engine().worker().give_back(giving_back(lease));
 }
 
-/// Gives a lease back that lingers no longer; what cannot be done is left to the worker.
-pub(crate) fn give_back_now(lease: &LiveLease) {
-    if !matches!(exchange(lease), Ok(Verdict::Done)) {
+/// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the worker.
+pub(crate) fn give_back_now(lease: &LiveLease, deadline: Moment) {
+    if !matches!(exchange_by(lease, deadline), Ok(Verdict::Done)) {
         give_back(lease);
     }
 }

@@ -226,7 +226,7 @@ impl Slot {
             }
             State::Lingering(_) => {
                 inner.waits = patience != Patience::Once;
-                return self.end_linger_for(inner, options);
+                return self.end_linger_for(inner, options, patience);
             }
             _ => {}
         }
@@ -245,7 +245,12 @@ impl Slot {
         self.wait(inner, &waiter, deadline)
     }
 
-    fn end_linger_for(&self, mut inner: MutexGuard<'_, Inner>, options: &LockOptions) -> Turn {
+    fn end_linger_for(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        options: &LockOptions,
+        patience: Patience,
+    ) -> Turn {
         let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Free) else {
             unreachable!("called only while lingering");
         };
@@ -259,7 +264,14 @@ impl Slot {
         inner.number = None;
         let seen = inner.cancellations;
         drop(inner);
-        give_back_now(&lease);
+        let deadline = self.engine.exchange_deadline();
+        give_back_now(
+            &lease,
+            match patience {
+                Patience::Once => deadline,
+                Patience::Until(end) => deadline.min(end),
+            },
+        );
         Turn::Delegate(None, seen)
     }
 
