@@ -118,10 +118,10 @@ fn torment(
                 child: Some(&member.child),
                 ..Site::new(&crew.server, &member.proxy, &names[fault.lock as usize])
             };
-            let at = now();
+            let (at, lease) = (now(), plan.lease.as_nanos() as u64);
             active[index] = Some((at, fault.injector.inject(&site)));
             if fault.forgets == Some(Forgets::AtOnce) {
-                events.push(event(at, 0, What::Amnesia { until: now() }));
+                events.push(event(at, 0, What::Amnesia { until: now(), lease }));
             }
         } else if let Some((at, active)) = &mut active[index] {
             // A proxy that refuses can be asked only while it does, a server only when it is healed.
@@ -129,7 +129,7 @@ fn torment(
                 early.push((index, active.fired()));
             }
             active.heal();
-            events.extend(told(fault, *at, member.child.pid()));
+            events.extend(told(plan, fault, *at, member.child.pid()));
         }
     }
     let fired = active.iter().enumerate().filter_map(|(index, active)| {
@@ -146,10 +146,11 @@ fn torment(
 }
 
 /// What the history is to know of a fault that is over.
-fn told(fault: &Planned, at: u64, pid: u32) -> Option<Event> {
+fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
     let until = now();
     if fault.forgets == Some(Forgets::UntilHealed) {
-        return Some(event(at, 0, What::Amnesia { until }));
+        let lease = plan.lease.as_nanos() as u64;
+        return Some(event(at, 0, What::Amnesia { until, lease }));
     }
     if fault.class != Class::Process {
         return None;

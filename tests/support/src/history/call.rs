@@ -32,7 +32,9 @@ pub struct Call {
     pub ended: Option<Ended>,
     /// The token, if it was granted.
     pub token: Option<u64>,
-    /// The last moment that the hold was known to be valid until.
+    /// The moment that the hold was known to be valid until when it was granted.
+    pub first_valid_until: u64,
+    /// The last moment that it was known to be valid until.
     pub valid_until: u64,
     /// When the loss was signalled.
     pub lost: Option<u64>,
@@ -61,6 +63,7 @@ impl Call {
             returned: None,
             ended: None,
             token: None,
+            first_valid_until: 0,
             valid_until: 0,
             lost: None,
             releasing: None,
@@ -76,7 +79,7 @@ impl Call {
         match what {
             What::Granted { token, valid_until } => {
                 (self.returned, self.token) = (Some(at), Some(*token));
-                self.valid_until = *valid_until;
+                (self.first_valid_until, self.valid_until) = (*valid_until, *valid_until);
             }
             What::Valid { until } => self.valid_until = self.valid_until.max(*until),
             What::Busy => self.end(at, Ended::Busy),

@@ -99,6 +99,8 @@ pub enum What {
     Amnesia {
         /// The last moment at which it may have.
         until: u64,
+        /// How long a lease lasts, in ns: one taken before may be passed on for so long.
+        lease: u64,
     },
     /// The process was killed.
     Killed,

@@ -131,13 +131,24 @@ impl History {
         locks
     }
 
-    /// When the server forgot what it knew: from, to.
-    pub(crate) fn amnesias(&self) -> Vec<(u64, u64)> {
-        let spans = self.events.iter().filter_map(|event| match event.what {
-            What::Amnesia { until } => Some((event.at, until)),
+    /// When a hold may first have been forgotten by the server, if it was.
+    ///
+    /// That is so if it was asked for before the server had forgotten everything, or stands on a lease
+    /// that may have been taken before and was passed on within the process.
+    pub(crate) fn forgotten(&self, hold: &Call) -> Option<u64> {
+        let from = |event: &Event| match event.what {
+            What::Amnesia { until, lease } => {
+                let before = hold.invoked < until || hold.first_valid_until < until + lease;
+                before.then_some(event.at)
+            }
             _ => None,
-        });
-        spans.collect()
+        };
+        self.amnesias().filter_map(from).min()
+    }
+
+    /// When the server forgot what it knew.
+    pub(crate) fn amnesias(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(|event| matches!(event.what, What::Amnesia { .. }))
     }
 
     /// When the process was killed.

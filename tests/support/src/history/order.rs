@@ -1,6 +1,6 @@
 //! C6: of live waiters nobody is overtaken.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::call::Call;
 use super::event::{Snapshot, What};
@@ -35,21 +35,29 @@ fn in_queue<'a>(
     looks: impl Iterator<Item = (u64, &'a Snapshot)>,
     found: &mut Vec<Violation>,
 ) {
-    // (before, after): as seen, while the one before has been alive at every look.
-    let mut behind: BTreeSet<(&str, &str)> = BTreeSet::new();
+    // Who was seen before and behind whom, and until when the one before counts as alive, as he was
+    // seen last: he has been alive all the time.
+    let mut behind: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (at, Snapshot { owner, queue, micros }) in looks {
-        let alive =
-            |name: &str| queue.iter().any(|(waiter, death)| waiter == name && death > micros);
-        behind.retain(|(before, _)| alive(before));
+        let death = |name: &str| {
+            let waiter = queue.iter().find(|(waiter, death)| waiter == name && death > micros);
+            waiter.map(|(_, death)| *death)
+        };
+        behind.retain(|(before, _), until| {
+            let (known, news) = (*until, death(before));
+            *until = news.unwrap_or(0);
+            known > *micros && news.is_some()
+        });
         if let Some(owner) = owner
-            && let Some((before, _)) = behind.iter().find(|(_, after)| after == owner)
+            && let Some(((before, _), _)) = behind.iter().find(|((_, after), _)| after == owner)
         {
             let text = format!("lock {lock}: {owner} has it at {at}, and {before} waits before it");
             found.push(Violation::new("C6", text));
         }
-        for (place, (before, _)) in queue.iter().enumerate().filter(|(_, (name, _))| alive(name)) {
-            for (after, _) in &queue[place + 1..] {
-                behind.insert((before, after));
+        for (place, (before, death)) in queue.iter().enumerate() {
+            if death > micros {
+                let after = queue[place + 1..].iter();
+                behind.extend(after.map(|(after, _)| ((before.as_str(), after.as_str()), *death)));
             }
         }
     }
@@ -115,7 +123,9 @@ mod tests {
     fn who_passes_a_dead_waiter_overtakes_nobody() {
         let line = || saw(10, "a", &[("b", 15), ("c", 99)]);
         assert_eq!(check(vec![line(), saw(20, "c", &[("b", 15)])]), 0);
-        // Dead in between, and heard of again.
+        // Dead between two looks, and heard of again.
+        assert_eq!(check(vec![line(), saw(20, "c", &[("b", 99)])]), 0);
+        // Dead at a look, and heard of again.
         let between = saw(20, "a", &[("b", 15), ("c", 99)]);
         assert_eq!(check(vec![line(), between, saw(30, "c", &[("b", 99)])]), 0);
     }

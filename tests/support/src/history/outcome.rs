@@ -49,7 +49,11 @@ fn listed(history: &History, lock: u32, entries: &[(u64, u64)], found: &mut Vec<
     for pair in entries.windows(2).filter(|pair| pair[1].0 < pair[0].0) {
         report(format!("transaction of token {} applied after {}", pair[1].0, pair[0].0));
     }
-    let forgot = history.amnesias().iter().map(|(_, until)| *until).max();
+    let forgot = history.amnesias().map(|event| match event.what {
+        What::Amnesia { until, .. } => until,
+        _ => 0,
+    });
+    let forgot = forgot.max();
     for hold in history.holds().filter(|hold| hold.lock == lock) {
         let Some((at, id, outcome)) = hold.transacted else { continue };
         match outcome {
@@ -130,7 +134,7 @@ mod tests {
         assert_eq!(with(&[(101, 1), (102, 2)]), 1);
         assert_eq!(with(&[(101, 1), (103, 3), (103, 3)]), 1);
         assert_eq!(with(&[(103, 3), (101, 1)]), 1);
-        let forgot = event(700, 0, 0, What::Amnesia { until: 710 * MS });
+        let forgot = event(700, 0, 0, What::Amnesia { until: 710 * MS, lease: 0 });
         let mut events = told();
         events.extend([list(&[]), forgot]);
         assert_eq!(check(events), 0);

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(c2(&history(refused(0))).len(), 1);
         assert_eq!(c2(&history(refused(50_000_000))), []);
         let mut events = refused(0);
-        events.push(event(85, 0, 0, What::Amnesia { until: 85_000_000 }));
+        events.push(event(85, 0, 0, What::Amnesia { until: 85_000_000, lease: 0 }));
         assert_eq!(c2(&history(events)), []);
     }
 }
