@@ -155,6 +155,27 @@ fn nobody_takes_it_before_those_who_wait() {
     }
 }
 
+/// A server that refuses to be written to has not taken a waiter out of its queue.
+#[test]
+fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
+    let _turn = together();
+    let server = server();
+    let waiter = open(&server).mutex("x").unwrap();
+    let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let outcome = scope.spawn(|| waiter.try_lock_for(ms(600)).map(|guard| guard.is_some()));
+        until_waiting(&server, "x", 1);
+        ask::<()>(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        assert!(!outcome.join().unwrap().unwrap());
+    });
+    assert_eq!(waiting(&server, "x"), 1, "it could not leave");
+    ask::<()>(&server, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    // By itself its place ends after six seconds.
+    within(ms(2_500), "it has left", || waiting(&server, "x") == 0);
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"), "handed to {}", owner(&server, "x"));
+}
+
 /// Regression, redisson#5019: an entry was left in the queue after a time-out.
 #[test]
 fn a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing() {

@@ -1,7 +1,12 @@
 -- The rest of mutex_release.lua: somebody waits, or the mutex is not the attempt's.
 if owner ~= ARGV[1] then
-  redis.pcall('ZREM', KEYS[3], ARGV[1])
-  redis.pcall('ZREM', KEYS[4], ARGV[1])
+  for place = 3, 4 do
+    local gone = redis.pcall('ZREM', KEYS[place], ARGV[1])
+    -- Of another type it keeps nobody waiting. Any other refusal means that the attempt is still there.
+    if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
+      return gone
+    end
+  end
   return owner and -1 or 0
 end
 local given
