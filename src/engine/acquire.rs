@@ -35,8 +35,9 @@ use crate::wire::failure::Failure;
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
 /// gets the time that an answer usually takes. What comes after it gets no more.
 const GRACE: Duration = Duration::from_millis(30);
-/// How long leaving the queue may take.
+/// How long leaving the queue may take, and how long at least where the time is over.
 const LEAVE: Duration = Duration::from_millis(50);
+const SHORTEST_LEAVE: Duration = Duration::from_millis(10);
 
 /// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
 /// waits.
@@ -384,7 +385,8 @@ impl<'a> Delegate<'a> {
 
     fn leave(&self, bid: &Bid, now: Moment) -> bool {
         let ttl = bid.options.lease_option().ttl();
-        let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(self.last());
+        let last = self.last().max(now.after(SHORTEST_LEAVE));
+        let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(last);
         let (protocol, target) = (self.engine.protocol(), self.slot.target());
         protocol.release(target, &bid.owner, ttl, None, ReleaseKind::Lua, deadline).is_ok()
     }

@@ -131,15 +131,22 @@ impl History {
         locks
     }
 
-    /// When a hold may first have been forgotten by the server, if it was.
-    ///
-    /// That is so if it was asked for before the server had forgotten everything, or stands on a lease
-    /// that may have been taken before and was passed on within the process.
+    /// When a hold may first have been forgotten by the server, if it was: it was asked for before the
+    /// server had forgotten everything, or is [inherited](Self::inherited).
     pub(crate) fn forgotten(&self, hold: &Call) -> Option<u64> {
         let from = |event: &Event| match event.what {
+            What::Amnesia { until, .. } => (hold.invoked < until).then_some(event.at),
+            _ => None,
+        };
+        self.amnesias().filter_map(from).chain(self.inherited(hold)).min()
+    }
+
+    /// When the server began to forget, if a hold stands on a lease that may have been taken before
+    /// that was over, and may have been passed on within the process since.
+    pub(crate) fn inherited(&self, hold: &Call) -> Option<u64> {
+        let from = |event: &Event| match event.what {
             What::Amnesia { until, lease } => {
-                let before = hold.invoked < until || hold.first_valid_until < until + lease;
-                before.then_some(event.at)
+                (hold.first_valid_until < until + lease).then_some(event.at)
             }
             _ => None,
         };

@@ -40,14 +40,20 @@ fn in_real_time(history: &History, lock: u32, found: &mut Vec<Violation>) {
     let mut granted: Vec<_> =
         holds.iter().filter_map(|hold| hold.returned.zip(hold.token)).collect();
     granted.sort_unstable();
-    let mut highest: Option<u64> = None;
-    let mut next = granted.into_iter().peekable();
-    // By the moment at which they were asked for.
+    // The highest token of those that were granted up to this place.
+    let highest: Vec<u64> = granted
+        .iter()
+        .scan(0, |highest, (_, token)| {
+            *highest = (*token).max(*highest);
+            Some(*highest)
+        })
+        .collect();
     for hold in &holds {
-        while let Some((_, token)) = next.next_if(|(at, _)| *at < hold.invoked) {
-            highest = highest.max(Some(token));
-        }
-        if let Some(before) = highest.filter(|before| hold.token <= Some(*before)) {
+        // A lease that the server forgot is passed on with tokens from before, which are to be refused.
+        let end = hold.invoked.min(history.inherited(hold).unwrap_or(u64::MAX));
+        let before = granted.partition_point(|(at, _)| *at < end);
+        let Some(before) = before.checked_sub(1).map(|place| highest[place]) else { continue };
+        if hold.token <= Some(before) {
             let text = format!("{} although {before} was granted before", hold.shown());
             found.push(Violation::new("C2", text));
         }
@@ -82,6 +88,20 @@ mod tests {
         assert_eq!(c2(&history(with_token(4, 99))).len(), 1);
         // All that come after it are lower.
         assert_eq!(c2(&history(with_token(4, 999))).len(), 5);
+    }
+
+    #[test]
+    fn a_lease_that_was_forgotten_may_be_passed_on_with_its_own_tokens() {
+        let amnesia = |lease| event(105, 0, 0, What::Amnesia { until: 105_000_000, lease });
+        let mut events = with_token(6, 105);
+        assert_eq!(c2(&history(events.clone())).len(), 2);
+        // It was asked for afterwards, and is valid for too long to be from before.
+        events.push(amnesia(50_000_000));
+        assert_eq!(c2(&history(events.clone())).len(), 2);
+        events.push(amnesia(150_000_000));
+        let found = c2(&history(events));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.contains("two holds"), "{found:?}");
     }
 
     #[test]
