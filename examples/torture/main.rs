@@ -101,17 +101,16 @@ fn run() -> Result<bool> {
         number += 1;
         let report = trial::run(&mut crew, &plan)?;
         tally.add(&report);
+        let late = report.overrun.as_ref().filter(|overrun| overrun.by > trial::OVERRUN);
         if !report.violations.is_empty() {
             print!("{}", complaint(&plan, &report));
         }
-        if let Some(overrun) = report.overrun.as_ref().filter(|overrun| overrun.by > trial::OVERRUN)
-        {
-            println!(
-                "late by {:.1} ms in trial {}: {}; {plan}",
-                overrun.by as f64 / 1e6,
-                plan.trial,
-                overrun.text
-            );
+        if let Some(overrun) = late {
+            let (by, trial) = (overrun.by as f64 / 1e6, plan.trial);
+            println!("late by {by:.1} ms in trial {trial}: {}; {plan}", overrun.text);
+        }
+        if late.is_some() || !report.violations.is_empty() {
+            println!("  the history is in {}", trial::dump(&plan, &report.history)?.display());
         }
         for health in health.iter_mut().filter(|health| health.is_due(SAMPLED_EVERY)) {
             health.sample();

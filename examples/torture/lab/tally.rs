@@ -108,8 +108,5 @@ pub(crate) fn complaint(plan: &Plan, report: &Report) -> String {
     for violation in report.violations.iter().take(10) {
         writeln!(text, "  {violation}").expect("a string takes any");
     }
-    if let Some(path) = &report.dump {
-        writeln!(text, "  the history is in {}", path.display()).expect("a string takes any");
-    }
     text
 }

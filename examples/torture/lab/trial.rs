@@ -39,8 +39,7 @@ pub(crate) struct Report {
     /// The latest that a process got the processor, in ns.
     pub(crate) lag: u64,
     pub(crate) fired: Vec<(String, Fired)>,
-    /// Where the history was written to, if there is something to look into.
-    pub(crate) dump: Option<PathBuf>,
+    pub(crate) history: History,
 }
 
 /// Runs a trial.
@@ -90,7 +89,7 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     events.push(event(now(), 0, What::Left(left)));
     events.extend(look::listed(&mut connection, plan)?);
     events.extend(recorded(&crew.folder, plan, &pids)?);
-    judge(plan, History::new(events), fired)
+    Ok(judge(plan, History::new(events), fired))
 }
 
 /// Lets the faults happen, and heals them, each at its time.
@@ -196,7 +195,7 @@ fn recorded(folder: &Path, plan: &Plan, pids: &[u32]) -> Result<Vec<Event>> {
     Ok(events)
 }
 
-fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Result<Report> {
+fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Report {
     let void = stalled(&history, plan.lease.as_nanos() as u64 / 10);
     let mut violations = history.check();
     if void {
@@ -208,9 +207,8 @@ fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Result<R
         _ => 0,
     });
     let overrun = if void { None } else { worst_overrun(&history) };
-    let late = overrun.as_ref().is_some_and(|overrun| overrun.by > OVERRUN);
-    let dump = (!violations.is_empty() || late).then(|| dump(plan, &history)).transpose()?;
-    Ok(Report {
+    let lag = lag.max().unwrap_or(0);
+    Report {
         violations,
         void,
         holds: history.holds().count(),
@@ -218,13 +216,14 @@ fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Result<R
         calls: history.calls().len(),
         raw_overlaps: raw_overlaps(&history),
         overrun,
-        lag: lag.max().unwrap_or(0),
+        lag,
         fired,
-        dump,
-    })
+        history,
+    }
 }
 
-fn dump(plan: &Plan, history: &History) -> Result<PathBuf> {
+/// Writes a history to a file for people to look into.
+pub(crate) fn dump(plan: &Plan, history: &History) -> Result<PathBuf> {
     let name = format!("leasehold-torture-{}-{}.txt", plan.seed, plan.trial);
     let path = std::env::temp_dir().join(name);
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
