@@ -309,7 +309,11 @@ impl<'a> Worker<'a> {
         }
         if !span.is_zero() {
             thread::sleep(span);
-            self.note(lock, What::Valid { until: self.valid_until(guard) });
+            let until = self.valid_until(guard);
+            // Of one that is over, it is not known since when.
+            if until > now() {
+                self.note(lock, What::Valid { until });
+            }
         }
         if let Some(read) = entered {
             self.write(lock, token, read)?;
