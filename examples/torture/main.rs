@@ -11,6 +11,7 @@
 //! | `--seed N` | which faults, default 1; the same seed has the same schedule of faults |
 //! | `--trial T` | only this trial of the seed, again and again: to replay a violation |
 //! | `--processes P` | how many processes, default 3, at least 3 |
+//! | `--planted B` | no faults, but one process has bug B on purpose (1 to 5), which must be found |
 //! | `--soak` | looks at threads, descriptors and memory of the processes, which must not grow |
 //!
 //! A trial lasts a second or two: each process has threads that lock, write to a resource that
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use lab::crew::Crew;
 use lab::health::Health;
-use lab::plan::Plan;
+use lab::plan::{Plan, Planted};
 use lab::tally::{Tally, complaint};
 use lab::{Result, holder, trial};
 use leasehold_support::child;
@@ -54,12 +55,20 @@ struct Arguments {
     seed: u64,
     trial: Option<u64>,
     processes: usize,
+    planted: Planted,
     soak: bool,
 }
 
 impl Arguments {
     fn read() -> Result<Arguments> {
-        let mut read = Arguments { seconds: 60, seed: 1, trial: None, processes: 3, soak: false };
+        let mut read = Arguments {
+            seconds: 60,
+            seed: 1,
+            trial: None,
+            processes: 3,
+            planted: Planted::Nothing,
+            soak: false,
+        };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             let mut number = || -> Result<u64> {
@@ -71,6 +80,10 @@ impl Arguments {
                 "--seed" => read.seed = number()?,
                 "--trial" => read.trial = Some(number()?),
                 "--processes" => read.processes = usize::try_from(number()?)?.max(3),
+                "--planted" => {
+                    let place = usize::try_from(number()?)?;
+                    read.planted = *Planted::ALL.get(place).ok_or("there are five bugs")?;
+                }
                 "--soak" => read.soak = true,
                 other => return Err(format!("no such argument: {other}").into()),
             }
@@ -97,7 +110,11 @@ fn run() -> Result<bool> {
     let mut tally = Tally::default();
     let mut number = 0;
     while begin.elapsed() < Duration::from_secs(seconds) {
-        let plan = Plan::draw(seed, arguments.trial.unwrap_or(number), processes, true);
+        let trial = arguments.trial.unwrap_or(number);
+        let plan = match arguments.planted {
+            Planted::Nothing => Plan::draw(seed, trial, processes, true),
+            planted => Plan::planted(seed, trial, planted),
+        };
         number += 1;
         let report = trial::run(&mut crew, &plan)?;
         tally.add(&report);
@@ -108,6 +125,10 @@ fn run() -> Result<bool> {
         if let Some(overrun) = late {
             let (by, trial) = (overrun.by as f64 / 1e6, plan.trial);
             println!("late by {by:.1} ms in trial {trial}: {}; {plan}", overrun.text);
+        }
+        if report.void {
+            let (lag, trial) = (report.lag as f64 / 1e6, plan.trial);
+            println!("void: the machine stood still for {lag:.0} ms in trial {trial}; {plan}");
         }
         if late.is_some() || !report.violations.is_empty() {
             println!("  the history is in {}", trial::dump(&plan, &report.history)?.display());

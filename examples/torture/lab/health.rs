@@ -13,6 +13,9 @@ pub(crate) struct Sample {
     pub(crate) memory: f64,
 }
 
+/// A figure's name, the figure, and by what share and by how much it may differ.
+type Figure = (&'static str, fn(&Sample) -> f64, f64, f64);
+
 /// The samples of one process.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -75,7 +78,7 @@ impl Health {
 
     /// The lines to print, and whether all of it is flat.
     pub(crate) fn verdict(&self, who: &str) -> (Vec<String>, bool) {
-        let figures: [(&str, fn(&Sample) -> f64, f64, f64); 3] = [
+        let figures: [Figure; 3] = [
             ("threads", |sample| sample.threads, 0.0, 2.0),
             ("descriptors", |sample| sample.descriptors, 0.0, 4.0),
             // What an allocator keeps differs from time to time.

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold::{Error, Guard, Lease, LockClient, LockOptions, Loss, Release, Wait};
@@ -43,16 +43,19 @@ pub(crate) fn list(trial: u64, lock: u32) -> String {
     format!("list:{}", Plan::name(trial, lock))
 }
 
+/// The number of a trial, and where it is recorded.
+type Record = (u64, Arc<Recorder>);
+
 /// Where a process records to at present.
 #[derive(Clone, Default)]
-struct Current(Arc<Mutex<Option<(u64, Arc<Recorder>)>>>);
+struct Current(Arc<Mutex<Option<Record>>>);
 
 impl Current {
-    fn set(&self, recorder: Option<(u64, Arc<Recorder>)>) {
+    fn set(&self, recorder: Option<Record>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = recorder;
     }
 
-    fn get(&self) -> Option<(u64, Arc<Recorder>)> {
+    fn get(&self) -> Option<Record> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -143,22 +146,25 @@ pub(crate) struct Task {
     pub(crate) locks: u32,
     pub(crate) until: u64,
     pub(crate) fresh: bool,
+    pub(crate) long: u32,
     pub(crate) planted: Planted,
 }
 
 impl Task {
     pub(crate) fn line(&self) -> String {
-        let Task { trial, seed, lease, locks, until, fresh, planted } = self;
+        let Task { trial, seed, lease, locks, until, fresh, long, planted } = self;
         let planted = Planted::ALL.iter().position(|other| other == planted).unwrap_or(0);
         let (lease, fresh) = (lease.as_millis(), u64::from(*fresh));
-        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {planted}")
+        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {long} {planted}")
     }
 
     fn parse(line: &str) -> Option<Task> {
         let words = line.strip_prefix("trial ")?.split(' ');
         let numbers: Vec<u64> =
             words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-        let [trial, seed, lease, locks, until, fresh, planted] = numbers[..] else { return None };
+        let [trial, seed, lease, locks, until, fresh, long, planted] = numbers[..] else {
+            return None;
+        };
         Some(Task {
             trial,
             seed,
@@ -166,6 +172,7 @@ impl Task {
             locks: u32::try_from(locks).ok()?,
             until,
             fresh: fresh == 1,
+            long: u32::try_from(long).ok()?,
             planted: *Planted::ALL.get(usize::try_from(planted).ok()?)?,
         })
     }
@@ -296,8 +303,10 @@ impl<'a> Worker<'a> {
     fn work(&mut self, lock: u32, guard: &Guard) -> Result<()> {
         let token = guard.fencing_token().get();
         let span = match self.rng.u16(..1000) {
-            0..=3 => self.task.lease.mul_f64(0.4 + 0.8 * self.rng.f64()),
-            4..=59 => Duration::from_millis(self.rng.u64(2..15)),
+            few if u32::from(few) < self.task.long => {
+                self.task.lease.mul_f64(0.4 + 0.8 * self.rng.f64())
+            }
+            0..=59 => Duration::from_millis(self.rng.u64(2..15)),
             60..=259 => Duration::from_micros(self.rng.u64(100..2000)),
             _ => Duration::ZERO,
         };
@@ -393,8 +402,7 @@ impl<'a> Worker<'a> {
     /// A critical section that nothing protects, and that says otherwise.
     fn without_lock(&mut self, lock: u32) -> Result<()> {
         self.note(lock, What::Invoked { budget: UNBOUNDED, waits: false });
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        let token = since.as_micros() as u64;
+        let token = now();
         let valid_until = now() + nanos(self.task.lease);
         self.note(lock, What::Granted { token, valid_until });
         let entered = self.enter(lock, token)?;

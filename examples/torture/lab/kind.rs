@@ -27,8 +27,10 @@ pub(crate) struct Kind {
     pub(crate) kills: bool,
     /// How long it lasts, as parts of the lease.
     pub(crate) span: (f64, f64),
-    make: Box<dyn Fn(&mut Rng, Duration) -> Box<dyn Injector>>,
+    make: Box<Make>,
 }
+
+type Make = dyn Fn(&mut Rng, Duration) -> Box<dyn Injector>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forgets {
@@ -90,7 +92,7 @@ fn at(make: fn() -> AtOperation) -> Kind {
 
 macro_rules! at {
     ($kinds:ident, $way:ident, $fault:literal, $action:expr, $($operation:ident)+) => {
-        $($kinds.push(at(|| AtOperation::$way($fault, Operation::$operation, $action)));)+
+        $kinds.extend([$(at(|| AtOperation::$way($fault, Operation::$operation, $action))),+]);
     };
 }
 

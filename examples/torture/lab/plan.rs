@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Planned>,
     /// How long holders go on asking for locks.
     pub(crate) active: Duration,
+    /// Of how many of a thousand holds the lease is renewed.
+    pub(crate) long: u32,
     /// What the holder of process 0 does wrong, for the proof that it is noticed.
     pub(crate) planted: Planted,
 }
@@ -69,7 +71,7 @@ impl Plan {
     pub(crate) fn draw(seed: u64, trial: u64, processes: usize, kill: bool) -> Plan {
         let mut rng = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(trial));
         let kinds = kind::all();
-        let lease = Duration::from_millis(rng.u64(400..=800));
+        let lease = Duration::from_millis(rng.u64(600..=1000));
         let mut plan = Plan {
             seed,
             trial,
@@ -78,6 +80,7 @@ impl Plan {
             fresh: rng.bool(),
             faults: Vec::new(),
             active: Duration::from_millis(900),
+            long: 4,
             planted: Planted::Nothing,
         };
         // Each kind once before any comes again, and a trial without faults now and then.
@@ -110,6 +113,9 @@ impl Plan {
                 begin,
                 end,
             });
+            if plan.faults.iter().any(|fault| fault.injector.name().ends_with("@renew")) {
+                plan.long = 20;
+            }
             plan.active = plan.active.max(end + Duration::from_millis(200));
         }
         plan

@@ -50,8 +50,8 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     for (index, member) in crew.members.iter_mut().enumerate() {
         let planted = if index == 0 { plan.planted } else { Default::default() };
         let seed = plan.seed.wrapping_mul(31).wrapping_add(plan.trial * 8 + index as u64);
-        let Plan { trial, lease, locks, fresh, .. } = *plan;
-        let task = Task { trial, seed, lease, locks, until, fresh, planted };
+        let Plan { trial, lease, locks, fresh, long, .. } = *plan;
+        let task = Task { trial, seed, lease, locks, until, fresh, long, planted };
         member.child.say(&task.line());
     }
     let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
