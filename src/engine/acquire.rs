@@ -33,8 +33,9 @@ use crate::protocol::{Answer, Attempt, Mode};
 use crate::wire::failure::Failure;
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
-/// gets the time that an answer usually takes. What comes after it gets no more.
-const GRACE: Duration = Duration::from_millis(30);
+/// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
+/// socket, and of those who travel together, it stays below 50 ms.
+const GRACE: Duration = Duration::from_millis(25);
 /// How long leaving the queue may take, and how long at least where the time is over.
 const LEAVE: Duration = Duration::from_millis(50);
 const SHORTEST_LEAVE: Duration = Duration::from_millis(10);

@@ -96,10 +96,14 @@ impl Plan {
             {
                 continue;
             }
-            let begin = lease.mul_f64(0.1 + 0.6 * rng.f64());
+            let mut begin = lease.mul_f64(0.1 + 0.6 * rng.f64());
             let (shortest, longest) = kind.span;
             let end = begin + lease.mul_f64(shortest + (longest - shortest) * rng.f64());
             let injector = kind.make(&mut rng, lease);
+            if ["@subscribe", "@hello"].iter().any(|of| injector.name().ends_with(of)) {
+                // It happens when a client begins.
+                (plan.fresh, begin) = (true, Duration::ZERO);
+            }
             // Who is killed is always the same one, so that the others grow old.
             let process = if kind.kills { processes - 1 } else { rng.usize(..processes) };
             plan.faults.push(Planned {
