@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use leasehold_support::fault::{Active, Fired, Site};
 use leasehold_support::history::{
     Event, History, Overrun, Resource, Violation, What, now, raw_overlaps, read, stalled,
-    worst_overrun,
+    watch_processor, worst_overrun,
 };
 
 use super::Result;
@@ -57,13 +57,16 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut events, fired) = thread::scope(|scope| {
         let looks = scope.spawn(|| look::look_on(&crew.server, plan, &over, &blind));
-        let lags = scope.spawn(|| watch_lag(&over));
+        let processors = 0..thread::available_parallelism().map_or(1, usize::from);
+        let over = &over;
+        let lags = processors.map(|number| scope.spawn(move || watch_processor(number, over)));
+        let lags: Vec<_> = lags.collect();
         let (mut events, fired) = torment(crew, plan, begin, &blind);
         let left = Duration::from_nanos(until.saturating_sub(now()));
         thread::sleep(left);
         over.store(true, Ordering::SeqCst);
         events.extend(looks.join().expect("it looks on"));
-        events.extend(lags.join().expect("it watches"));
+        events.extend(lags.into_iter().flat_map(|lags| lags.join().expect("it watches")));
         (events, fired)
     });
     events.push(event(now(), 0, What::Healed));
@@ -156,21 +159,6 @@ fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
     }
     let what = if fault.kills { What::Killed } else { What::Stopped { until } };
     Some(Event { process: pid, ..event(at, 0, what) })
-}
-
-/// How much later than it should this process got the processor.
-fn watch_lag(over: &AtomicBool) -> Vec<Event> {
-    let pause = Duration::from_millis(5);
-    let mut events = Vec::new();
-    while !over.load(Ordering::SeqCst) {
-        let due = now() + pause.as_nanos() as u64;
-        thread::sleep(pause);
-        let at = now();
-        if at > due + 2_000_000 {
-            events.push(event(at, 0, What::Lagged { by: at - due }));
-        }
-    }
-    events
 }
 
 /// Reads what the processes recorded and what the resources took, and deletes it.

@@ -43,7 +43,7 @@ pub use outcome::c4;
 pub use record::{Recorder, now, read};
 pub use resource::{Resource, Touch};
 pub use rest::c5;
-pub use stall::{Overrun, stalled, worst_overrun};
+pub use stall::{Overrun, stalled, watch_processor, worst_overrun};
 pub use token::c2;
 pub use window::c1;
 pub use write::{c3, raw_overlaps};

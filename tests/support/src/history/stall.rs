@@ -1,8 +1,21 @@
 //! Whether the machine stood still, and how late calls returned.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 use super::History;
 use super::call::Call;
-use super::event::What;
+use super::event::{Event, What};
+use super::record::now;
+
+/// In the place of a process: all of them.
+const MACHINE: u32 = 0;
+const PAUSE: Duration = Duration::from_millis(5);
+/// What is later than this was kept waiting, in ns.
+const LATE: u64 = 2_000_000;
 
 /// Whether a process got the processor later than `limit` ns after it should have, but for the times
 /// at which it was stopped on purpose. Such a history proves nothing about time.
@@ -60,13 +73,42 @@ pub fn worst_overrun(history: &History) -> Option<Overrun> {
     worst
 }
 
-/// How long a process waited for the processor within a span, together.
+/// How long a process, or the machine, waited for the processor within a span, together.
 fn lag(history: &History, process: u32, begin: u64, end: u64) -> u64 {
     let events = history.events();
     let from = events.partition_point(|event| event.at < begin);
     let lags = events[from..].iter().take_while(|event| event.at <= end + 20_000_000);
-    let lags = lags.filter(|event| event.process == process);
-    lags.map(|event| if let What::Lagged { by } = event.what { by } else { 0 }).sum()
+    let lags = lags.filter(|event| event.process == process || event.process == MACHINE);
+    let (mut sum, mut counted) = (0, begin);
+    for event in lags {
+        if let What::Lagged { by } = event.what {
+            // One after the other, so that what several saw counts once.
+            sum += event.at.saturating_sub(counted.max(event.at - by));
+            counted = counted.max(event.at);
+        }
+    }
+    sum
+}
+
+/// Stays on one processor and tells, until it is over, when and by how much it got it too late.
+///
+/// A machine may take one processor away and leave the others: one such thread is needed for each.
+pub fn watch_processor(number: usize, over: &AtomicBool) -> Vec<Event> {
+    let mut only = CpuSet::new();
+    only.set(number);
+    // Where that is not allowed it watches whatever it runs on.
+    let _ = sched_setaffinity(None, &only);
+    let mut events = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        let due = now() + PAUSE.as_nanos() as u64;
+        thread::sleep(PAUSE);
+        let at = now();
+        if at > due + LATE {
+            let what = What::Lagged { by: at - due };
+            events.push(Event { at, process: MACHINE, thread: 0, call: 0, lock: 0, what });
+        }
+    }
+    events
 }
 
 fn stops(history: &History) -> Vec<(u32, u64, u64)> {
@@ -110,7 +152,9 @@ mod tests {
         let late = [call(40, 3), call(90, 4)].concat();
         assert_eq!(worst_overrun(&with(late.clone())).unwrap().by, 80 * MS);
         let mut lagged = late.clone();
-        lagged.push(event(550, 4, 0, What::Lagged { by: 60 * MS }));
+        lagged.push(event(560, 4, 0, What::Lagged { by: 40 * MS }));
+        // The whole machine: half of that is known already.
+        lagged.push(event(580, 0, 0, What::Lagged { by: 40 * MS }));
         assert_eq!(worst_overrun(&with(lagged)).unwrap().by, 30 * MS);
         let mut stopped = late;
         stopped.push(event(550, 4, 0, What::Stopped { until: 560 * MS }));
