@@ -152,8 +152,12 @@ fn run() -> Result<bool> {
     print!("{}", tally.text());
     let mut flat = true;
     for (index, health) in health.iter().enumerate() {
-        let who = if index + 1 < processes { format!("holder {index}") } else { "torturer".into() };
-        let (lines, fine) = health.verdict(&who);
+        let (lines, fine) = if index + 1 < processes {
+            health.verdict(&format!("holder {index}"), 0.1)
+        } else {
+            // It keeps the room that the longest history took.
+            health.verdict("torturer", 0.5)
+        };
         lines.iter().for_each(|line| println!("{line}"));
         flat &= fine;
     }

@@ -76,13 +76,13 @@ impl Health {
         })
     }
 
-    /// The lines to print, and whether all of it is flat.
-    pub(crate) fn verdict(&self, who: &str) -> (Vec<String>, bool) {
+    /// The lines to print, and whether all of it is flat; memory may differ by this share.
+    pub(crate) fn verdict(&self, who: &str, share: f64) -> (Vec<String>, bool) {
         let figures: [Figure; 3] = [
             ("threads", |sample| sample.threads, 0.0, 2.0),
             ("descriptors", |sample| sample.descriptors, 0.0, 4.0),
             // What an allocator keeps differs from time to time.
-            ("memory, KiB", |sample| sample.memory, 0.10, 1024.0),
+            ("memory, KiB", |sample| sample.memory, share, 1024.0),
         ];
         let (mut lines, mut flat) = (Vec::new(), true);
         for (name, figure, share, most) in figures {
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn what_grows_is_not_flat() {
-        assert!(health(|_| 9000.0).verdict("x").1);
-        assert!(health(|second| 9000.0 + second % 7.0).verdict("x").1);
-        let (lines, flat) = health(|second| 9000.0 + 50.0 * second).verdict("x");
+        assert!(health(|_| 9000.0).verdict("x", 0.1).1);
+        assert!(health(|second| 9000.0 + second % 7.0).verdict("x", 0.1).1);
+        let (lines, flat) = health(|second| 9000.0 + 50.0 * second).verdict("x", 0.1);
         assert!(!flat && lines[2].contains("+3000.00"), "{lines:?}");
     }
 
