@@ -8,7 +8,7 @@
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
 //! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
 //! | `holder` | faults at what a holder asks for: a transaction, a longer lease, a look |
-//! | `client` | faults of the processes and threads that use locks |
+//! | `client`, `role` | faults of the processes and threads that use locks; what the processes do |
 //! | `census` | the list of all kinds, and what must hold for all of them |
 //!
 //! A kind is a fault at a named operation. Every kind is a test by its own name; each runs once.
@@ -35,11 +35,12 @@ mod lag;
 mod queue;
 mod refusal;
 mod release;
+mod role;
 mod server;
 mod trial;
 
 /// What the children of this program run; nothing in the process that people started.
 #[test]
 fn roles() {
-    client::play();
+    role::play();
 }
