@@ -263,7 +263,7 @@ fn exhausted_at_acquire(trial: &Trial) {
         }
         let last = holder.join().unwrap().expect("an error");
         assert!(last.is_unknown_outcome() || last.is_pool_exhausted(), "{last:?}");
-        assert!(exhausted > 0, "the pool never ran out");
+        assert!(exhausted > 0, "the pool never ran out; {last:?}");
     });
     assert!(guard.is_valid() && begin.elapsed() > ms(LEASE));
     trial.prove(&active);
