@@ -461,7 +461,9 @@ pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;
-pub use client::{DistributedLock, LockClient, LockClientBuilder};
+pub use client::{
+    DistributedLock, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
+};
 pub use lock::{Guard, Mutex, OwnedLease, ReentrantLock};
 pub use redis;
 

@@ -12,13 +12,17 @@ const LAYERS: [&str; 8] =
 
 /// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
 /// its values, the builder hands its address on, and the root shows the crate to users.
-const REDIS: [&str; 10] = [
+const REDIS: [&str; 14] = [
     "client/builder.rs",
+    "client/quorum_builder.rs",
     "lib.rs",
     "protocol/answer.rs",
     "protocol/kind.rs",
     "protocol/memory/likeness.rs",
     "protocol/mutex.rs",
+    "protocol/quorum/kind.rs",
+    "protocol/quorum/mod.rs",
+    "protocol/quorum/vote.rs",
     "protocol/reentrant.rs",
     "protocol/single.rs",
     "protocol/replica.rs",

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{Lease, LockOptions};
-use crate::client::LockClient;
+use crate::client::{LockClient, QuorumClient};
 use crate::lock::Mutex;
+use crate::protocol::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///
 /// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that answered
 /// `true` needs its own `unlock`. What a thread still holds when it ends is given back.
 ///
-/// On a [`LockClient`] the keys are those of [`Mutex`].
+/// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`].
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -140,6 +141,26 @@ impl DistributedLock for LockClient {
             }
             None => Ok(false),
         }
+    }
+
+    fn unlock(&self, key: &str) -> Result<()> {
+        self.hold_of(&MutexKind, key.as_bytes())?.unlock()
+    }
+
+    fn is_held(&self, key: &str) -> bool {
+        self.hold_of(&MutexKind, key.as_bytes()).is_ok_and(|hold| hold.is_held_by_current_thread())
+    }
+}
+
+impl DistributedLock for QuorumClient {
+    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
+        let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
+        let guard = lock.try_lock_for(wait)?;
+        let held = guard.is_some();
+        if let Some(guard) = guard {
+            guard.keep();
+        }
+        Ok(held)
     }
 
     fn unlock(&self, key: &str) -> Result<()> {

@@ -116,7 +116,7 @@ impl LockClient {
         self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
     }
 
-    fn handle(
+    pub(super) fn handle(
         &self,
         kind: &'static dyn Kind,
         name: &[u8],
@@ -161,10 +161,10 @@ impl LockClient {
         Ok(Handle::new(slot, options))
     }
 
-    /// A mutex whose options do not matter, for what only looks at this thread's hold.
-    pub(crate) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
+    /// A lock whose options do not matter, for what only looks at this thread's hold.
+    pub(super) fn hold_of(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Handle> {
         let name = Name::new(&self.name_prefix, name)?;
-        Ok(Handle::new(self.engine.slot(&MutexKind, name), LockOptions::new()))
+        Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }
 
     /// The losses of all of this client's locks from now on, for a thread that waits for them.

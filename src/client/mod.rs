@@ -3,7 +3,11 @@
 mod builder;
 mod distributed;
 mod lock_client;
+mod quorum_builder;
+mod quorum_client;
 
 pub use builder::LockClientBuilder;
 pub use distributed::DistributedLock;
 pub use lock_client::LockClient;
+pub use quorum_builder::QuorumClientBuilder;
+pub use quorum_client::QuorumClient;

@@ -256,7 +256,7 @@ impl<'a> Delegate<'a> {
         self.outage = None;
         self.busy_at = Some(self.engine.now());
         if let Some(bid) = &mut self.bid {
-            bid.unknown = false;
+            bid.unknown = self.engine.protocol().remains(&bid.owner);
         }
         self.slot.told_busy();
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };

@@ -56,7 +56,8 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     }
     // A request for this attempt may have run after the release did, however late that was
     // answered, or be on its way still, and must find no lock (rule 6).
-    if answer.is_ok() && lease.settled() > sent && !mutated!("no-reconciliation-after-release") {
+    let behind = lease.settled() > sent && !mutated!("no-reconciliation-after-release");
+    if answer.is_ok() && (behind || engine.protocol().remains(lease.owner())) {
         give_back(lease);
     }
     match answer {

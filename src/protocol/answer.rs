@@ -107,7 +107,7 @@ pub(crate) fn verdict(value: &Value) -> Result<Verdict, Failure> {
     }
 }
 
-fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
+pub(crate) fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
     let Value::Array(parts) = value else { return Err(unexpected(value)) };
     parts
         .iter()

@@ -127,6 +127,27 @@ impl Target {
         )
     }
 
+    /// The request of an attempt that proposes its own token, and reserves those up to another.
+    pub(crate) fn propose(
+        &self,
+        attempt: &Attempt<'_>,
+        deadline_micros: u64,
+        token: u64,
+        reserved: u64,
+    ) -> Call {
+        self.kind.scripts().acquire.call(
+            &self.keys,
+            &[
+                Bytes(attempt.owner),
+                Number(millis(attempt.ttl)),
+                Number(deadline_micros),
+                Number(fence(attempt.ttl)),
+                Number(token),
+                Number(reserved),
+            ],
+        )
+    }
+
     /// `last_token` is the last one used where that is not the one minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
         self.kind

@@ -10,6 +10,7 @@
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `replica` | making sure that replicas have a lock |
 //! | `single` | the protocol over one server |
+//! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `memory` | the protocol over a server in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
@@ -19,6 +20,7 @@ pub(crate) mod kind;
 #[cfg(any(test, feature = "testing", leasehold_shuttle))]
 pub(crate) mod memory;
 pub(crate) mod mutex;
+pub(crate) mod quorum;
 pub(crate) mod reentrant;
 mod replica;
 pub(crate) mod single;
@@ -153,6 +155,12 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Asks the holder to let go; whether anybody heard it.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
+
+    /// Whether something of an attempt may be left on a server that could not be asked, although the
+    /// answer to it was final. Then it is to be given back once more, by the worker.
+    fn remains(&self, _owner: &[u8]) -> bool {
+        false
+    }
 
     /// Begins to listen for what wakes this client's waiters. May take as long as connecting does.
     fn listen(&self) -> Result<Box<dyn Listener>, Failure>;

@@ -40,6 +40,18 @@ pub(crate) struct Connection {
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
     pub(crate) generation: u64,
+    /// What is known of the server behind it.
+    pub(crate) standing: Standing,
+}
+
+/// What a server that is one of several told when it was connected to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// Stands for the run of its process; 0 where that was not told.
+    pub(crate) run: u64,
+    /// From when on its word counts: a server that lost its memory in a restart must not vote
+    /// before all has ended that it may have forgotten.
+    pub(crate) counts_from: Moment,
 }
 
 impl Connection {
@@ -60,6 +72,7 @@ impl Connection {
             poisoned: false,
             unanswered: 0,
             generation,
+            standing: Standing { run: 0, counts_from: Moment::PAST },
         })
     }
 
@@ -124,19 +137,39 @@ impl Connection {
     }
 
     fn call_all_once(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        match self.send_all(calls, deadline) {
+            Ok(sent) => self.receive_all(calls.len(), sent, deadline),
+            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
+        }
+    }
+
+    /// Sends commands together; answers when that began. [`receive_all`](Self::receive_all) is owed.
+    pub(crate) fn send_all<'a>(
+        &mut self,
+        calls: impl IntoIterator<Item = &'a Call>,
+        deadline: Moment,
+    ) -> Result<Moment, Failure> {
         let mut packed = Vec::new();
+        let mut count = 0;
         for call in calls {
             packed.extend_from_slice(&call.pack());
+            count += 1;
         }
-        let sent = match self.send(&packed, calls.len(), deadline) {
-            Ok(sent) => sent,
-            Err(failure) => return calls.iter().map(|_| Err(failure.clone())).collect(),
-        };
-        let mut replies = Vec::with_capacity(calls.len());
-        while replies.len() < calls.len() {
+        self.send(&packed, count, deadline)
+    }
+
+    /// Waits for the answers to so many commands until `deadline`.
+    pub(crate) fn receive_all(
+        &mut self,
+        count: usize,
+        sent: Moment,
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        let mut replies = Vec::with_capacity(count);
+        while replies.len() < count {
             match self.receive_by(deadline) {
                 Err(failure @ Failure::Unknown(_)) => {
-                    replies.resize_with(calls.len(), || Err(failure.clone()));
+                    replies.resize_with(count, || Err(failure.clone()));
                 }
                 answer => replies.push(answer.map(|value| Reply {
                     value,

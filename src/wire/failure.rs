@@ -32,6 +32,10 @@ pub(crate) enum Hindrance {
     Forked,
     /// The caller's deadline had passed already.
     Overdue,
+    /// Too few of several servers answered; nothing was left on them.
+    NoMajority(String),
+    /// It cannot be done here.
+    Impossible { field: &'static str, value: String, allowed: &'static str },
 }
 
 /// What a server's refusal means for the caller.
@@ -110,9 +114,12 @@ impl Failure {
             },
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(
-                Hindrance::Exhausted(_) | Hindrance::Closed(_) | Hindrance::Overdue,
+                Hindrance::Exhausted(_)
+                | Hindrance::Closed(_)
+                | Hindrance::Overdue
+                | Hindrance::NoMajority(_),
             ) => true,
-            Failure::NotSent(Hindrance::Forked) => false,
+            Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
             Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
             Failure::Unknown(_) => true,
         }
@@ -162,6 +169,10 @@ impl From<Failure> for Error {
             ),
             Failure::NotSent(Hindrance::Overdue) => {
                 Error::timeout("the deadline passed before a command could be sent")
+            }
+            Failure::NotSent(Hindrance::NoMajority(text)) => Error::unreachable(text),
+            Failure::NotSent(Hindrance::Impossible { field, value, allowed }) => {
+                Error::config(field, value, allowed)
             }
             Failure::Refused(error) => match Refusal::of(&error) {
                 Refusal::Denied => Error::denied(format!("Redis denied the command: {error}")),
@@ -237,6 +248,10 @@ impl fmt::Display for Failure {
             Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
             Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
             Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
+            Failure::NotSent(Hindrance::NoMajority(text)) => f.write_str(text),
+            Failure::NotSent(Hindrance::Impossible { field, allowed, .. }) => {
+                write!(f, "{field}: {allowed}")
+            }
             Failure::Refused(error) => write!(f, "refused: {error}"),
             Failure::Unknown(error) => write!(f, "no answer: {error}"),
         }

@@ -1,13 +1,14 @@
 //! Makes connections for the pool.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Reply, Standing};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
@@ -27,6 +28,10 @@ pub(crate) struct Manager {
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
+    /// For how long a restarted server does not count, where it is one of several.
+    probation: Option<Duration>,
+    /// The last run of the server that was seen, and when it was seen first.
+    last_run: Mutex<Option<(u64, Moment)>>,
 }
 
 /// Where connections go to.
@@ -64,7 +69,15 @@ impl Manager {
             attempts: Mutex::new(Attempts::default()),
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
+            probation: None,
+            last_run: Mutex::new(None),
         }
+    }
+
+    /// Asks every server that is connected to since when it runs; it counts only after this time.
+    pub(crate) fn with_probation(mut self, probation: Duration) -> Manager {
+        self.probation = Some(probation);
+        self
     }
 
     pub(crate) fn attempts(&self) -> Attempts {
@@ -205,15 +218,18 @@ impl Manager {
             Connection::new(inner, Arc::clone(&self.clock), self.command_timeout, generation)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing.
-        if let Some(reply) = self.ask_first(&mut connection, b"TIME", deadline)? {
+        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], deadline)? {
             self.note_time(&reply);
         }
         if self.sentinels().is_some()
-            && let Some(reply) = self.ask_first(&mut connection, b"ROLE", deadline)?
+            && let Some(reply) = self.ask_first(&mut connection, &[b"ROLE"], deadline)?
             && !is_master(&reply.value)
         {
             let text = "the sentinel told of a server that is no master".to_owned();
             return Err(RedisError::from((ErrorKind::Io, "not a master", text)));
+        }
+        if let Some(probation) = self.probation {
+            connection.standing = self.examine(&mut connection, probation, deadline)?;
         }
         Ok(connection)
     }
@@ -222,11 +238,11 @@ impl Manager {
     fn ask_first(
         &self,
         connection: &mut Connection,
-        command: &[u8],
+        command: &[&[u8]],
         deadline: Moment,
     ) -> Result<Option<Reply>, RedisError> {
         let deadline = deadline.min(self.clock.now().after(self.command_timeout));
-        match connection.call(&Call::plain(&[command]), deadline) {
+        match connection.call(&Call::plain(command), deadline) {
             Ok(reply) => Ok(Some(reply)),
             Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => Err(error),
             Err(Failure::Refused(_)) => Ok(None),
@@ -238,6 +254,48 @@ impl Manager {
                 Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
             }
         }
+    }
+
+    /// Asks a server since when it runs.
+    fn examine(
+        &self,
+        connection: &mut Connection,
+        probation: Duration,
+        deadline: Moment,
+    ) -> Result<Standing, RedisError> {
+        let reply = self.ask_first(connection, &[b"INFO", b"server"], deadline)?;
+        // A user may be without INFO. Then nothing is known.
+        let told = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
+        let told = told.unwrap_or_default();
+        let now = self.clock.now();
+        let field = |name: &str| {
+            told.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+        };
+        let run = field("run_id").map_or(0, |id| {
+            let mut hasher = DefaultHasher::new();
+            id.hash(&mut hasher);
+            hasher.finish().max(1)
+        });
+        // The server counts whole seconds on both ends.
+        let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<u64>().ok());
+        let uptime = uptime.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
+        let mut last_run = self.last_run.lock();
+        let seen = match *last_run {
+            Some((known, seen)) if known == run => seen,
+            // Its first run for us: what it says of itself has to do.
+            None => Moment::PAST,
+            // It was restarted under our eyes, whatever its own clock says.
+            Some(_) => now,
+        };
+        *last_run = Some((run, seen));
+        let counts_from = match uptime {
+            _ if probation.is_zero() => Moment::PAST,
+            Some(uptime) if uptime < probation => now.after(probation - uptime),
+            Some(_) if seen == Moment::PAST => Moment::PAST,
+            Some(_) => seen.after(probation),
+            None => Moment::FAR,
+        };
+        Ok(Standing { run, counts_from })
     }
 
     fn note_time(&self, reply: &Reply) {

@@ -8,6 +8,8 @@
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
+//! | `node` | one server of several: a pool for callers, one for the worker, whether it is silent |
+//! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
@@ -23,8 +25,10 @@ pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod failure;
+pub(crate) mod fan;
 pub(crate) mod follower;
 pub(crate) mod manager;
+pub(crate) mod node;
 pub(crate) mod pool;
 pub(crate) mod script;
 pub(crate) mod sentinel;

@@ -90,6 +90,14 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     }
 }
 
+/// A thread that makes connections. Each server has its own: were it shared, one that does not answer
+/// would keep it from the clients of all others.
+pub(crate) fn connector() -> Arc<ScheduledThreadPool> {
+    let connector = ScheduledThreadPool::builder().num_threads(1);
+    let connector = connector.thread_name_pattern("leasehold-connect");
+    Arc::new(connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled).build())
+}
+
 /// r2d2's pool of our connections.
 pub(crate) struct Pool {
     inner: r2d2::Pool<Maker>,
@@ -109,12 +117,16 @@ impl Pool {
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
     ) -> Pool {
-        // A thread of its own: were it shared, a server that does not answer would keep it from the
-        // clients of all others.
-        let connector = ScheduledThreadPool::builder().num_threads(1);
-        let connector = connector.thread_name_pattern("leasehold-connect");
-        let connector =
-            connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled).build();
+        Pool::with_connector(manager, clock, settings, connector())
+    }
+
+    /// Makes a pool whose connections are made by a thread that others use too.
+    pub(crate) fn with_connector(
+        manager: &Arc<Manager>,
+        clock: Arc<dyn Clock>,
+        settings: &PoolSettings,
+        connector: Arc<ScheduledThreadPool>,
+    ) -> Pool {
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
             .min_idle(Some(settings.min_idle))
@@ -122,7 +134,7 @@ impl Pool {
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
             .connection_timeout(RECONNECT)
-            .thread_pool(Arc::new(connector))
+            .thread_pool(connector)
             .error_handler(Box::new(Quiet))
             .build_unchecked(Maker(Arc::clone(manager)));
         Pool {
@@ -132,6 +144,26 @@ impl Pool {
             max_wait: settings.max_wait,
             max_idle: settings.max_idle,
         }
+    }
+
+    /// Borrows a connection if one is there.
+    pub(crate) fn ready(&self) -> Option<Borrowed> {
+        loop {
+            let connection = self.inner.try_get()?;
+            if self.manager.is_usable(&connection) {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Has one more connection made, without waiting for it, if there is room.
+    pub(crate) fn order(&self) -> Option<Borrowed> {
+        self.inner.get_timeout(Duration::ZERO).ok()
+    }
+
+    /// Whether all connections that there may be are there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.inner.state().connections >= self.inner.max_size()
     }
 
     /// Borrows a connection, waiting until `deadline` and no longer than `max_wait`.

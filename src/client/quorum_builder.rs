@@ -1,0 +1,278 @@
+//! How a client of several servers is built.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+
+use crate::base::error::{Error, Result};
+use crate::base::id::Identity;
+use crate::base::loss::Loss;
+use crate::base::option::check_span;
+use crate::base::sync::Arc;
+use crate::base::time::{BootClock, Clock, drift_allowance};
+use crate::client::{LockClient, QuorumClient};
+use crate::engine::{Bounds, Callbacks, Engine};
+use crate::protocol::quorum::{MOST_SERVERS, Quorum, Rules};
+use crate::wire::endpoint;
+use crate::wire::node::{Node, NodeSettings};
+use crate::wire::pool::{PoolSettings, check_timeout};
+#[cfg(feature = "tls")]
+use crate::wire::tls::{Certificates, Identification};
+
+/// Settings of a [`QuorumClient`].
+///
+/// ```
+/// use leasehold::QuorumClient;
+/// use std::time::Duration;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = QuorumClient::builder(["redis://a:6379", "redis://b:6379", "redis://c:6379"])
+///     .node_timeout(Duration::from_millis(100))
+///     .max_lease(Duration::from_secs(60))
+///     .name_prefix("shop:")
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct QuorumClientBuilder {
+    urls: Vec<String>,
+    pool: PoolSettings,
+    node_timeout: Duration,
+    give_up_after: Duration,
+    max_lease: Duration,
+    quorum: Option<usize>,
+    keeps_data: bool,
+    connect_now: bool,
+    name_prefix: Vec<u8>,
+    label: String,
+    callbacks: Callbacks,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
+}
+
+impl QuorumClientBuilder {
+    pub(crate) fn new(urls: Vec<String>) -> QuorumClientBuilder {
+        QuorumClientBuilder {
+            urls,
+            pool: PoolSettings::default(),
+            node_timeout: Duration::from_millis(200),
+            give_up_after: Duration::from_secs(10),
+            max_lease: Duration::from_secs(30),
+            quorum: None,
+            keeps_data: false,
+            connect_now: false,
+            name_prefix: Vec::new(),
+            label: String::new(),
+            callbacks: Callbacks::default(),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::default(),
+        }
+    }
+
+    /// How long one server may take to connect, or to answer; default 200 ms, at least 1 ms.
+    ///
+    /// It bounds how long a silent server holds up a call, so keep it far below the lease: a tenth is
+    /// warned of. A call takes twice as long at most: once to ask, once to take back what was given.
+    pub fn node_timeout(mut self, timeout: Duration) -> QuorumClientBuilder {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// The longest lease that any client of these servers asks for; default 30 s, allowed from 1 ms to
+    /// 30 days. A longer one is refused.
+    ///
+    /// After a restart a server counts again when it has run for longer than this. All clients of
+    /// these servers need the same value, or at least one as great as the longest lease in use.
+    pub fn max_lease(mut self, longest: Duration) -> QuorumClientBuilder {
+        self.max_lease = longest;
+        self
+    }
+
+    /// Tells that a restarted server knows all that it knew before; default no.
+    ///
+    /// Then it counts at once. True only of a server with `appendonly yes` and `appendfsync always` on
+    /// a disk that is never lost.
+    pub fn keeps_data(mut self, keeps: bool) -> QuorumClientBuilder {
+        self.keeps_data = keeps;
+        self
+    }
+
+    /// How many servers must agree; default the smallest majority of all. Allowed from there to all.
+    pub fn quorum(mut self, servers: usize) -> QuorumClientBuilder {
+        self.quorum = Some(servers);
+        self
+    }
+
+    /// How many connections there are to each server at most; default 10, at least 1. One more to
+    /// each, for renewals, is not counted.
+    pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
+        self.pool.max_size = connections;
+        self
+    }
+
+    /// How long a wait for a lock goes on while there is no majority; default 10 s, at least 1 ms.
+    pub fn give_up_after(mut self, outage: Duration) -> QuorumClientBuilder {
+        self.give_up_after = outage;
+        self
+    }
+
+    /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as
+    /// many servers as must agree; default no.
+    pub fn connect_now(mut self, connect: bool) -> QuorumClientBuilder {
+        self.connect_now = connect;
+        self
+    }
+
+    /// What is put before every lock's name; default nothing.
+    pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> QuorumClientBuilder {
+        self.name_prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// What [`holder`](crate::Mutex::holder) tells others, as
+    /// [`LockClientBuilder::label`](crate::LockClientBuilder::label).
+    pub fn label(mut self, label: impl AsRef<str>) -> QuorumClientBuilder {
+        self.label = label.as_ref().to_owned();
+        self
+    }
+
+    /// What is called when a lock is lost, as
+    /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss).
+    pub fn on_loss(
+        mut self,
+        callback: impl Fn(&Loss) + Send + Sync + 'static,
+    ) -> QuorumClientBuilder {
+        self.callbacks.on_loss = Some(Arc::new(callback));
+        self
+    }
+
+    /// Whom to trust, as [`LockClientBuilder::ca_certificate`](crate::LockClientBuilder::ca_certificate).
+    /// All URLs must be `rediss://` then.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> QuorumClientBuilder {
+        self.certificates.authority = Some(pem.as_ref().to_vec());
+        self
+    }
+
+    /// Who to be, as
+    /// [`LockClientBuilder::client_certificate`](crate::LockClientBuilder::client_certificate). All
+    /// URLs must be `rediss://` then.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn client_certificate(
+        mut self,
+        chain: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> QuorumClientBuilder {
+        let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
+        self.certificates.client = Some(Identification { chain, key });
+        self
+    }
+
+    /// Makes the client. It connects when connections are first needed, unless
+    /// [`connect_now`](QuorumClientBuilder::connect_now) was asked for.
+    ///
+    /// An even number of servers is warned of in the log. So are, with `connect_now`, servers that run
+    /// for less than the longest lease, if too few others are left.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among
+    /// them no server at all, and one that is named twice. With `connect_now` also for two addresses
+    /// of one server, and [`is_unreachable`](crate::Error::is_unreachable) or
+    /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to.
+    pub fn build(self) -> Result<QuorumClient> {
+        let (servers, need) = self.check()?;
+        if servers.len().is_multiple_of(2) {
+            log::warn!(
+                "{} servers bear the loss of no more of them than {} do",
+                servers.len(),
+                servers.len() - 1
+            );
+        }
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let probation = if self.keeps_data {
+            Duration::ZERO
+        } else {
+            self.max_lease + drift_allowance(self.max_lease)
+        };
+        let settings =
+            NodeSettings { pool: self.pool.clone(), timeout: self.node_timeout, probation };
+        let nodes: Vec<Node> =
+            servers.into_iter().map(|info| Node::new(info, &clock, &settings)).collect();
+        let address =
+            nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
+        let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
+        let identity = Arc::new(Identity::new(&self.label));
+        let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
+        if self.connect_now {
+            quorum.check()?;
+        }
+        let bounds = Bounds { exchange: self.node_timeout * 2, give_up_after: self.give_up_after };
+        let engine = Engine::new(quorum, clock, bounds, self.callbacks);
+        let locks = LockClient::new(engine, self.name_prefix, address);
+        Ok(QuorumClient::new(locks, self.max_lease))
+    }
+
+    fn equip(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
+        #[cfg(feature = "tls")]
+        let info = self.certificates.equip(info)?;
+        Ok(info)
+    }
+
+    /// Checks every setting. Answers the servers, and how many of them must agree.
+    fn check(&self) -> Result<(Vec<ConnectionInfo>, usize)> {
+        self.pool.check()?;
+        check_timeout("node_timeout", self.node_timeout)?;
+        check_timeout("give_up_after", self.give_up_after)?;
+        check_span("max_lease", self.max_lease)?;
+        if self.urls.is_empty() {
+            return Err(Error::config("urls", "[]", "at least one server"));
+        }
+        if self.urls.len() >= MOST_SERVERS {
+            return Err(Error::config(
+                "urls",
+                format_args!("{} servers", self.urls.len()),
+                format_args!("at most {}", MOST_SERVERS - 1),
+            ));
+        }
+        let servers: Vec<ConnectionInfo> =
+            self.urls.iter().map(|url| self.equip(endpoint::parse(url)?)).collect::<Result<_>>()?;
+        let mut seen: Vec<String> = Vec::new();
+        for server in &servers {
+            // Another database, or another user, is the same server all the same.
+            let shown = endpoint::shown(server);
+            if seen.contains(&shown) {
+                return Err(Error::config(
+                    "urls",
+                    format_args!("{shown} twice"),
+                    "each server once; a majority of one server's votes is none",
+                ));
+            }
+            seen.push(shown);
+        }
+        let all = servers.len();
+        let majority = all / 2 + 1;
+        let need = self.quorum.unwrap_or(majority);
+        if !(majority..=all).contains(&need) {
+            return Err(Error::config(
+                "quorum",
+                need,
+                format_args!("from {majority} to {all}, a majority of all {all} servers"),
+            ));
+        }
+        Ok((servers, need))
+    }
+}
+
+impl fmt::Debug for QuorumClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URLs may contain passwords.
+        f.debug_struct("QuorumClientBuilder")
+            .field("servers", &self.urls.len())
+            .finish_non_exhaustive()
+    }
+}

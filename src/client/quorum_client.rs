@@ -1,0 +1,145 @@
+//! The client of several servers.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+use crate::base::option::{LockOptions, ReleaseKind, Shown, Wait};
+use crate::client::{LockClient, QuorumClientBuilder};
+use crate::lock::{Handle, Mutex};
+use crate::protocol::quorum::kind::QuorumKind;
+
+/// Makes locks that a majority of several independent servers grants (Redlock).
+///
+/// **What it guarantees.** A lock is held by at most one holder inside the holder's validity window,
+/// while fewer than half of the servers are lost, lose their memory, or disagree about how long a
+/// second is by more than 1 % + 2 ms. Locks can be taken as long as a majority of *all* servers can be
+/// reached. The [fencing tokens](crate::Guard::fencing_token) grow from hold to hold whichever majority
+/// granted them.
+///
+/// **What breaks that.** What breaks a lock on one server, where it befalls a majority: `FLUSHALL`, a
+/// `DEL`, eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other,
+/// or on one disk. A server that [is told to keep its data](QuorumClientBuilder::keeps_data) and does
+/// not. And, as everywhere, a holder that is paused for longer than its lease lasts: then only a
+/// fencing token checked at the resource protects you.
+///
+/// **How it differs from [`LockClient`].** All servers are asked at once, so it takes one round trip;
+/// one that is silent costs one [time-out](QuorumClientBuilder::node_timeout), once. Waiting is by
+/// [`Wait::spin`]: several queues would split a majority between them. A server that restarted counts
+/// again after the [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for
+/// whom it voted; a hold ends as lost when a majority has forgotten it. There is no
+/// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
+///
+/// Clones are the same client.
+///
+/// ```no_run
+/// use leasehold::QuorumClient;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = QuorumClient::open(["redis://a:6379", "redis://b:6379", "redis://c:6379"])?;
+/// client.mutex("orders:42")?.with(|guard| {
+///     println!("token {}", guard.fencing_token());
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct QuorumClient {
+    locks: LockClient,
+    max_lease: Duration,
+}
+
+impl QuorumClient {
+    pub(super) fn new(locks: LockClient, max_lease: Duration) -> QuorumClient {
+        QuorumClient { locks, max_lease }
+    }
+
+    /// Connects to these servers, with default settings. That a minority cannot be reached is no
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// As [`QuorumClientBuilder::build`] with `connect_now`.
+    pub fn open<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<QuorumClient> {
+        QuorumClient::builder(urls).connect_now(true).build()
+    }
+
+    /// Begins to build a client of these servers, which does not connect before it is needed.
+    ///
+    /// Each URL is as for [`LockClient::builder`]. An odd number of servers is best: one more than an
+    /// odd number may fail no more often, and must agree more often.
+    pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
+        QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
+    }
+
+    /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for an empty or too long name.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
+        self.mutex_with(name, LockOptions::new())
+    }
+
+    /// The mutex of this name, with options. It waits by [`Wait::spin`].
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed: another way
+    /// to wait, [`Release::watch`](crate::Release::watch), `min_replicas`, a lease longer than
+    /// [`max_lease`](QuorumClientBuilder::max_lease).
+    pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
+        if let Some(wait) = options.wait_option()
+            && wait != Wait::spin()
+        {
+            return Err(Error::config(
+                "wait",
+                wait.shown(),
+                "Wait::spin() over several servers, whose queues would split a majority between them",
+            ));
+        }
+        if options.release_option().kind() == ReleaseKind::Watch {
+            return Err(Error::config(
+                "release",
+                "Release::watch()",
+                "Release::lua() over several servers",
+            ));
+        }
+        if options.min_replicas_option().is_some() {
+            return Err(Error::config(
+                "min_replicas",
+                "set",
+                "nothing over several servers, where a majority has the lock instead",
+            ));
+        }
+        let ttl = options.lease_option().ttl();
+        if ttl > self.max_lease {
+            options.check()?;
+            return Err(Error::config(
+                "lease",
+                Shown(ttl),
+                format_args!("at most max_lease of the client, {:?}", self.max_lease),
+            ));
+        }
+        self.locks.handle(&QuorumKind, name.as_ref(), options, Wait::spin()).map(Mutex::new)
+    }
+
+    pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
+        self.locks.hold_of(&QuorumKind, name)
+    }
+
+    /// Ends the client before its time, as [`LockClient::shutdown`] does.
+    ///
+    /// # Errors
+    ///
+    /// As there. What a server that cannot be reached may still have counts as not given back.
+    pub fn shutdown(&self, within: Duration) -> Result<()> {
+        self.locks.shutdown(within)
+    }
+}
+
+impl fmt::Debug for QuorumClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumClient").field("locks", &self.locks).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! What attempts may have left on which servers.
+//!
+//! | a server's bit is | when |
+//! | --- | --- |
+//! | held | it accepted the attempt |
+//! | open | a request brought no answer: it may accept the attempt until that request's deadline |
+//! | neither | it answered otherwise, or was asked for the attempt's release and answered |
+
+use std::collections::HashMap;
+
+use crate::base::sync::Mutex;
+use crate::base::time::Moment;
+
+/// As many servers as there are bits.
+pub(crate) const MOST_SERVERS: usize = 64;
+/// The table is swept when it has grown by this much.
+const SWEEP: usize = 1024;
+
+#[derive(Debug)]
+struct Claim {
+    held: u64,
+    open: u64,
+    /// Those that are open only since they were last asked.
+    fresh: u64,
+    /// When the last request without an answer is surely dead.
+    settled: Moment,
+    /// When all of it has ended by itself.
+    until: Moment,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    claims: HashMap<Box<[u8]>, Claim>,
+    sweep_at: usize,
+}
+
+/// What the attempts of one client may have left, by their owner's value.
+#[derive(Debug, Default)]
+pub(super) struct Claims(Mutex<Table>);
+
+impl Claims {
+    /// A request is sent to these servers. Until they are heard of it is open there.
+    pub(super) fn ask(&self, owner: &[u8], servers: u64, settled: Moment, until: Moment) {
+        let mut table = self.0.lock();
+        if table.claims.len() >= table.sweep_at.max(SWEEP) {
+            table.claims.retain(|_, claim| claim.until > settled);
+            table.sweep_at = table.claims.len() + SWEEP;
+        }
+        let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
+        let claim = table.claims.entry(owner.into()).or_insert(new);
+        claim.fresh = servers & !claim.open;
+        claim.open |= servers;
+        claim.settled = claim.settled.max(settled);
+        claim.until = claim.until.max(until);
+    }
+
+    /// Of the servers that were asked, these accepted, and these answered otherwise or were not
+    /// asked after all.
+    pub(super) fn told(&self, owner: &[u8], accepted: u64, refused: u64) {
+        if let Some(claim) = self.0.lock().claims.get_mut(owner) {
+            claim.held |= accepted;
+            // An earlier request that brought no answer is not answered by this one.
+            claim.open &= !(claim.fresh & (accepted | refused));
+        }
+    }
+
+    /// It lives longer.
+    pub(super) fn lengthen(&self, owner: &[u8], until: Moment) {
+        if let Some(claim) = self.0.lock().claims.get_mut(owner) {
+            claim.until = claim.until.max(until);
+        }
+    }
+
+    /// These servers answered to a release that was sent then. Answers whether nothing is left.
+    pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) -> bool {
+        let mut table = self.0.lock();
+        let Some(claim) = table.claims.get_mut(owner) else { return true };
+        claim.held &= !servers;
+        // What is still on its way may come after the release.
+        if sent >= claim.settled {
+            claim.open &= !servers;
+        }
+        claim.held | claim.open == 0
+    }
+
+    /// Forgets an attempt of which nothing is left.
+    pub(super) fn forget(&self, owner: &[u8]) {
+        self.0.lock().claims.remove(owner);
+    }
+
+    /// The servers on which something may be left.
+    pub(super) fn servers(&self, owner: &[u8]) -> u64 {
+        self.0.lock().claims.get(owner).map_or(0, |claim| claim.held | claim.open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1_000);
+    const LATER: Moment = Moment::from_nanos(2_000);
+    const END: Moment = Moment::from_nanos(9_000);
+
+    #[test]
+    fn what_was_accepted_is_owed_until_its_release_is_answered() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b111, LATER, END);
+        claims.told(b"x", 0b011, 0b100);
+        assert_eq!(claims.servers(b"x"), 0b011);
+        assert!(!claims.released(b"x", 0b001, NOW));
+        assert!(claims.released(b"x", 0b110, NOW));
+        assert!(claims.released(b"unknown", 0b1, NOW));
+    }
+
+    #[test]
+    fn a_request_without_an_answer_is_owed_until_a_release_that_was_sent_after_its_deadline() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b111, LATER, END);
+        claims.told(b"x", 0b011, 0);
+        assert!(!claims.released(b"x", 0b111, NOW));
+        assert_eq!(claims.servers(b"x"), 0b100);
+        assert!(claims.released(b"x", 0b100, LATER));
+    }
+
+    #[test]
+    fn a_later_answer_is_none_to_an_earlier_request() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b1, NOW, END);
+        claims.ask(b"x", 0b1, NOW, END);
+        claims.told(b"x", 0, 0b1);
+        assert_eq!(claims.servers(b"x"), 0b1);
+        assert!(claims.released(b"x", 0b1, NOW));
+    }
+
+    #[test]
+    fn what_has_ended_is_swept() {
+        let claims = Claims::default();
+        for number in 0..SWEEP {
+            claims.ask(&number.to_be_bytes(), 1, NOW, LATER);
+        }
+        claims.ask(b"x", 1, END, END);
+        assert_eq!(claims.0.lock().claims.len(), 1);
+    }
+}

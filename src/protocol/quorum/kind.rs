@@ -1,0 +1,66 @@
+//! The mutex over several servers: on each of them the layout of the [mutex](crate::protocol::mutex)
+//! over one, without a queue.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
+use crate::protocol::kind::{Kind, Scripts};
+use crate::protocol::mutex::MutexKind;
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
+
+static SCRIPTS: Scripts = Scripts {
+    acquire: Script::new(concat!(
+        include_str!("../script/token.lua"),
+        include_str!("../script/quorum_acquire.lua")
+    )),
+    release: Script::new(concat!(
+        include_str!("../script/token.lua"),
+        include_str!("../script/quorum_release.lua")
+    )),
+    renew: Script::new(include_str!("../script/mutex_renew.lua")),
+    force: Script::new(include_str!("../script/quorum_force.lua")),
+    request: None,
+};
+
+/// The kind behind a [`Mutex`](crate::Mutex) of a [`QuorumClient`](crate::QuorumClient).
+#[derive(Debug)]
+pub(crate) struct QuorumKind;
+
+impl Kind for QuorumKind {
+    fn name(&self) -> &'static str {
+        "mutex"
+    }
+
+    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![name.as_bytes().to_vec(), name.beside("fence")]
+    }
+
+    /// Of a holder that hands over to nobody.
+    fn owner(&self, identity: &Identity, number: u64, window: Duration, _: bool) -> Vec<u8> {
+        MutexKind.owner(identity, number, window, false)
+    }
+
+    fn shows_count(&self) -> bool {
+        false
+    }
+
+    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn inspect(&self, key: &[u8]) -> Call {
+        MutexKind.inspect(key)
+    }
+
+    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        MutexKind.inspected(value)
+    }
+}

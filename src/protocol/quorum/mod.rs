@@ -1,0 +1,489 @@
+//! The protocol over several independent servers, a majority of which decides (Redlock).
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `kind` | the mutex as it stands on each server |
+//! | `vote` | what servers answer, and what that comes to |
+//! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
+//! | `claim` | what attempts may have left on which servers |
+//!
+//! # One round
+//!
+//! All servers are asked at once, by one thread, each until the same deadline. The lock is granted
+//! when a majority *of all* servers, not of those that answered, has accepted. It is valid from
+//! before the first request was sent, for its time to live less the allowance for clocks that
+//! drift; the engine refuses a grant of which nothing is left. Where there is no majority, the lock
+//! is taken back wherever it was given or may have been; what cannot be taken back now is left to
+//! the worker. A renewal needs a majority too, of servers that still have it: where it is gone it is
+//! not made anew, because a late renewal would bring back what was released.
+//!
+//! The time-out of one server is the bound of a round. A server that was silent is not waited for
+//! again before it has answered, so that it costs one time-out and not one for each call.
+//!
+//! # A server without memory
+//!
+//! A server that restarts empty has forgotten whom it voted for. It must not vote again before that
+//! lease has ended, or two majorities could share only a server that forgot. So each new connection
+//! asks since when the server runs, and its acceptance counts only when that is longer ago than the
+//! longest lease; longer leases are refused. A restart breaks the connection, so none outlives the
+//! run that was asked about. Until then it is asked like the others: what it accepts now it
+//! remembers, and by the time that it counts, it knows all that is live.
+//!
+//! # Tokens, without a second round
+//!
+//! Each server keeps the last token that it accepted for a name. The client proposes one token to
+//! all, above the deadline of its request on the clock of every server that it has heard of. A
+//! server accepts if it is not late, if nobody else has the lock, and if the token is above its own
+//! last; then that is its last. A majority of acceptances of *the same* token grants.
+//!
+//! *Tokens grow.* Let `t` be granted, and `u` later, after `t` was released or ran out. Their
+//! majorities share a server. It accepted `t`, and afterwards `u`.
+//!
+//! - It remembers `t`: then it accepted `u` because `u > t`.
+//! - It has forgotten `t` because the fence ran out. That is kept until the server's clock has passed
+//!   `t`, and longer. It accepted `u` at a time of its clock at which `u` was not late, so `u` is
+//!   above that deadline, which is above that time, which is above `t`.
+//! - It restarted empty. It counts again only after the longest lease, and then its clock has passed
+//!   `t`, if `t` was ahead of it by less: by the time-out of a request and by what the servers' clocks
+//!   are apart. The rest is as before.
+//!
+//! A server that refuses because of its last token brings that along, and the next round, which
+//! follows at once, proposes above it. Servers that had accepted accept again: they know the attempt.
+//! A request that was late brings the server's time along in the same way.
+//!
+//! With the token some more are reserved, for local hand-offs; the servers remember the last of them.
+//! Beyond these a hand-off must wait until all clocks of its majority have surely come so far.
+//!
+//! *What breaks it:* a majority loses its memory without a restart that can be seen (`FLUSHALL`, a
+//! server told to keep its data that does not), or clocks that are set back or are apart by more than
+//! the longest lease, each together with the loss of memory. Then tokens may repeat within the time
+//! that was lost.
+
+mod claim;
+pub(crate) mod kind;
+mod round;
+mod vote;
+
+use std::time::Duration;
+
+use redis::{Pipeline, RedisError};
+
+use crate::base::error::Error;
+use crate::base::id::{Holder, Identity};
+use crate::base::option::{ReleaseKind, Shown};
+use crate::base::sync::Arc;
+use crate::base::time::{Clock, Moment};
+use crate::protocol::answer::{unexpected, verdict};
+use crate::protocol::quorum::claim::Claims;
+use crate::protocol::quorum::vote::Tally;
+use crate::protocol::{
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict,
+};
+use crate::wire::connection::{Reply, Standing};
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::fan::{Delivery, Question, ask};
+use crate::wire::node::{Lane, Node};
+use crate::wire::script::Call;
+
+pub(crate) use claim::MOST_SERVERS;
+
+/// What a quorum goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How many servers must agree.
+    pub(crate) need: usize,
+    /// How long one of them may take.
+    pub(crate) timeout: Duration,
+    /// No lease is longer.
+    pub(crate) longest: Duration,
+}
+
+/// Locks on several servers, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct Quorum {
+    nodes: Vec<Node>,
+    rules: Rules,
+    identity: Arc<Identity>,
+    clock: Arc<dyn Clock>,
+    claims: Claims,
+}
+
+impl Quorum {
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        rules: Rules,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+    ) -> Quorum {
+        Quorum { nodes, rules, identity, clock, claims: Claims::default() }
+    }
+
+    /// Connects, and says why too few servers could be connected to.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let deadline = self.clock.now().after(self.rules.timeout * 2);
+        let all: Vec<Question<'_>> =
+            self.nodes.iter().map(|node| Question { node, calls: &[] }).collect();
+        let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
+        let answers: Vec<Option<Delivery>> = answers.into_iter().map(Some).collect();
+        let now = self.clock.now();
+        let mut seen: Vec<(u64, &str)> = Vec::new();
+        let mut counted = 0;
+        for (node, answer) in self.nodes.iter().zip(&answers) {
+            let Some(standing) = answer.as_ref().and_then(|answer| answer.standing) else {
+                continue;
+            };
+            if let Some((_, other)) = seen.iter().find(|(run, _)| *run == standing.run && *run != 0)
+            {
+                return Err(Error::config(
+                    "urls",
+                    format_args!("{other} and {}", node.address()),
+                    "each server once; these two are one",
+                ));
+            }
+            seen.push((standing.run, node.address()));
+            counted += usize::from(standing.counts_from <= now);
+        }
+        if seen.len() < self.rules.need {
+            return Err(self.no_majority(&answers, false).into());
+        }
+        if counted < self.rules.need {
+            log::warn!(
+                "only {counted} of {} servers run for longer than the longest lease, {:?}; until {} \
+                 do, no lock is granted",
+                self.nodes.len(),
+                self.rules.longest,
+                self.rules.need
+            );
+        }
+        Ok(())
+    }
+
+    /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
+    /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
+    fn ask(
+        &self,
+        calls: Vec<Option<&[Call]>>,
+        lane: Lane,
+        enough: usize,
+        deadline: Moment,
+    ) -> Vec<Option<Delivery>> {
+        let asked: Vec<Question<'_>> = self
+            .nodes
+            .iter()
+            .zip(&calls)
+            .filter_map(|(node, calls)| calls.map(|calls| Question { node, calls }))
+            .collect();
+        let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
+        calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
+    }
+
+    fn ask_all(&self, calls: &[Call], lane: Lane, deadline: Moment) -> Vec<Option<Delivery>> {
+        let calls = self.nodes.iter().map(|_| Some(calls)).collect();
+        self.ask(calls, lane, self.rules.need, deadline)
+    }
+
+    fn limit(&self, deadline: Moment) -> Moment {
+        deadline.min(self.clock.now().after(self.rules.timeout))
+    }
+
+    /// An answer that cannot be read may belong to another command, so no connection to that server
+    /// is trusted any longer.
+    fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &outcome
+            && failure.is_unknown()
+        {
+            self.nodes[node].distrust();
+        }
+        outcome
+    }
+
+    /// What all say about one of the owners that they were asked about.
+    fn judge(
+        &self,
+        answers: &[Option<Delivery>],
+        number: usize,
+        owner: &[u8],
+        task: Ask,
+    ) -> Result<Told, Failure> {
+        let mut tally = Tally::default();
+        let mut voters = Voters::default();
+        let mut first = Moment::FAR;
+        let mut clean = true;
+        for (node, answer) in answers.iter().enumerate() {
+            let Some(answer) = answer else { continue };
+            let Some(Ok(reply)) = answer.outcomes.get(number) else { continue };
+            let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
+            first = first.min(reply.sent);
+            if task == Ask::Release {
+                clean = self.claims.released(owner, 1 << node, reply.sent);
+                // The first request may have been the one that did it (rule 15).
+                if answer.repeated && verdict == Verdict::Gone {
+                    verdict = Verdict::Done;
+                }
+            }
+            // That it has nothing of ours is true whatever it has forgotten.
+            if verdict != Verdict::Done || voters.counts(answer.standing, reply) {
+                tally.count(verdict);
+            }
+        }
+        if task == Ask::Release && clean && first != Moment::FAR {
+            self.claims.forget(owner);
+        }
+        match tally.verdict(self.rules.need, self.nodes.len()) {
+            Some(verdict) => Ok(Told { verdict, sent: first }),
+            None => {
+                let open = answers.iter().flatten().any(|answer| {
+                    matches!(answer.outcomes.get(number), Some(Err(failure)) if failure.is_unknown())
+                });
+                Err(self.no_majority_on(answers, number, open))
+            }
+        }
+    }
+
+    /// Why too few servers agree; `unknown` if something may have been done all the same.
+    fn no_majority(&self, answers: &[Option<Delivery>], unknown: bool) -> Failure {
+        self.no_majority_on(answers, 0, unknown)
+    }
+
+    fn no_majority_on(
+        &self,
+        answers: &[Option<Delivery>],
+        number: usize,
+        unknown: bool,
+    ) -> Failure {
+        let mut said = Vec::new();
+        let mut lasting = Vec::new();
+        for (node, answer) in self.nodes.iter().zip(answers) {
+            let Some(answer) = answer else {
+                said.push(format!("{}: its time is not known yet", node.address()));
+                continue;
+            };
+            let failure = match answer.outcomes.get(number) {
+                Some(Err(failure)) => Some(failure),
+                Some(Ok(_)) => None,
+                None => answer.hindrance.as_ref(),
+            };
+            if let Some(failure) = failure {
+                said.push(format!("{}: {failure}", node.address()));
+                lasting.extend((!failure.is_passing()).then(|| failure.clone()));
+            } else if let (Some(standing), Some(Ok(reply))) =
+                (answer.standing, answer.outcomes.get(number))
+                && standing.counts_from > reply.sent
+            {
+                said.push(match standing.counts_from {
+                    Moment::FAR => format!("{}: INFO is not allowed", node.address()),
+                    from => format!(
+                        "{}: it was restarted, and counts again in {:?}",
+                        node.address(),
+                        from.since(reply.sent)
+                    ),
+                });
+            }
+        }
+        if !unknown && lasting.len() > self.nodes.len() - self.rules.need {
+            return lasting.swap_remove(0);
+        }
+        let text = format!(
+            "{} of {} servers must agree, and too few do ({})",
+            self.rules.need,
+            self.nodes.len(),
+            said.join("; ")
+        );
+        if unknown {
+            return Failure::Unknown(RedisError::from(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                text,
+            )));
+        }
+        Failure::NotSent(Hindrance::NoMajority(text))
+    }
+
+    fn check_lease(&self, ttl: Duration) -> Result<(), Failure> {
+        if ttl <= self.rules.longest {
+            return Ok(());
+        }
+        Err(impossible("ttl", format!("{}", Shown(ttl)), "at most max_lease of the QuorumClient"))
+    }
+}
+
+/// What servers are asked about an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Renew,
+    Release,
+}
+
+/// Who has voted already: a server that is reached in two ways has one vote.
+#[derive(Debug, Default)]
+struct Voters(Vec<u64>);
+
+impl Voters {
+    /// Whether the word of a server counts.
+    fn counts(&mut self, standing: Option<Standing>, reply: &Reply) -> bool {
+        let Some(Standing { run, counts_from }) = standing else { return false };
+        if counts_from > reply.sent || (run != 0 && self.0.contains(&run)) {
+            return false;
+        }
+        self.0.push(run);
+        true
+    }
+}
+
+fn impossible(field: &'static str, value: impl Into<String>, allowed: &'static str) -> Failure {
+    Failure::NotSent(Hindrance::Impossible { field, value: value.into(), allowed })
+}
+
+impl Protocol for Quorum {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn acquire(
+        &self,
+        target: &Target,
+        attempt: &Attempt<'_>,
+        deadline: Moment,
+    ) -> Result<Answer, Failure> {
+        self.check_lease(attempt.ttl)?;
+        self.attempt(target, attempt, deadline)
+    }
+
+    fn release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        last_token: Option<u64>,
+        _how: ReleaseKind,
+        deadline: Moment,
+    ) -> Result<Verdict, Failure> {
+        let calls = [target.release(owner, ttl, last_token)];
+        let answers = self.ask_all(&calls, Lane::Callers, deadline);
+        Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict)
+    }
+
+    fn extend(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        count: u32,
+        deadline: Moment,
+    ) -> Result<Told, Failure> {
+        self.check_lease(ttl)?;
+        let calls = [target.renew(owner, ttl, count)];
+        self.claims.lengthen(owner, deadline.after(ttl));
+        let answers = self.ask_all(&calls, Lane::Callers, deadline);
+        self.judge(&answers, 0, owner, Ask::Renew)
+    }
+
+    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
+        let calls: Vec<Call> = errands
+            .iter()
+            .map(|Errand { target, owner, task }| match *task {
+                Task::Renew { ttl, count } => {
+                    self.claims.lengthen(owner, deadline.after(ttl));
+                    target.renew(owner, ttl, count)
+                }
+                Task::Release { ttl, last_token } => target.release(owner, ttl, last_token),
+            })
+            .collect();
+        let answers = self.ask_all(&calls, Lane::Worker, deadline);
+        errands
+            .iter()
+            .enumerate()
+            .map(|(number, errand)| match errand.task {
+                Task::Renew { .. } => self.judge(&answers, number, errand.owner, Ask::Renew),
+                Task::Release { .. } => {
+                    let told = self.judge(&answers, number, errand.owner, Ask::Release);
+                    if self.remains(errand.owner) {
+                        return Err(self.no_majority_on(&answers, number, true));
+                    }
+                    // Where nothing is left it does not matter whether it was enough to be held.
+                    told.or(Ok(Told { verdict: Verdict::Gone, sent: self.clock.now() }))
+                }
+            })
+            .collect()
+    }
+
+    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
+        let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
+        let mut found: Vec<(usize, Holder)> = Vec::new();
+        let mut answered = 0;
+        for (node, answer) in answers.iter().enumerate() {
+            let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
+                continue;
+            };
+            let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
+                continue;
+            };
+            answered += 1;
+            let Some(holder) = holder else { continue };
+            match found.iter_mut().find(|(_, known)| known.owner == holder.owner) {
+                Some((votes, _)) => *votes += 1,
+                None => found.push((1, holder)),
+            }
+        }
+        let most = found.into_iter().max_by_key(|(votes, _)| *votes);
+        let votes = most.as_ref().map_or(0, |(votes, _)| *votes);
+        if votes >= self.rules.need {
+            Ok(most.map(|(_, holder)| holder))
+        } else if votes + (self.nodes.len() - answered) >= self.rules.need {
+            Err(self.no_majority(&answers, false))
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        let answers = self.ask_all(&[target.force()], Lane::Callers, deadline);
+        let (mut answered, mut held) = (0, false);
+        for (node, answer) in answers.iter().enumerate() {
+            let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
+                continue;
+            };
+            match reply.value {
+                crate::wire::Value::Int(number) => {
+                    answered += 1;
+                    held |= number > 0;
+                }
+                ref other => self.read(node, Err(unexpected(other)))?,
+            }
+        }
+        if answered >= self.rules.need { Ok(held) } else { Err(self.no_majority(&answers, held)) }
+    }
+
+    fn apply(
+        &self,
+        _target: &Target,
+        _owner: &[u8],
+        _pipeline: &Pipeline,
+        _deadline: Moment,
+    ) -> Result<Applied, Failure> {
+        Err(impossible(
+            "transaction",
+            "a lock on several servers",
+            "only a lock on one server, where the data is too; check the fencing token where it is",
+        ))
+    }
+
+    fn request_release(&self, _target: &Target, _deadline: Moment) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn remains(&self, owner: &[u8]) -> bool {
+        self.claims.servers(owner) != 0
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        Err(impossible("wait", "listening", "only Wait::spin() over several servers"))
+    }
+
+    fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {
+        None
+    }
+}

@@ -1,0 +1,179 @@
+//! One server of several.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ConnectionInfo, RedisError};
+
+use crate::base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::base::time::Clock;
+use crate::wire::connection::Connection;
+use crate::wire::endpoint;
+use crate::wire::manager::{Attempts, Manager, Source};
+use crate::wire::pool::{Borrowed, Pool, PoolSettings, connector};
+use crate::wire::server_clock::ServerClock;
+
+/// Who asks: renewals must not wait for callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Callers,
+    Worker,
+}
+
+/// Connections of one lane. They are made by a thread of the node's, never by who asks: one server
+/// that cannot be reached must not hold up the others.
+struct Connections {
+    pool: Pool,
+    manager: Arc<Manager>,
+    /// How many had been made when one was last ordered. r2d2 goes on trying until it has that one.
+    ordered: Mutex<Option<u64>>,
+}
+
+impl Connections {
+    fn order(&self) -> Option<Borrowed> {
+        let mut ordered = self.ordered.lock();
+        let made = self.manager.attempts().made;
+        // Where all are there, none is made, and there is nothing to remember.
+        if *ordered == Some(made) || self.pool.is_full() {
+            return None;
+        }
+        let found = self.pool.order();
+        *ordered = found.is_none().then_some(made);
+        found.filter(|connection| self.manager.is_usable(connection))
+    }
+}
+
+/// How the connections to a node are made.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSettings {
+    pub(crate) pool: PoolSettings,
+    /// How long it may take to connect, or to answer.
+    pub(crate) timeout: Duration,
+    /// For how long its word does not count after a restart.
+    pub(crate) probation: Duration,
+}
+
+/// One server of several: a pool for callers, a connection for the worker.
+pub(crate) struct Node {
+    callers: Connections,
+    worker: Connections,
+    server_clock: Arc<ServerClock>,
+    /// It did not answer, or could not be connected to, when it was last tried.
+    silent: AtomicBool,
+    timeout: Duration,
+    process: u32,
+    address: String,
+}
+
+impl Node {
+    pub(crate) fn new(
+        info: ConnectionInfo,
+        clock: &Arc<dyn Clock>,
+        settings: &NodeSettings,
+    ) -> Node {
+        let address = endpoint::shown(&info);
+        let server_clock = Arc::new(ServerClock::default());
+        let connector = connector();
+        let lane = |pool: &PoolSettings| {
+            let manager = Manager::new(
+                Source::Fixed(info.clone()),
+                Arc::clone(clock),
+                Arc::clone(&server_clock),
+                settings.timeout,
+                settings.timeout,
+            );
+            let manager = Arc::new(manager.with_probation(settings.probation));
+            let connector = Arc::clone(&connector);
+            let pool = Pool::with_connector(&manager, Arc::clone(clock), pool, connector);
+            Connections { pool, manager, ordered: Mutex::new(None) }
+        };
+        let one =
+            PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..settings.pool.clone() };
+        Node {
+            callers: lane(&settings.pool),
+            worker: lane(&one),
+            server_clock,
+            silent: AtomicBool::new(false),
+            timeout: settings.timeout,
+            process: std::process::id(),
+            address,
+        }
+    }
+
+    fn lane(&self, lane: Lane) -> &Connections {
+        match lane {
+            Lane::Callers => &self.callers,
+            Lane::Worker => &self.worker,
+        }
+    }
+
+    /// The server's address, without user information.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn server_clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    /// Whether this process may use it: a fork would mix its commands into its parent's.
+    pub(crate) fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// A connection, if there is one. If not, one is being made from now on.
+    pub(crate) fn ready(&self, lane: Lane) -> Option<Borrowed> {
+        let lane = self.lane(lane);
+        lane.pool.ready().or_else(|| lane.order())
+    }
+
+    /// Whether all connections are there, and others have them.
+    pub(crate) fn is_exhausted(&self, lane: Lane) -> bool {
+        self.lane(lane).pool.is_full()
+    }
+
+    pub(crate) fn attempts(&self, lane: Lane) -> Attempts {
+        self.lane(lane).manager.attempts()
+    }
+
+    pub(crate) fn last_failure(&self, lane: Lane) -> Option<RedisError> {
+        self.lane(lane).manager.last_failure()
+    }
+
+    /// The server hung up: connections made before are likely dead too.
+    pub(crate) fn hung_up(&self, lane: Lane, connection: &Connection) {
+        self.lane(lane).manager.outdate(connection);
+    }
+
+    /// No answer came in this time, which may have been too short for one.
+    pub(crate) fn missed(&self, waited: Duration) {
+        if waited >= self.timeout - self.timeout / 10 {
+            self.set_silent(true);
+            self.distrust();
+        }
+    }
+
+    /// No connection to it is used any longer: one of them may be out of step, or all be dead.
+    pub(crate) fn distrust(&self) {
+        self.callers.manager.outdate_all();
+        self.worker.manager.outdate_all();
+    }
+
+    /// Whether it is not worth waiting for.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_silent(&self, silent: bool) {
+        if self.is_silent() != silent {
+            self.silent.store(silent, Ordering::Relaxed);
+            log::debug!("{} is {}", self.address, if silent { "silent" } else { "back" });
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,554 @@
+//! Locks over several servers: what a majority grants, and what it takes to make it grant twice.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{SLACK, alone, ask, exists, fixed, ms, names, renewed, together, until, within};
+use leasehold::{
+    DistributedLock, Lease, LockClient, LockOptions, LossCause, QuorumClient, QuorumClientBuilder,
+    Release, Wait,
+};
+use leasehold_support::{Action, Fault, Proxy, Server};
+
+/// How long one server may take in these tests.
+const TIMEOUT: Duration = ms(200);
+
+fn servers(count: usize) -> Vec<Server> {
+    let start = || Server::start().expect("a server");
+    thread::scope(|scope| {
+        let starting: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
+        starting.into_iter().map(|server| server.join().expect("a server")).collect()
+    })
+}
+
+fn proxies(servers: &[Server]) -> Vec<Proxy> {
+    servers.iter().map(|server| Proxy::start(server).expect("a proxy")).collect()
+}
+
+fn direct(servers: &[Server]) -> QuorumClientBuilder {
+    QuorumClient::builder(servers.iter().map(Server::unix_url)).keeps_data(true)
+}
+
+fn through(proxies: &[Proxy]) -> QuorumClientBuilder {
+    QuorumClient::builder(proxies.iter().map(Proxy::url)).keeps_data(true).node_timeout(TIMEOUT)
+}
+
+fn open(builder: QuorumClientBuilder) -> QuorumClient {
+    builder.connect_now(true).build().expect("a client")
+}
+
+fn on(servers: &[Server], key: &str) -> usize {
+    servers.iter().filter(|server| exists(server, key)).count()
+}
+
+#[test]
+fn all_servers_have_the_lock_and_all_give_it_back() {
+    let _turn = together();
+    let servers = servers(5);
+    let (client, other) = (open(direct(&servers)), open(direct(&servers)));
+    let lock = client.mutex("orders:42").unwrap();
+    let guard = lock.lock().unwrap();
+    assert_eq!(on(&servers, "orders:42"), 5);
+    guard.check().unwrap();
+    let inner = lock.try_lock().unwrap().expect("reentrant");
+    assert_eq!(lock.hold_count(), 2);
+    inner.release().unwrap();
+    let elsewhere = other.mutex("orders:42").unwrap();
+    assert!(elsewhere.try_lock().unwrap().is_none());
+    assert!(elsewhere.is_locked().unwrap());
+    assert_eq!(elsewhere.holder().unwrap().unwrap().pid(), Some(std::process::id()));
+    guard.extend(ms(25_000)).unwrap();
+    guard.release().unwrap();
+    assert_eq!(on(&servers, "orders:42"), 0);
+    assert!(!elsewhere.is_locked().unwrap());
+    let guard = elsewhere.try_lock().unwrap().expect("free");
+    assert!(lock.force_release().unwrap());
+    assert!(!lock.force_release().unwrap());
+    assert!(guard.release().unwrap_err().is_lost());
+}
+
+/// What a client sends to one server for a lock and its release are two commands, in two rounds.
+#[test]
+fn lock_and_unlock_take_as_long_as_on_one_server() {
+    const PAIRS: usize = 40;
+    let _turn = alone();
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    let single = LockClient::open(proxies[0].url()).unwrap();
+    let (many, one) = (client.mutex("many").unwrap(), single.mutex("one").unwrap());
+    let pair = |lock: &leasehold::Mutex| {
+        let begin = Instant::now();
+        lock.lock().unwrap().release().unwrap();
+        begin.elapsed()
+    };
+    // Connections are made, and scripts known.
+    for _ in 0..5 {
+        pair(&many);
+        pair(&one);
+    }
+    proxies.iter().for_each(|proxy| proxy.delay(ms(2)));
+    let mut ratios = Vec::new();
+    for _ in 0..5 {
+        let (mut of_many, mut of_one) = (Vec::new(), Vec::new());
+        for _ in 0..PAIRS {
+            of_many.push(pair(&many));
+            of_one.push(pair(&one));
+        }
+        of_many.sort();
+        of_one.sort();
+        let (many, one) = (of_many[PAIRS / 2], of_one[PAIRS / 2]);
+        assert!(one >= ms(8), "the proxies delay: {one:?}");
+        ratios.push(many.as_secs_f64() / one.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    // The median; a machine that stalls may spoil two of five.
+    assert!(ratios[2] <= 1.3, "{ratios:?}");
+}
+
+#[test]
+fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
+    let _turn = alone();
+    for dead in [true, false] {
+        let servers = servers(5);
+        let proxies = proxies(&servers);
+        let client = open(through(&proxies));
+        let lock = client.mutex("x").unwrap();
+        lock.lock().unwrap().release().unwrap();
+        for number in [0, 3] {
+            if dead {
+                proxies[number].refuse();
+                proxies[number].cut();
+            } else {
+                proxies[number].black_hole();
+            }
+        }
+        let begin = Instant::now();
+        let guard = lock.try_lock().unwrap().expect("three of five");
+        guard.release().unwrap();
+        let first = begin.elapsed();
+        // A bare round takes far less than the slack.
+        assert!(first < TIMEOUT + SLACK, "dead: {dead}: {first:?}");
+        // Whoever was silent is not waited for again.
+        let begin = Instant::now();
+        for _ in 0..10 {
+            lock.try_lock().unwrap().expect("three of five").release().unwrap();
+        }
+        let ten = begin.elapsed();
+        assert!(ten < TIMEOUT + SLACK, "dead: {dead}: {ten:?}");
+        assert_eq!([1, 2, 4].map(|number| exists(&servers[number], "x")), [false; 3]);
+        // When they are back they are asked again.
+        proxies.iter().for_each(Proxy::heal);
+        until("all five have it", || {
+            let guard = lock.try_lock().unwrap().expect("free");
+            let have = on(&servers, "x");
+            guard.release().unwrap();
+            have == 5
+        });
+        until("nothing is left", || on(&servers, "x") == 0);
+    }
+}
+
+#[test]
+fn without_a_majority_there_is_an_error_in_time_and_nothing_is_left_on_the_others() {
+    let _turn = alone();
+    for dead in [true, false] {
+        let servers = servers(5);
+        let proxies = proxies(&servers);
+        let client = open(through(&proxies).give_up_after(ms(500)));
+        let lock = client.mutex("x").unwrap();
+        lock.lock().unwrap().release().unwrap();
+        for number in [0, 2, 4] {
+            if dead {
+                servers[number].kill();
+            } else {
+                proxies[number].black_hole();
+            }
+        }
+        for _ in 0..3 {
+            let begin = Instant::now();
+            let error = lock.try_lock().unwrap_err();
+            let took = begin.elapsed();
+            assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+            assert!(error.to_string().contains("3 of 5 servers must agree"), "{error}");
+            assert!(took < TIMEOUT * 2 + SLACK, "{took:?}");
+            assert_eq!([1, 3].map(|number| exists(&servers[number], "x")), [false; 2]);
+        }
+        let begin = Instant::now();
+        let error = lock.lock().unwrap_err();
+        assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+        assert!(begin.elapsed() < ms(500) + TIMEOUT * 2 + SLACK, "{:?}", begin.elapsed());
+        let begin = Instant::now();
+        let error = lock.try_lock_for(ms(100)).unwrap_err();
+        assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+        assert!(begin.elapsed() < TIMEOUT * 2 + SLACK, "{:?}", begin.elapsed());
+        for number in [1, 3] {
+            until("nothing is left", || !exists(&servers[number], "x"));
+        }
+    }
+}
+
+/// Of those that hold their replies all have taken the lock.
+#[test]
+fn what_was_given_without_an_answer_is_taken_back() {
+    let _turn = alone();
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    let lock = client.mutex("ghost").unwrap();
+    lock.lock().unwrap().release().unwrap();
+    let faults: Vec<_> = [0, 1, 2]
+        .iter()
+        .map(|&number| proxies[number].add(Fault::request("ghost", Action::Garbage(Vec::new()))))
+        .collect();
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    assert!(faults.iter().all(|fault| fault.fired() == 1));
+    assert!([3, 4].iter().all(|&number| !exists(&servers[number], "ghost")));
+    // Long before the lease of 30 s.
+    until("the worker has taken it back everywhere", || on(&servers, "ghost") == 0);
+    drop(faults);
+    // The same with a majority: the lock is had, and given back where it was not known to be.
+    let fault = proxies[4].add(Fault::request("ghost", Action::Garbage(Vec::new())));
+    let guard = lock.try_lock().unwrap().expect("four of five");
+    assert_eq!((fault.fired(), on(&servers, "ghost")), (1, 5));
+    guard.release().unwrap();
+    until("the fifth is free too", || on(&servers, "ghost") == 0);
+}
+
+#[test]
+fn a_connection_that_died_unnoticed_is_replaced_at_once() {
+    let _turn = together();
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    let lock = client.mutex("x").unwrap();
+    for round in 0..3 {
+        let guard = lock.try_lock().unwrap().expect("free");
+        proxies.iter().for_each(Proxy::cut);
+        guard.release().unwrap();
+        assert_eq!(on(&servers, "x"), 0, "round {round}");
+        proxies.iter().for_each(Proxy::cut);
+    }
+}
+
+#[test]
+fn two_contending_clients_never_overlap_and_both_make_progress() {
+    const HOLDS: u64 = 60;
+    let _turn = together();
+    let servers = servers(5);
+    let (busy, highest) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let client = open(direct(&servers));
+                let lock = client.mutex("one").unwrap();
+                for _ in 0..HOLDS {
+                    let guard = lock.try_lock_for(common::SOON * 3).unwrap().expect("my turn");
+                    assert!(!busy.swap(true, Ordering::SeqCst), "two holders");
+                    let token = guard.fencing_token().get();
+                    assert!(highest.swap(token, Ordering::SeqCst) < token);
+                    thread::yield_now();
+                    busy.store(false, Ordering::SeqCst);
+                    guard.release().unwrap();
+                }
+            });
+        }
+    });
+    until("nothing is left", || on(&servers, "one") == 0);
+}
+
+#[test]
+fn tokens_grow_with_another_minority_down_each_time() {
+    let _turn = alone();
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let clients: Vec<_> = (0..3).map(|_| open(through(&proxies).node_timeout(ms(150)))).collect();
+    let mut last = 0;
+    for (round, (first, second)) in
+        [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (1, 3), (2, 4)].into_iter().enumerate()
+    {
+        for number in [first, second] {
+            proxies[number].refuse();
+            proxies[number].cut();
+        }
+        // What this majority keeps is lost where it may be lost: with the fence it has no memory.
+        if round % 3 == 2 {
+            let number = (0..5).find(|number| ![first, second].contains(number)).unwrap();
+            ask::<()>(&servers[number], &["FLUSHALL"]);
+        }
+        for client in &clients {
+            for _ in 0..2 {
+                let lock = client.mutex("t").unwrap();
+                let guard = lock.try_lock_for(common::SOON).unwrap().expect("free");
+                let token = guard.fencing_token().get();
+                assert!(token > last, "round {round}: {token} after {last}");
+                last = token;
+                guard.release().unwrap();
+            }
+        }
+        proxies.iter().for_each(Proxy::heal);
+    }
+}
+
+/// A refusal for its token brings the higher one along, and the next round is above that.
+#[test]
+fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
+    let _turn = together();
+    let servers = servers(5);
+    let client = open(direct(&servers));
+    let lock = client.mutex("t").unwrap();
+    let first = lock.lock().unwrap();
+    let now = first.fencing_token().get();
+    first.release().unwrap();
+    for (number, ahead) in [(1, 3_000_000_000_u64), (3, 5_000_000_000), (4, 4_000_000_000)] {
+        let value = (now + ahead).to_string();
+        ask::<()>(&servers[number], &["SET", "{t}:fence", &value, "PX", "60000"]);
+    }
+    let guard = lock.lock().unwrap();
+    // Two of those that are ahead are in every majority.
+    assert!(guard.fencing_token().get() > now + 4_000_000_000);
+    guard.release().unwrap();
+}
+
+#[test]
+fn holds_passed_on_inside_the_process_have_growing_tokens_too() {
+    let _turn = together();
+    let servers = servers(3);
+    let client = open(direct(&servers));
+    let other = open(direct(&servers));
+    let highest = AtomicU64::new(0);
+    let holds = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let guard = client.mutex("t").unwrap().lock().unwrap();
+                    let token = guard.fencing_token().get();
+                    assert!(highest.swap(token, Ordering::SeqCst) < token);
+                    holds.fetch_add(1, Ordering::SeqCst);
+                    drop(guard);
+                }
+            });
+        }
+    });
+    assert_eq!(holds.into_inner(), 400);
+    let guard = other.mutex("t").unwrap().try_lock_for(common::SOON).unwrap().expect("free");
+    assert!(guard.fencing_token().get() > highest.into_inner());
+}
+
+#[test]
+fn a_lease_is_renewed_by_a_majority_and_lost_without_one() {
+    let _turn = alone();
+    let servers = servers(5);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    let lock = client.mutex_with("x", renewed(1_500)).unwrap();
+    let guard = lock.lock().unwrap();
+    for number in [0, 3] {
+        proxies[number].black_hole();
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < ms(3_000) {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        thread::sleep(ms(5));
+    }
+    guard.check().unwrap();
+    proxies[1].black_hole();
+    let took = within(ms(3_000), "it is lost", || !guard.is_valid());
+    assert!(took <= ms(1_500) + SLACK, "{took:?}");
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+}
+
+#[test]
+fn a_majority_that_says_it_is_gone_ends_a_hold_within_one_renewal() {
+    let _turn = together();
+    let servers = servers(5);
+    let client = open(direct(&servers));
+    let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
+    for server in &servers[..2] {
+        ask::<()>(server, &["DEL", "x"]);
+    }
+    guard.check().unwrap();
+    ask::<()>(&servers[2], &["DEL", "x"]);
+    let took = within(ms(6_000), "it is lost", || guard.loss().is_some());
+    assert!(took < ms(2_000) + SLACK * 2, "{took:?}");
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
+}
+
+/// Two of three servers forget whom they voted for while that holder is at work.
+#[test]
+fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over() {
+    let _turn = alone();
+    let servers = servers(3);
+    let longest = ms(2_000);
+    let build = |keeps: bool| {
+        let builder = direct(&servers).max_lease(longest).give_up_after(ms(30_000));
+        builder.keeps_data(keeps).build().expect("a client")
+    };
+    let (holder, other) = (build(false), build(false));
+    // They have only just started.
+    let guard = holder.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
+    servers[0].restart();
+    servers[1].restart();
+    let restarted = Instant::now();
+    assert_eq!(on(&servers, "x"), 1);
+    let lock = other.mutex_with("x", fixed(2_000)).unwrap();
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unreachable() && error.to_string().contains("restarted"), "{error:?}");
+    let next = lock.lock().unwrap();
+    assert!(restarted.elapsed() >= longest, "{:?}", restarted.elapsed());
+    assert!(!guard.is_valid());
+    assert!(next.fencing_token() > guard.fencing_token());
+    next.release().unwrap();
+    // Without that rule it goes wrong, as this shows.
+    let trusting = build(true);
+    let first = trusting.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
+    servers[0].restart();
+    servers[1].restart();
+    let second = build(true).mutex_with("x", fixed(2_000)).unwrap().try_lock().unwrap();
+    assert!(first.is_valid() && second.is_some(), "the test has shown nothing");
+}
+
+#[test]
+fn what_several_servers_cannot_do_is_refused_with_the_reason() {
+    let _turn = together();
+    let servers = servers(3);
+    let client = open(direct(&servers));
+    let with = |options: LockOptions| client.mutex_with("x", options).unwrap_err();
+    names(&with(LockOptions::new().wait(Wait::queue())), ["wait", "Wait::queue()", "majority"]);
+    names(&with(LockOptions::new().wait(Wait::notify())), ["wait", "Wait::notify()", "spin"]);
+    names(&with(LockOptions::new().release(Release::watch())), ["release", "watch", "lua"]);
+    let replicas = LockOptions::new().min_replicas(1, ms(10));
+    names(&with(replicas), ["min_replicas", "set", "majority"]);
+    names(&with(fixed(30_001)), ["lease", "30.001s", "max_lease"]);
+    names(&with(fixed(0)), ["lease", "0ns", "from 1 ms"]);
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    let error = guard
+        .transaction(|pipe| {
+            pipe.cmd("SET").arg("a").arg(1);
+        })
+        .unwrap_err();
+    names(&error, ["transaction", "several servers", "fencing token"]);
+    names(&guard.extend(ms(30_001)).unwrap_err(), ["ttl", "30.001s", "max_lease"]);
+    guard.check().unwrap();
+    guard.release().unwrap();
+}
+
+#[test]
+fn bad_settings_name_the_field_its_value_and_what_is_allowed() {
+    let build = |urls: &[&str]| QuorumClient::builder(urls).build().unwrap_err();
+    names(&build(&[]), ["urls", "[]", "at least one"]);
+    names(&build(&["redis://a", "http://b"]), ["url scheme", "http", "redis://"]);
+    names(&build(&["redis://a", "redis://b", "redis://a:6379/2"]), ["urls", "a:6379", "once"]);
+    names(&build(&["redis://:x@a", "redis://b", "redis://:y@a"]), ["urls", "a:6379", "once"]);
+    names(&build(&["redis://a"; 64]), ["urls", "64 servers", "at most 63"]);
+    let three = || QuorumClient::builder(["redis://a", "redis://b", "redis://c"]);
+    let cases: [(QuorumClientBuilder, [&str; 3]); 8] = [
+        (three().quorum(0), ["quorum", "0", "from 2 to 3"]),
+        (three().quorum(1), ["quorum", "1", "from 2 to 3"]),
+        (three().quorum(4), ["quorum", "4", "from 2 to 3"]),
+        (three().node_timeout(Duration::ZERO), ["node_timeout", "0ns", "1 ms"]),
+        (three().node_timeout(Duration::MAX), ["node_timeout", "Duration::MAX", "365 days"]),
+        (three().max_lease(Duration::ZERO), ["max_lease", "0ns", "from 1 ms"]),
+        (three().give_up_after(Duration::ZERO), ["give_up_after", "0ns", "1 ms"]),
+        (three().max_size(0), ["max_size", "0", "at least 1"]),
+    ];
+    for (builder, parts) in cases {
+        names(&builder.build().unwrap_err(), parts);
+    }
+    assert!(three().quorum(3).build().is_ok());
+    assert!(!format!("{:?}", QuorumClient::builder(["redis://:s3cret@a"])).contains("s3cret"));
+}
+
+#[test]
+fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
+    let _turn = together();
+    let servers = servers(2);
+    let double = Server::builder().tcp().start().unwrap();
+    let urls = [servers[0].unix_url(), double.unix_url(), servers[1].unix_url(), double.tcp_url()];
+    let error = QuorumClient::open(&urls[1..]).unwrap_err();
+    names(&error, ["urls", "127.0.0.1", "these two are one"]);
+    // Where nobody looked it has one vote all the same: of these, two servers and not three.
+    let client = QuorumClient::builder(&urls).keeps_data(true).build().unwrap();
+    servers[0].kill();
+    let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+    assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+}
+
+/// An even number of servers is allowed, and warned of.
+#[test]
+fn an_even_number_of_servers_is_warned_of() {
+    use std::sync::Mutex;
+    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    struct Collect;
+    impl log::Log for Collect {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() <= log::Level::Warn
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                WARNINGS.lock().unwrap().push(record.args().to_string());
+            }
+        }
+        fn flush(&self) {}
+    }
+    log::set_logger(&Collect).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let count = || {
+        let warnings = WARNINGS.lock().unwrap();
+        warnings.iter().filter(|text| text.contains("4 servers bear the loss of")).count()
+    };
+    QuorumClient::builder(["redis://a", "redis://b", "redis://c"]).build().unwrap();
+    assert_eq!(count(), 0);
+    QuorumClient::builder(["redis://a", "redis://b", "redis://c", "redis://d"]).build().unwrap();
+    assert_eq!(count(), 1);
+}
+
+#[test]
+fn too_few_servers_at_the_start_are_an_error_that_names_them() {
+    let _turn = together();
+    let servers = servers(5);
+    for server in &servers[..3] {
+        server.kill();
+    }
+    let error = QuorumClient::open(servers.iter().map(Server::unix_url)).unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    assert!(error.to_string().contains("3 of 5 servers must agree"), "{error}");
+    servers[2].restart();
+    QuorumClient::open(servers.iter().map(Server::unix_url)).unwrap();
+}
+
+#[test]
+fn a_key_that_is_no_lock_on_a_majority_is_told() {
+    let _turn = together();
+    let servers = servers(3);
+    let client = open(direct(&servers));
+    ask::<()>(&servers[0], &["LPUSH", "x", "1"]);
+    let lock = client.mutex("x").unwrap();
+    lock.try_lock().unwrap().expect("two of three").release().unwrap();
+    ask::<()>(&servers[1], &["LPUSH", "x", "1"]);
+    assert!(lock.try_lock().unwrap_err().is_wrong_type());
+    assert!(!exists(&servers[2], "x"));
+}
+
+#[test]
+fn locks_by_key_and_shutdown_are_as_on_one_server() {
+    let _turn = together();
+    let servers = servers(3);
+    let client = open(direct(&servers).name_prefix("p:"));
+    assert!(client.try_lock("x", ms(100), Lease::default()).unwrap());
+    assert!(client.is_held("x"));
+    assert_eq!(on(&servers, "p:x"), 3);
+    client.unlock("x").unwrap();
+    assert_eq!(on(&servers, "p:x"), 0);
+    let guard = client.mutex("y").unwrap().lock().unwrap();
+    client.shutdown(ms(3_000)).unwrap();
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::ShutDown);
+    assert_eq!(on(&servers, "p:y"), 0);
+    drop(guard);
+    assert!(client.mutex("y").unwrap().try_lock().unwrap_err().is_cancelled());
+}
