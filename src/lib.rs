@@ -14,9 +14,10 @@
 //! 9. [The pool and its time-outs](#the-pool-and-its-time-outs)
 //! 10. [Code that locks by key](#code-that-locks-by-key)
 //! 11. [What a lock costs](#what-a-lock-costs)
-//! 12. [Tests of code that locks](#tests-of-code-that-locks)
-//! 13. [Limits](#limits)
-//! 14. [Features](#features)
+//! 12. [Several servers](#several-servers)
+//! 13. [Tests of code that locks](#tests-of-code-that-locks)
+//! 14. [Limits](#limits)
+//! 15. [Features](#features)
 //!
 //! # The promise
 //!
@@ -395,6 +396,33 @@
 //! starts with its first wait; each has a connection of its own. A thread that connects is shared by
 //! all clients of the process.
 //!
+//! # Several servers
+//!
+//! A [`QuorumClient`] locks on several independent servers, a majority of which decides (Redlock). Its
+//! [`mutex`](QuorumClient::mutex) is the same [`Mutex`], with the same guards, renewal and loss.
+//!
+//! ```no_run
+//! use leasehold::QuorumClient;
+//!
+//! # fn main() -> leasehold::Result<()> {
+//! let client = QuorumClient::open(["redis://a:6379", "redis://b:6379", "redis://c:6379"])?;
+//! let guard = client.mutex("orders:42")?.lock()?;
+//! // … held on a majority of all three …
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It goes on while a minority is down or cut off. All servers are asked at once, so that a lock takes one
+//! round trip. A server that restarted counts again only after the
+//! [longest lease](QuorumClientBuilder::max_lease): it may have forgotten for whom it voted. So no lock is
+//! granted in the first half minute of servers that were all just started, unless they are told to
+//! [keep their data](QuorumClientBuilder::keeps_data).
+//!
+//! Tokens grow from hold to hold whichever majority granted them: the client proposes one above the
+//! clocks of all servers, a server accepts only what is above its last, and any two majorities share a
+//! server. [`QuorumClient`] tells what breaks the guarantee, and what it has not.
+//!
 //! # Tests of code that locks
 //!
 //! With the feature `testing`, the module `leasehold::testing` has a server in memory for real
@@ -420,7 +448,7 @@
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
 //! more than the time that has passed since, a token can repeat or be lower than an earlier one.
 //!
-//! What is not there: several servers as one (Redlock), Redis Cluster. A client
+//! What is not there: Redis Cluster. A client
 //! does not work in a fork of its process; it says so.
 //!
 //! The clock of the validity window counts through suspend on Linux and Android. Elsewhere it is

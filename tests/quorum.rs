@@ -536,6 +536,33 @@ fn a_key_that_is_no_lock_on_a_majority_is_told() {
 }
 
 #[test]
+fn it_needs_no_more_permissions_than_the_readme_tells() {
+    let _turn = together();
+    let servers = servers(3);
+    const RULE: &str = "on >secret resetkeys resetchannels -@all ~shop:* ~{shop:* +eval +evalsha \
+                        +time +get +set +del +pttl +pexpire +info";
+    for server in &servers {
+        let words: Vec<&str> =
+            ["ACL", "SETUSER", "locks"].into_iter().chain(RULE.split(' ')).collect();
+        ask::<()>(server, &words);
+    }
+    let urls = servers.iter().map(|server| format!("{}?user=locks&pass=secret", server.unix_url()));
+    let builder = QuorumClient::builder(urls).name_prefix("shop:").max_lease(ms(1_000));
+    let lock = open(builder).mutex_with("x", renewed(600)).unwrap();
+    let guard = lock.lock().unwrap();
+    thread::sleep(ms(700));
+    guard.check().unwrap();
+    guard.extend(ms(900)).unwrap();
+    guard.release().unwrap();
+    assert_eq!(on(&servers, "shop:x"), 0);
+    // And it is told what is missing.
+    for server in &servers {
+        ask::<()>(server, &["ACL", "SETUSER", "locks", "-evalsha"]);
+    }
+    assert!(lock.try_lock().unwrap_err().is_denied());
+}
+
+#[test]
 fn locks_by_key_and_shutdown_are_as_on_one_server() {
     let _turn = together();
     let servers = servers(3);

@@ -25,7 +25,8 @@ use crate::protocol::quorum::kind::QuorumKind;
 ///
 /// **How it differs from [`LockClient`].** All servers are asked at once, so it takes one round trip;
 /// one that is silent costs one [time-out](QuorumClientBuilder::node_timeout), once. Waiting is by
-/// [`Wait::spin`]: several queues would split a majority between them. A server that restarted counts
+/// [`Wait::spin`]: several queues would split a majority between them. Two that ask at the same moment may
+/// split the votes, so that [`try_lock`](Mutex::try_lock) answers `None` to both. A server that restarted counts
 /// again after the [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for
 /// whom it voted; a hold ends as lost when a majority has forgotten it. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.

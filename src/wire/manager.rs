@@ -1,15 +1,15 @@
 //! Makes connections for the pool.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::{Connection, Reply, Standing};
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::probation::Probation;
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
@@ -28,10 +28,8 @@ pub(crate) struct Manager {
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
-    /// For how long a restarted server does not count, where it is one of several.
-    probation: Option<Duration>,
-    /// The last run of the server that was seen, and when it was seen first.
-    last_run: Mutex<Option<(u64, Moment)>>,
+    /// Where the server is one of several.
+    probation: Option<Arc<Probation>>,
 }
 
 /// Where connections go to.
@@ -70,12 +68,11 @@ impl Manager {
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
             probation: None,
-            last_run: Mutex::new(None),
         }
     }
 
-    /// Asks every server that is connected to since when it runs; it counts only after this time.
-    pub(crate) fn with_probation(mut self, probation: Duration) -> Manager {
+    /// Asks the server at every connection since when it runs, and so from when on it counts.
+    pub(crate) fn with_probation(mut self, probation: Arc<Probation>) -> Manager {
         self.probation = Some(probation);
         self
     }
@@ -228,8 +225,9 @@ impl Manager {
             let text = "the sentinel told of a server that is no master".to_owned();
             return Err(RedisError::from((ErrorKind::Io, "not a master", text)));
         }
-        if let Some(probation) = self.probation {
-            connection.standing = self.examine(&mut connection, probation, deadline)?;
+        if let Some(probation) = &self.probation {
+            let reply = self.ask_first(&mut connection, &[b"INFO", b"server"], deadline)?;
+            connection.standing = probation.standing(reply.as_ref(), self.clock.now());
         }
         Ok(connection)
     }
@@ -254,48 +252,6 @@ impl Manager {
                 Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
             }
         }
-    }
-
-    /// Asks a server since when it runs.
-    fn examine(
-        &self,
-        connection: &mut Connection,
-        probation: Duration,
-        deadline: Moment,
-    ) -> Result<Standing, RedisError> {
-        let reply = self.ask_first(connection, &[b"INFO", b"server"], deadline)?;
-        // A user may be without INFO. Then nothing is known.
-        let told = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
-        let told = told.unwrap_or_default();
-        let now = self.clock.now();
-        let field = |name: &str| {
-            told.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
-        };
-        let run = field("run_id").map_or(0, |id| {
-            let mut hasher = DefaultHasher::new();
-            id.hash(&mut hasher);
-            hasher.finish().max(1)
-        });
-        // The server counts whole seconds on both ends.
-        let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<u64>().ok());
-        let uptime = uptime.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
-        let mut last_run = self.last_run.lock();
-        let seen = match *last_run {
-            Some((known, seen)) if known == run => seen,
-            // Its first run for us: what it says of itself has to do.
-            None => Moment::PAST,
-            // It was restarted under our eyes, whatever its own clock says.
-            Some(_) => now,
-        };
-        *last_run = Some((run, seen));
-        let counts_from = match uptime {
-            _ if probation.is_zero() => Moment::PAST,
-            Some(uptime) if uptime < probation => now.after(probation - uptime),
-            Some(_) if seen == Moment::PAST => Moment::PAST,
-            Some(_) => seen.after(probation),
-            None => Moment::FAR,
-        };
-        Ok(Standing { run, counts_from })
     }
 
     fn note_time(&self, reply: &Reply) {

@@ -9,6 +9,7 @@
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `node` | one server of several: a pool for callers, one for the worker, whether it is silent |
+//! | `probation` | from when on such a server counts |
 //! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
 //! | `sentinel` | where the master is, as sentinels tell |
@@ -30,6 +31,7 @@ pub(crate) mod follower;
 pub(crate) mod manager;
 pub(crate) mod node;
 pub(crate) mod pool;
+pub(crate) mod probation;
 pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;

@@ -11,6 +11,7 @@ use crate::wire::connection::Connection;
 use crate::wire::endpoint;
 use crate::wire::manager::{Attempts, Manager, Source};
 use crate::wire::pool::{Borrowed, Pool, PoolSettings, connector};
+use crate::wire::probation::Probation;
 use crate::wire::server_clock::ServerClock;
 
 /// Who asks: renewals must not wait for callers.
@@ -74,6 +75,7 @@ impl Node {
         let address = endpoint::shown(&info);
         let server_clock = Arc::new(ServerClock::default());
         let connector = connector();
+        let probation = Arc::new(Probation::new(settings.probation));
         let lane = |pool: &PoolSettings| {
             let manager = Manager::new(
                 Source::Fixed(info.clone()),
@@ -82,7 +84,7 @@ impl Node {
                 settings.timeout,
                 settings.timeout,
             );
-            let manager = Arc::new(manager.with_probation(settings.probation));
+            let manager = Arc::new(manager.with_probation(Arc::clone(&probation)));
             let connector = Arc::clone(&connector);
             let pool = Pool::with_connector(&manager, Arc::clone(clock), pool, connector);
             Connections { pool, manager, ordered: Mutex::new(None) }
