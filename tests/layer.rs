@@ -20,6 +20,7 @@ const REDIS: [&str; 14] = [
     "protocol/kind.rs",
     "protocol/memory/likeness.rs",
     "protocol/mutex.rs",
+    "protocol/quorum/judge.rs",
     "protocol/quorum/kind.rs",
     "protocol/quorum/mod.rs",
     "protocol/quorum/vote.rs",

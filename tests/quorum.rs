@@ -70,7 +70,60 @@ fn all_servers_have_the_lock_and_all_give_it_back() {
     assert!(guard.release().unwrap_err().is_lost());
 }
 
-/// What a client sends to one server for a lock and its release are two commands, in two rounds.
+#[test]
+fn each_server_is_asked_once_to_lock_and_once_to_unlock() {
+    let _turn = together();
+    let servers = servers(5);
+    let client = open(direct(&servers));
+    let lock = client.mutex("x").unwrap();
+    lock.lock().unwrap().release().unwrap();
+    servers.iter().for_each(Server::reset_stats);
+    for _ in 0..10 {
+        lock.lock().unwrap().release().unwrap();
+    }
+    for server in &servers {
+        assert_eq!(server.commands().client_commands(&["info", "ping", "auth"]), 20);
+    }
+    // And twice where it has forgotten the scripts.
+    for server in &servers {
+        ask::<()>(server, &["SCRIPT", "FLUSH"]);
+    }
+    lock.lock().unwrap().release().unwrap();
+}
+
+#[test]
+fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
+    let _turn = alone();
+    let servers = servers(3);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    proxies.iter().for_each(|proxy| proxy.delay(ms(40)));
+    let error = client.mutex_with("x", fixed(60)).unwrap().try_lock().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("longer lease"), "{error:?}");
+    until("nothing is left", || on(&servers, "x") == 0);
+}
+
+/// It comes to it when the lock has long been given back.
+#[test]
+fn a_request_that_was_stuck_in_a_paused_server_does_nothing() {
+    let _turn = alone();
+    let servers = servers(5);
+    let client = open(direct(&servers).node_timeout(TIMEOUT));
+    let lock = client.mutex("x").unwrap();
+    lock.lock().unwrap().release().unwrap();
+    servers[4].pause();
+    let guard = lock.try_lock().unwrap().expect("four of five");
+    let token = guard.fencing_token();
+    guard.release().unwrap();
+    thread::sleep(TIMEOUT);
+    servers[4].resume();
+    // Answered after what was sent before.
+    let fence: Option<u64> = ask(&servers[4], &["GET", "{x}:fence"]);
+    assert!(fence.is_none_or(|fence| fence < token.get()), "{fence:?} {token}");
+    assert_eq!(on(&servers, "x"), 0);
+}
+
 #[test]
 fn lock_and_unlock_take_as_long_as_on_one_server() {
     const PAIRS: usize = 40;

@@ -5,6 +5,7 @@
 //! | `kind` | the mutex as it stands on each server |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
+//! | `judge` | what all say about an owner, and why too few agree |
 //! | `claim` | what attempts may have left on which servers |
 //!
 //! # One round
@@ -63,26 +64,26 @@
 //! that was lost.
 
 mod claim;
+mod judge;
 pub(crate) mod kind;
 mod round;
 mod vote;
 
 use std::time::Duration;
 
-use redis::{Pipeline, RedisError};
+use redis::Pipeline;
 
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{ReleaseKind, Shown};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::protocol::answer::{unexpected, verdict};
+use crate::protocol::answer::unexpected;
 use crate::protocol::quorum::claim::Claims;
-use crate::protocol::quorum::vote::Tally;
+use crate::protocol::quorum::judge::Ask;
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict,
 };
-use crate::wire::connection::{Reply, Standing};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{Delivery, Question, ask};
 use crate::wire::node::{Lane, Node};
@@ -200,135 +201,11 @@ impl Quorum {
         outcome
     }
 
-    /// What all say about one of the owners that they were asked about.
-    fn judge(
-        &self,
-        answers: &[Option<Delivery>],
-        number: usize,
-        owner: &[u8],
-        task: Ask,
-    ) -> Result<Told, Failure> {
-        let mut tally = Tally::default();
-        let mut voters = Voters::default();
-        let mut first = Moment::FAR;
-        let mut clean = true;
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(answer) = answer else { continue };
-            let Some(Ok(reply)) = answer.outcomes.get(number) else { continue };
-            let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
-            first = first.min(reply.sent);
-            if task == Ask::Release {
-                clean = self.claims.released(owner, 1 << node, reply.sent);
-                // The first request may have been the one that did it (rule 15).
-                if answer.repeated && verdict == Verdict::Gone {
-                    verdict = Verdict::Done;
-                }
-            }
-            // That it has nothing of ours is true whatever it has forgotten.
-            if verdict != Verdict::Done || voters.counts(answer.standing, reply) {
-                tally.count(verdict);
-            }
-        }
-        if task == Ask::Release && clean && first != Moment::FAR {
-            self.claims.forget(owner);
-        }
-        match tally.verdict(self.rules.need, self.nodes.len()) {
-            Some(verdict) => Ok(Told { verdict, sent: first }),
-            None => {
-                let open = answers.iter().flatten().any(|answer| {
-                    matches!(answer.outcomes.get(number), Some(Err(failure)) if failure.is_unknown())
-                });
-                Err(self.no_majority_on(answers, number, open))
-            }
-        }
-    }
-
-    /// Why too few servers agree; `unknown` if something may have been done all the same.
-    fn no_majority(&self, answers: &[Option<Delivery>], unknown: bool) -> Failure {
-        self.no_majority_on(answers, 0, unknown)
-    }
-
-    fn no_majority_on(
-        &self,
-        answers: &[Option<Delivery>],
-        number: usize,
-        unknown: bool,
-    ) -> Failure {
-        let mut said = Vec::new();
-        let mut lasting = Vec::new();
-        for (node, answer) in self.nodes.iter().zip(answers) {
-            let Some(answer) = answer else {
-                said.push(format!("{}: its time is not known yet", node.address()));
-                continue;
-            };
-            let failure = match answer.outcomes.get(number) {
-                Some(Err(failure)) => Some(failure),
-                Some(Ok(_)) => None,
-                None => answer.hindrance.as_ref(),
-            };
-            if let Some(failure) = failure {
-                said.push(format!("{}: {failure}", node.address()));
-                lasting.extend((!failure.is_passing()).then(|| failure.clone()));
-            } else if let (Some(standing), Some(Ok(reply))) =
-                (answer.standing, answer.outcomes.get(number))
-                && standing.counts_from > reply.sent
-            {
-                said.push(match standing.counts_from {
-                    Moment::FAR => format!("{}: INFO is not allowed", node.address()),
-                    from => format!(
-                        "{}: it was restarted, and counts again in {:?}",
-                        node.address(),
-                        from.since(reply.sent)
-                    ),
-                });
-            }
-        }
-        if !unknown && lasting.len() > self.nodes.len() - self.rules.need {
-            return lasting.swap_remove(0);
-        }
-        let text = format!(
-            "{} of {} servers must agree, and too few do ({})",
-            self.rules.need,
-            self.nodes.len(),
-            said.join("; ")
-        );
-        if unknown {
-            return Failure::Unknown(RedisError::from(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                text,
-            )));
-        }
-        Failure::NotSent(Hindrance::NoMajority(text))
-    }
-
     fn check_lease(&self, ttl: Duration) -> Result<(), Failure> {
         if ttl <= self.rules.longest {
             return Ok(());
         }
         Err(impossible("ttl", format!("{}", Shown(ttl)), "at most max_lease of the QuorumClient"))
-    }
-}
-
-/// What servers are asked about an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ask {
-    Renew,
-    Release,
-}
-
-/// Who has voted already: a server that is reached in two ways has one vote.
-#[derive(Debug, Default)]
-struct Voters(Vec<u64>);
-
-impl Voters {
-    /// Whether the word of a server counts.
-    fn counts(&mut self, standing: Option<Standing>, reply: &Reply) -> bool {
-        let Some(Standing { run, counts_from }) = standing else { return false };
-        if counts_from > reply.sent || (run != 0 && self.0.contains(&run)) {
-            return false;
-        }
-        self.0.push(run);
-        true
     }
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
 use crate::protocol::answer::{Busy, Granted};
+use crate::protocol::quorum::judge::Voters;
 use crate::protocol::quorum::vote::{Vote, free_after, vote};
-use crate::protocol::quorum::{Quorum, Voters, impossible};
+use crate::protocol::quorum::{Quorum, impossible};
 use crate::protocol::{Answer, Attempt, Target};
 use crate::wire::failure::Failure;
 use crate::wire::fan::Delivery;
