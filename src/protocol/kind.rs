@@ -47,9 +47,11 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// Reads the answer to that.
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
 
-    /// The same scripts over a store in memory.
+    /// The same scripts over a store in memory; `None` for what one server alone does not do.
     #[cfg(any(test, feature = "testing", leasehold_shuttle))]
-    fn in_memory(&self) -> crate::protocol::memory::Scripts;
+    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
+        None
+    }
 }
 
 /// The scripts of a kind; those of all kinds take the same arguments.

@@ -105,8 +105,8 @@ impl Kind for MutexKind {
     }
 
     #[cfg(any(test, feature = "testing", leasehold_shuttle))]
-    fn in_memory(&self) -> crate::protocol::memory::Scripts {
-        crate::protocol::memory::mutex::scripts
+    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
+        Some(crate::protocol::memory::mutex::scripts)
     }
 }
 

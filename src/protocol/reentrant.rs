@@ -86,8 +86,8 @@ impl Kind for ReentrantKind {
     }
 
     #[cfg(any(test, feature = "testing", leasehold_shuttle))]
-    fn in_memory(&self) -> crate::protocol::memory::Scripts {
-        crate::protocol::memory::reentrant::scripts
+    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
+        Some(crate::protocol::memory::reentrant::scripts)
     }
 }
 

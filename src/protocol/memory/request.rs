@@ -100,7 +100,10 @@ impl Store {
         micros: u64,
     ) -> (Result<Value, WrongType>, Vec<Published>) {
         let mut run = self.at(micros);
-        let answer = target.kind().in_memory()(&mut run, target.keys(), request);
+        let answer = match target.kind().in_memory() {
+            Some(scripts) => scripts(&mut run, target.keys(), request),
+            None => Err(WrongType),
+        };
         (answer, run.into_published())
     }
 }
