@@ -40,8 +40,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "leave-without-leaving",
         "mutex_pass.lua",
-        "if owner ~= ARGV[1] then\n",
-        "if owner ~= ARGV[1] then\n  do return owner and -1 or 0 end\n",
+        "if owner ~= ARGV[1] then\n  for place = 3, 4 do\n",
+        "if owner ~= ARGV[1] then\n  do return owner and -1 or 0 end\n  for place = 3, 4 do\n",
     ),
     // Rule 7.
     (
