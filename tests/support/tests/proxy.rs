@@ -242,6 +242,11 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     let late = proxy.add(Fault::reply("", late).at(Operation::Renew));
     assert_eq!(renew(&mut connection), Ok(7));
     assert_eq!(late.fired(), 1);
+    // A message is noted once it was written, which the client may notice before.
+    let begin = Instant::now();
+    while at(Direction::Reply).seen < 3 && begin.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let requests = at(Direction::Request);
     assert_eq!((requests.seen, requests.altered, requests.lost), (3, 0, 0));
     let replies = Tally { late: 0, passed: 0, ..at(Direction::Reply) };
