@@ -448,14 +448,11 @@
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
 //! more than the time that has passed since, a token can repeat or be lower than an earlier one.
 //!
-//! What is not there: Redis Cluster. A client
-//! does not work in a fork of its process; it says so.
+//! What is not there: Redis Cluster. A client does not work in a fork of its process; it says so.
 //!
 //! The clock of the validity window counts through suspend on Linux and Android. Elsewhere it is
 //! [`Instant`](std::time::Instant), which may stop in suspend: the guard of a machine that slept
 //! may then still look valid.
-//!
-//! TLS comes with the feature `tls`, by rustls, and a `rediss://` URL.
 //!
 //! It needs Redis 7.0 or later, or Valkey. The README lists the commands that a user of the
 //! server must be allowed to use.
@@ -467,6 +464,7 @@
 //! | feature | what it brings |
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
+//! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts |
 //! | `crossbeam` | the channel beneath a [`LossReceiver`], for `crossbeam_channel::select!`; it follows that crate's version |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
