@@ -440,11 +440,11 @@ fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over
     let _turn = alone();
     let servers = servers(3);
     let longest = ms(2_000);
-    let build = |keeps: bool| {
+    let build = |keeps: bool, longest: Duration| {
         let builder = direct(&servers).max_lease(longest).give_up_after(ms(30_000));
         builder.keeps_data(keeps).build().expect("a client")
     };
-    let (holder, other) = (build(false), build(false));
+    let (holder, other) = (build(false, longest), build(false, longest));
     // They have only just started.
     let guard = holder.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
     servers[0].restart();
@@ -460,11 +460,11 @@ fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over
     assert!(next.fencing_token() > guard.fencing_token());
     next.release().unwrap();
     // Without that rule it goes wrong, as this shows.
-    let trusting = build(true);
-    let first = trusting.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
+    let trusting = || build(true, ms(30_000)).mutex_with("x", fixed(30_000)).unwrap();
+    let first = trusting().lock().unwrap();
     servers[0].restart();
     servers[1].restart();
-    let second = build(true).mutex_with("x", fixed(2_000)).unwrap().try_lock().unwrap();
+    let second = trusting().try_lock().unwrap();
     assert!(first.is_valid() && second.is_some(), "the test has shown nothing");
 }
 

@@ -172,6 +172,17 @@ impl Worker {
         self.wakes_at.load(Ordering::SeqCst) < IDLE
     }
 
+    /// The moment for which it waits, which may be [`Moment::FAR`]; `None` while it is awake.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn next_due(&self) -> Option<Moment> {
+        match self.wakes_at.load(Ordering::SeqCst) {
+            _ if !self.started.load(Ordering::Acquire) => Some(Moment::FAR),
+            AWAKE => None,
+            IDLE => Some(Moment::FAR),
+            at => Some(Moment::from_nanos(at)),
+        }
+    }
+
     /// Whether everything is done that is due.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_at_rest(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::driven::DrivenClock;
 use crate::base::error::Result;
 use crate::base::sync::{self, Arc, Mutex, Weak};
-use crate::base::time::{BootClock, Clock};
+use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
 use crate::engine::Engine;
 use crate::protocol::memory::link::Link as InnerLink;
@@ -138,9 +138,14 @@ impl Server {
             if now >= target {
                 return;
             }
-            let due = self.clock.next_due().filter(|&due| due > now);
-            let arrival = self.inner.next_arrival().filter(|&arrival| arrival > now);
-            let next = due.into_iter().chain(arrival).min().map_or(target, |at| at.min(target));
+            // Workers look at the clock again and again, and are not seen there in between.
+            let Some(workers) = self.workers_due() else {
+                sync::sleep(LOOK);
+                continue;
+            };
+            let due = workers.into_iter().chain(self.clock.next_due());
+            let due = due.chain(self.inner.next_arrival()).filter(|&due| due > now);
+            let next = due.min().map_or(target, |at| at.min(target));
             self.clock.put_forward(next);
             self.settle(waiting);
         }
@@ -165,6 +170,15 @@ impl Server {
         };
         let workers = engines().iter().filter(|engine| engine.worker().is_dozing()).count();
         self.clock.dozing().0.saturating_sub(workers)
+    }
+
+    /// For when all workers wait; `None` while one is awake that waits for no answer.
+    fn workers_due(&self) -> Option<Vec<Moment>> {
+        let due = |client: &Client| match client.engine.upgrade() {
+            Some(engine) if !client.link.is_waited_for() => engine.worker().next_due(),
+            _ => Some(Moment::FAR),
+        };
+        self.clients.lock().iter().map(due).collect()
     }
 
     /// Waits until all that is due is done, where so many threads of callers had waited.
