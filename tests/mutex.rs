@@ -119,7 +119,7 @@ fn a_wait_that_ends_while_another_holds_answers_none_and_no_error() {
     let errors: Vec<_> = errors.iter().collect();
     let first = errors.first();
     // Where the machine itself stalls for longer than an answer may take, an error is right.
-    let few = errors.len() as u64 * 100 <= THREADS * ROUNDS;
+    let few = errors.len() as u64 * 20 <= THREADS * ROUNDS;
     assert!(few, "{} of {}: {first:?}", errors.len(), THREADS * ROUNDS);
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{SOON, ask, exists, ms, names, renewed, until};
+use common::{SOON, ask, exists, ms, names, renewed, until, within};
 use leasehold::{LockClient, LockClientBuilder, LossCause};
 use leasehold_support::Server;
 
@@ -132,7 +132,7 @@ fn a_hung_master_is_replaced_and_is_sent_nothing_when_it_wakes() {
     for _ in 0..200 {
         client.mutex("x").unwrap().lock().unwrap().release().unwrap();
     }
-    until("it is a replica", || is(old, "role:slave"));
+    within(SOON * 4, "it is a replica", || is(old, "role:slave"));
     assert_eq!(scripts(old), before);
 }
 
