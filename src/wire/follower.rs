@@ -47,12 +47,16 @@ fn listen(weak: &Weak<Manager>) -> Result<(), Failure> {
         let event = subscription.next(LOOK)?;
         let Some(manager) = weak.upgrade() else { return Ok(()) };
         match event {
-            Event::Message { payload, .. } if manager.is_switch(&payload) => manager.move_on(),
+            Event::Message { payload, .. } if manager.is_switch(&payload) => {
+                manager.look(true).map_err(Failure::Unknown)?;
+                manager.move_on();
+            }
             // Something else was told, or nothing for a while.
             Event::Message { .. } => {}
             // A message may have been missed, and this sentinel may be the last to know.
             Event::Subscribed { .. } | Event::Nothing => {
-                manager.look().map_err(Failure::Unknown)?;
+                manager.doubt();
+                manager.look(false).map_err(Failure::Unknown)?;
             }
         }
     }

@@ -132,11 +132,11 @@ impl Manager {
     }
 
     /// Where the next connection goes to.
-    fn locate(&self, most: Duration) -> Result<redis::Client, RedisError> {
+    fn locate(&self, most: Duration, asks_all: bool) -> Result<redis::Client, RedisError> {
         let info = match &self.source {
             Source::Fixed(info) => info.clone(),
             Source::Sentinels(sentinels) => {
-                let (info, moved) = sentinels.locate(self.connect_timeout, most)?;
+                let (info, moved) = sentinels.locate(self.connect_timeout, most, asks_all)?;
                 if moved {
                     self.move_on();
                 }
@@ -160,7 +160,7 @@ impl Manager {
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
-        let client = self.locate(self.connect_timeout).map_err(connect)?;
+        let client = self.locate(self.connect_timeout, false).map_err(connect)?;
         let epoch = Epoch::now(&self.epoch);
         let info = client.get_connection_info();
         let inner = self.open_resp3(info).inspect_err(|_| self.doubt()).map_err(connect)?;
@@ -183,8 +183,8 @@ impl Manager {
     }
 
     /// Looks where the master is, and outdates all connections if it is elsewhere than before.
-    pub(crate) fn look(&self) -> Result<(), RedisError> {
-        self.locate(self.connect_timeout).map(drop)
+    pub(crate) fn look(&self, asks_all: bool) -> Result<(), RedisError> {
+        self.locate(self.connect_timeout, asks_all).map(drop)
     }
 
     /// Whether a message of a sentinel tells of a new master of ours.
@@ -203,7 +203,7 @@ impl Manager {
     /// answer may take as long as the time-outs say, and all of it no longer than this.
     pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
         let deadline = self.clock.now().after(most);
-        let client = self.locate(most)?;
+        let client = self.locate(most, false)?;
         self.open_at(&client, deadline).inspect_err(|_| self.doubt())
     }
 

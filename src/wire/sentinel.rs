@@ -1,5 +1,6 @@
 //! Where the master is, as sentinels tell.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -20,7 +21,15 @@ pub(crate) struct Sentinels {
     clock: Arc<dyn Clock>,
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
-    known: Mutex<Option<(String, u16)>>,
+    known: Mutex<Option<Master>>,
+}
+
+/// What a sentinel tells of its master.
+#[derive(Debug)]
+struct Master {
+    /// Grows with every fail-over.
+    epoch: u64,
+    address: (String, u16),
 }
 
 impl Sentinels {
@@ -40,53 +49,80 @@ impl Sentinels {
 
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
     /// `most`. Answers where it is, and whether that is elsewhere than before.
+    ///
+    /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
+    /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
     pub(crate) fn locate(
         &self,
         each: Duration,
         most: Duration,
+        asks_all: bool,
     ) -> Result<(ConnectionInfo, bool), RedisError> {
         let deadline = self.clock.now().after(most);
+        let known = self.known.lock().as_ref().map(|known| known.epoch);
         let first = self.first.load(Ordering::Relaxed) % self.nodes.len();
         let mut last = None;
+        let mut best: Option<Master> = None;
         for number in (first..first + self.nodes.len()).map(|number| number % self.nodes.len()) {
             let left = deadline.since(self.clock.now()).min(each);
             if left.is_zero() {
                 break;
             }
             match self.ask(&self.nodes[number], left) {
-                Ok(Some(address)) => {
-                    self.first.store(number, Ordering::Relaxed);
-                    let moved = self.note(&address);
-                    return Ok((self.at(address), moved));
+                Ok(found) if Some(found.epoch) >= known => {
+                    if best.as_ref().is_none_or(|best| best.epoch < found.epoch) {
+                        self.first.store(number, Ordering::Relaxed);
+                        best = Some(found);
+                    }
+                    if known.is_some() && !asks_all {
+                        break;
+                    }
                 }
-                Ok(None) => {}
+                Ok(_) => {}
                 Err(error) => last = Some(error),
             }
         }
-        let reason = last.map_or_else(|| "none of them watches it".to_owned(), |e| e.to_string());
+        if let Some(best) = best {
+            let info = self.at(best.address.clone());
+            return Ok((info, self.note(best)));
+        }
+        let reason = last.map_or_else(|| "their word is out of date".to_owned(), |e| e.to_string());
         let text = format!("of {} sentinels none told it: {reason}", self.nodes.len());
         Err(RedisError::from((ErrorKind::Io, "where the master is", text)))
     }
 
-    fn ask(
-        &self,
-        node: &ConnectionInfo,
-        left: Duration,
-    ) -> Result<Option<(String, u16)>, RedisError> {
+    fn ask(&self, node: &ConnectionInfo, left: Duration) -> Result<Master, RedisError> {
         let client = redis::Client::open(node.clone())?;
         let mut connection = client.get_connection_with_timeout(left)?;
         connection.set_read_timeout(Some(left))?;
         connection.set_write_timeout(Some(left))?;
-        redis::cmd("SENTINEL")
-            .arg("GET-MASTER-ADDR-BY-NAME")
-            .arg(&self.master)
-            .query(&mut connection)
+        let told: HashMap<String, String> =
+            redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query(&mut connection)?;
+        // Whoever connects to one that hangs loses the time in which another takes its place.
+        if told.get("flags").is_some_and(|flags| flags.contains("_down")) {
+            let text = "a sentinel takes the master for dead".to_owned();
+            return Err(RedisError::from((ErrorKind::Io, "the master is down", text)));
+        }
+        let number = |field: &str| told.get(field)?.parse().ok();
+        let master = || {
+            let port = told.get("port")?.parse().ok()?;
+            Some(Master {
+                epoch: number("config-epoch")?,
+                address: (told.get("ip")?.clone(), port),
+            })
+        };
+        let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
+        master().ok_or_else(odd)
     }
 
     /// Notes where the master is now. Answers whether it was known to be elsewhere.
-    fn note(&self, address: &(String, u16)) -> bool {
+    fn note(&self, master: Master) -> bool {
         let mut known = self.known.lock();
-        known.replace(address.clone()).is_some_and(|before| before != *address)
+        if known.as_ref().is_some_and(|known| known.epoch > master.epoch) {
+            return false;
+        }
+        let address = master.address.clone();
+        known.replace(master).is_some_and(|before| before.address != address)
     }
 
     fn at(&self, (host, port): (String, u16)) -> ConnectionInfo {

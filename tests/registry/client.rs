@@ -235,6 +235,8 @@ fn forgotten_at_hold(trial: &Trial) {
 fn exhausted_at_acquire(trial: &Trial) {
     let client = trial.builder().max_size(1).max_wait(ms(100)).build().unwrap();
     let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    // To connect may take longer than that.
+    until("it is connected", || lock.is_locked().is_ok());
     let begin = Instant::now();
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
