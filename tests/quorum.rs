@@ -208,7 +208,7 @@ fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
 }
 
 #[test]
-fn without_a_majority_there_is_an_error_in_time_and_nothing_is_left_on_the_others() {
+fn redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left() {
     let _turn = alone();
     for dead in [true, false] {
         let servers = servers(5);

@@ -21,8 +21,7 @@
 //! | CURATOR-79 | a call that was broken off after the server had done it left an orphan |
 //! | rslock | `validity - 500` was unsigned: a short lease held for ever, and its key stayed |
 //!
-//! Not applicable before a lock on several servers is there: redlock-py#6 (the quorum was counted
-//! over those servers only that could be reached).
+//! That of locks on several servers stands with them: redlock-py#6, in tests/quorum.rs.
 
 mod common;
 
