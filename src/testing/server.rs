@@ -133,17 +133,18 @@ impl Server {
         let target = self.clock.now().after(span);
         loop {
             let waiting = self.waiting();
-            self.settle(waiting);
+            let rested = self.settle(waiting);
             let now = self.clock.now();
             if now >= target {
                 return;
             }
             // Workers look at the clock again and again, and are not seen there in between.
-            let Some(workers) = self.workers_due() else {
+            let workers = self.workers_due();
+            if workers.is_none() && rested {
                 sync::sleep(LOOK);
                 continue;
-            };
-            let due = workers.into_iter().chain(self.clock.next_due());
+            }
+            let due = workers.into_iter().flatten().chain(self.clock.next_due());
             let due = due.chain(self.inner.next_arrival()).filter(|&due| due > now);
             let next = due.min().map_or(target, |at| at.min(target));
             self.clock.put_forward(next);
@@ -181,8 +182,9 @@ impl Server {
         self.clients.lock().iter().map(due).collect()
     }
 
-    /// Waits until all that is due is done, where so many threads of callers had waited.
-    fn settle(&self, waiting: usize) {
+    /// Waits until all that is due is done, where so many threads of callers had waited. Whether it
+    /// was in time.
+    fn settle(&self, waiting: usize) -> bool {
         let begin = BootClock.now();
         let passed = |span| BootClock.now().since(begin) > span;
         let mut found = 0;
@@ -190,6 +192,7 @@ impl Server {
             found = if self.is_at_rest(waiting, passed(ERRAND)) { found + 1 } else { 0 };
             sync::sleep(LOOK);
         }
+        found >= LOOKS
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {

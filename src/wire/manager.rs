@@ -41,6 +41,13 @@ pub(crate) enum Source {
     Sentinels(Sentinels),
 }
 
+/// Where a connection goes to, and what it belongs to.
+struct Place {
+    client: redis::Client,
+    generation: u64,
+    epoch: Epoch,
+}
+
 /// How many connections were made and could not be made so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
@@ -122,7 +129,7 @@ impl Manager {
 
     /// Outdates all connections made so far.
     pub(crate) fn outdate_all(&self) {
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Outdates all connections, and what listens: the master is elsewhere.
@@ -131,19 +138,23 @@ impl Manager {
         self.outdate_all();
     }
 
-    /// Where the next connection goes to.
-    fn locate(&self, most: Duration, asks_all: bool) -> Result<redis::Client, RedisError> {
+    /// Where the next connection goes to. What it belongs to is read before that is asked: if the
+    /// master moves meanwhile, the connection is outdated from the start.
+    fn locate(&self, most: Duration, asks_all: bool) -> Result<Place, RedisError> {
+        let here = || (self.generation.load(Ordering::SeqCst), Epoch::now(&self.epoch));
+        let (mut generation, mut epoch) = here();
         let info = match &self.source {
             Source::Fixed(info) => info.clone(),
             Source::Sentinels(sentinels) => {
                 let (info, moved) = sentinels.locate(self.connect_timeout, most, asks_all)?;
                 if moved {
                     self.move_on();
+                    (generation, epoch) = here();
                 }
                 info
             }
         };
-        redis::Client::open(info)
+        Ok(Place { client: redis::Client::open(info)?, generation, epoch })
     }
 
     pub(crate) fn has_sentinels(&self) -> bool {
@@ -160,11 +171,10 @@ impl Manager {
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
-        let client = self.locate(self.connect_timeout, false).map_err(connect)?;
-        let epoch = Epoch::now(&self.epoch);
-        let info = client.get_connection_info();
+        let place = self.locate(self.connect_timeout, false).map_err(connect)?;
+        let info = place.client.get_connection_info();
         let inner = self.open_resp3(info).inspect_err(|_| self.doubt()).map_err(connect)?;
-        Subscription::new(inner, self.command_timeout, channel, epoch)
+        Subscription::new(inner, self.command_timeout, channel, place.epoch)
     }
 
     /// Makes a connection to a sentinel that listens to what it tells of new masters.
@@ -203,16 +213,15 @@ impl Manager {
     /// answer may take as long as the time-outs say, and all of it no longer than this.
     pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
         let deadline = self.clock.now().after(most);
-        let client = self.locate(most, false)?;
-        self.open_at(&client, deadline).inspect_err(|_| self.doubt())
+        let place = self.locate(most, false)?;
+        self.open_at(&place, deadline).inspect_err(|_| self.doubt())
     }
 
-    fn open_at(&self, client: &redis::Client, deadline: Moment) -> Result<Connection, RedisError> {
-        let generation = self.generation.load(Ordering::SeqCst);
+    fn open_at(&self, place: &Place, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.connect_timeout);
-        let inner = client.get_connection_with_timeout(left)?;
-        let mut connection =
-            Connection::new(inner, Arc::clone(&self.clock), self.command_timeout, generation)?;
+        let inner = place.client.get_connection_with_timeout(left)?;
+        let clock = Arc::clone(&self.clock);
+        let mut connection = Connection::new(inner, clock, self.command_timeout, place.generation)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing.
         if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], deadline)? {
