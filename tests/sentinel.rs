@@ -175,6 +175,31 @@ fn a_holder_keeps_what_reached_the_new_master_and_is_told_of_the_loss_of_what_di
     kept.release().unwrap();
 }
 
+/// Sentinels that watch a master anew count its fail-overs from the start.
+#[test]
+fn sentinels_that_begin_anew_are_believed_after_a_while() {
+    let topology = Topology::start(1);
+    let client = topology.client();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    ask::<()>(&topology.sentinels[0], &["SENTINEL", "FAILOVER", "mymaster"]);
+    let (master, _) = topology.promoted(0);
+    let port = topology.servers[master].addr().port().to_string();
+    within(SOON * 2, "all know of the new one", || {
+        topology.sentinels.iter().all(|sentinel| {
+            let of = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+            ask::<Vec<String>>(sentinel, &of)[1] == port
+        })
+    });
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    for sentinel in &topology.sentinels {
+        ask::<()>(sentinel, &["SENTINEL", "REMOVE", "mymaster"]);
+        ask::<()>(sentinel, &["SENTINEL", "MONITOR", "mymaster", "127.0.0.1", &port, "2"]);
+    }
+    ask::<()>(&topology.servers[master], &["CLIENT", "KILL", "TYPE", "normal"]);
+    let lock = client.mutex("x").unwrap();
+    within(SOON * 4, "they are believed", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+}
+
 #[test]
 fn without_any_sentinel_the_error_says_so_in_time() {
     let client = LockClient::builder("redis://mymaster")

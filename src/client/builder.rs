@@ -148,8 +148,8 @@ impl LockClientBuilder {
     /// have for it; its user, password, database and scheme are those of the master.
     ///
     /// They are asked at every new connection, and the server that they tell of must say itself that it
-    /// is the master. A thread listens to one of them; when it tells of another master, all
-    /// connections to the former are closed. The user must be allowed `ROLE` there.
+    /// is the master. A thread listens to one of them; when it tells of another master, no connection
+    /// to the former is used again. The user must be allowed `ROLE` there.
     ///
     /// ```
     /// use leasehold::LockClient;

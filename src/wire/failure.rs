@@ -229,6 +229,7 @@ fn is_tls_fault(error: &RedisError) -> bool {
     }
 }
 
+/// What the operating system, or TLS above it, told of, if it was that.
 pub(crate) fn io_error(error: &RedisError) -> Option<&std::io::Error> {
     // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
     type Kept = Arc<dyn std::error::Error + Send + Sync>;

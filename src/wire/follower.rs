@@ -48,8 +48,9 @@ fn listen(weak: &Weak<Manager>) -> Result<(), Failure> {
         let Some(manager) = weak.upgrade() else { return Ok(()) };
         match event {
             Event::Message { payload, .. } if manager.is_switch(&payload) => {
-                manager.look(true).map_err(Failure::Unknown)?;
+                // Also where nobody can be asked for the new one.
                 manager.move_on();
+                manager.look(true).map_err(Failure::Unknown)?;
             }
             // Something else was told, or nothing for a while.
             Event::Message { .. } => {}

@@ -7,10 +7,14 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use crate::base::time::Clock;
+use crate::base::time::{Clock, Moment};
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
+
+/// Sentinels tell each other of a fail-over every two seconds. An older word that all of them give for
+/// so long after it was not late: they were told to watch the master anew, and count from the start.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// Sentinels that watch one master.
 pub(crate) struct Sentinels {
@@ -21,11 +25,18 @@ pub(crate) struct Sentinels {
     clock: Arc<dyn Clock>,
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
-    known: Mutex<Option<Master>>,
+    known: Mutex<Option<Known>>,
+}
+
+/// Where the master was last, and since when.
+#[derive(Debug)]
+struct Known {
+    master: Master,
+    since: Moment,
 }
 
 /// What a sentinel tells of its master.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Master {
     /// Grows with every fail-over.
     epoch: u64,
@@ -59,10 +70,10 @@ impl Sentinels {
         asks_all: bool,
     ) -> Result<(ConnectionInfo, bool), RedisError> {
         let deadline = self.clock.now().after(most);
-        let known = self.known.lock().as_ref().map(|known| known.epoch);
+        let known = self.known.lock().as_ref().map(|known| known.master.epoch);
         let first = self.first.load(Ordering::Relaxed) % self.nodes.len();
         let mut last = None;
-        let mut best: Option<Master> = None;
+        let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
         for number in (first..first + self.nodes.len()).map(|number| number % self.nodes.len()) {
             let left = deadline.since(self.clock.now()).min(each);
             if left.is_zero() {
@@ -78,9 +89,12 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(_) => {}
+                Ok(found) => older.push(found),
                 Err(error) => last = Some(error),
             }
+        }
+        if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
+            best = older.into_iter().max_by_key(|found| found.epoch);
         }
         if let Some(best) = best {
             let info = self.at(best.address.clone());
@@ -115,14 +129,28 @@ impl Sentinels {
         master().ok_or_else(odd)
     }
 
+    /// Lets an older word count if what is known was known for long. Whether it does.
+    fn forget(&self) -> bool {
+        let mut known = self.known.lock();
+        let now = self.clock.now();
+        let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
+            return false;
+        };
+        known.master.epoch = 0;
+        true
+    }
+
     /// Notes where the master is now. Answers whether it was known to be elsewhere.
     fn note(&self, master: Master) -> bool {
         let mut known = self.known.lock();
-        if known.as_ref().is_some_and(|known| known.epoch > master.epoch) {
-            return false;
-        }
+        let since = match &*known {
+            Some(known) if known.master.epoch > master.epoch => return false,
+            Some(known) if known.master == master => return false,
+            _ => self.clock.now(),
+        };
         let address = master.address.clone();
-        known.replace(master).is_some_and(|before| before.address != address)
+        let before = known.replace(Known { master, since });
+        before.is_some_and(|before| before.master.address != address)
     }
 
     fn at(&self, (host, port): (String, u16)) -> ConnectionInfo {
