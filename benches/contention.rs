@@ -14,6 +14,9 @@
 //! | `idle` | | 64 threads in 4 processes behind one holder |
 //! | `linger` | `relock`, `remote` | a lease that stays: for its process, and for another |
 //! | `names` | | 32 threads, each its own name |
+//! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
+//! | `cluster moved` | | the same while the lock's slot goes from master to master |
+//! | `cluster names` | | 32 threads, each its own name, on all 3 masters |
 //!
 //! Rows are chosen by words: `--only "4x1 queue 0ms"` is one, `--only 4x1` are all of that shape.
 //! `--seconds` is how long a row is measured.
@@ -24,6 +27,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench tells people its figures")]
 
+#[path = "contention/cluster.rs"]
+mod cluster;
 mod common;
 #[path = "contention/hand_over.rs"]
 mod hand_over;
@@ -95,6 +100,7 @@ fn measure() -> ExitCode {
     idle::row(&mut bench);
     linger::rows(&mut bench);
     names::row(&mut bench);
+    cluster::rows(&mut bench);
     bench.report.finish()
 }
 

@@ -260,8 +260,8 @@
 //! | way | for | how | order |
 //! | --- | --- | --- | --- |
 //! | [`Wait::queue`] | [`Mutex`], its default | the release hands the lock to the first who waits and lives | as they came |
-//! | [`Wait::notify`] | [`ReentrantLock`], its default | the release wakes all processes, which try again | none |
-//! | [`Wait::spin`] | both | tries again after random pauses, which grow | none |
+//! | [`Wait::notify`] | [`ReentrantLock`] and [several servers](#several-servers), their default | the release wakes all processes, which try again | none |
+//! | [`Wait::spin`] | all | tries again after random pauses, which grow | none |
 //!
 //! The first two need publish/subscribe. If a message is lost they ask again by themselves.
 //!
@@ -307,6 +307,7 @@
 //! | [`is_unknown_outcome`](Error::is_unknown_outcome) | sent, and never answered: done or not |
 //! | [`is_pool_exhausted`](Error::is_pool_exhausted) | no connection came free |
 //! | [`is_not_replicated`](Error::is_not_replicated) | too few replicas had it in time; it was given back |
+//! | [`is_not_fsynced`](Error::is_not_fsynced) | too few disks had it in time; it was given back |
 //! | [`is_config`](Error::is_config) | a setting, name or option is not allowed; found before any I/O |
 //! | [`is_denied`](Error::is_denied) | the user, the password or a permission was refused |
 //! | [`is_wrong_type`](Error::is_wrong_type) | the key is no lock of this kind |
@@ -394,7 +395,8 @@
 //!
 //! A client has a thread that renews, which starts with its first lock, and one that listens, which
 //! starts with its first wait; each has a connection of its own. A thread that connects is shared by
-//! all clients of the process.
+//! all clients of the process. Over several servers one thread connects to each, and from the first wait
+//! on one listens to each.
 //!
 //! # Several servers
 //!
@@ -419,9 +421,56 @@
 //! granted in the first half minute of servers that were all just started, unless they are told to
 //! [keep their data](QuorumClientBuilder::keeps_data).
 //!
+//! Waiting is by [`Wait::notify`] or [`Wait::spin`]. Each server tells of its part of a release, and a
+//! waiter that hears any of them tries again after a short random pause; where the votes are split and
+//! nobody has a majority, those that collided drift apart by random pauses that grow.
+//!
 //! Tokens grow from hold to hold whichever majority granted them: the client proposes one above the
 //! clocks of all servers, a server accepts only what is above its last, and any two majorities share a
 //! server. [`QuorumClient`] tells what breaks the guarantee, and what it has not.
+//!
+//! A Redis Cluster is several servers of another sort: each name is on one of them, on the master that
+//! has its hash slot. A [`LockClient`] built with [`cluster`](LockClientBuilder::cluster) goes there,
+//! and has all kinds of lock and all options.
+//!
+//! ```no_run
+//! use leasehold::LockClient;
+//!
+//! # fn main() -> leasehold::Result<()> {
+//! let client = LockClient::builder("redis://10.0.0.1:7000")
+//!     .cluster(["redis://10.0.0.2:7000", "redis://10.0.0.3:7000"])
+//!     .build()?;
+//! client.mutex("orders:42")?.lock()?.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is promised of one server holds there for each name, also while its slot moves to another
+//! master, which takes its keys along. Besides:
+//!
+//! - **When a master fails**, a replica takes its place, and has the locks that replication took to it;
+//!   others are lost, and their holders are told by the next renewal. Between the failure and the
+//!   promotion nothing is granted there; waits ride that out for
+//!   [`give_up_after`](LockClientBuilder::give_up_after). Fencing tokens, or
+//!   [`min_replicas`](LockOptions::min_replicas), are for what is lost.
+//! - **While a slot is being moved** key by key, its locks are renewed and can be looked at, but neither
+//!   granted nor given back: their scripts need all keys in one place. Callers wait for the end of it, a
+//!   [`lock`](Mutex::lock) for as long as it rides out an outage, all else for a
+//!   [`command_timeout`](LockClientBuilder::command_timeout), and then get
+//!   [`is_unreachable`](Error::is_unreachable); a release is finished in the background. A move usually
+//!   takes milliseconds. Lease and queue are moved with the rest, and so is the last token.
+//! - **Nothing is sent twice** that may have been done: what a node refused goes to another, what
+//!   brought no answer does not.
+//! - **Names** must leave all keys of the lock in one slot: braces only as a hash tag, `{tag}`. A name
+//!   such as `a}b` is [refused](Error::is_config). The keys in a [transaction](Guard::transaction) must
+//!   be in the lock's slot: write them with its name, or its tag, in braces.
+//! - **A waiter that died** is not told from one that listens to another node. It is handed the lock,
+//!   which is free again after two seconds and a
+//!   [`command_timeout`](LockClientBuilder::command_timeout), or its lease if that is shorter. For the
+//!   same reason [`request_release`](Mutex::request_release) tells only that somebody may have heard.
+//! - **Redisson** listens to sharded channels there. It is told of releases on them, and what it releases
+//!   itself is noticed within a second.
+//! - **There is a pool to each master** that is needed, each with a thread that connects.
 //!
 //! # Tests of code that locks
 //!
@@ -434,7 +483,7 @@
 //! What breaks mutual exclusion, so that only a fencing token checked at the resource protects
 //! you:
 //!
-//! - **Fail-over** to a replica that has not seen the last writes.
+//! - **Fail-over** to a replica that has not seen the last writes, with Sentinel and in a cluster.
 //! - **A restart that loses writes**, `FLUSHALL`, a `DEL` of the key. What is lost depends on the
 //!   server's persistence.
 //! - **Eviction.** A lock has a time to live, so the `volatile-…` and `allkeys-…` policies may
@@ -448,14 +497,14 @@
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
 //! more than the time that has passed since, a token can repeat or be lower than an earlier one.
 //!
-//! What is not there: Redis Cluster. A client does not work in a fork of its process; it says so.
+//! A client does not work in a fork of its process; it says so.
 //!
 //! The clock of the validity window counts through suspend on Linux and Android. Elsewhere it is
 //! [`Instant`](std::time::Instant), which may stop in suspend: the guard of a machine that slept
 //! may then still look valid.
 //!
-//! It needs Redis 7.0 or later, or Valkey. The README lists the commands that a user of the
-//! server must be allowed to use.
+//! It needs Redis 7.0 or later, or Valkey. The README has the exact rule (`ACL SETUSER`) for a user of
+//! the server, for each kind of lock and each way to wait.
 //!
 //! # Features
 //!

@@ -421,6 +421,84 @@ fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
     assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
 }
 
+/// What a connection that breaks late leaves of a call's time is all that the repetition gets.
+#[test]
+fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let call = |what: &'static str| {
+        let proxy = Proxy::start(&server).unwrap();
+        let builder = LockClient::builder(proxy.url()).give_up_after(ms(3_000));
+        let builder = builder.connect_timeout(ms(1_500)).command_timeout(ms(1_500));
+        let client = builder.max_wait(ms(1_500)).build().unwrap();
+        let lock = client.mutex_with(what, fixed(20_000)).unwrap();
+        let guard = lock.lock().unwrap();
+        let guard =
+            if what == "try_lock" { guard.release().map(|()| None) } else { Ok(Some(guard)) };
+        let mut guard = guard.unwrap();
+        let (begin, held_up) = (Instant::now(), proxy.held_up());
+        let outcome = thread::scope(|scope| {
+            proxy.black_hole();
+            scope.spawn(|| {
+                thread::sleep(ms(1_000));
+                proxy.cut();
+            });
+            let outcome = match (what, &guard) {
+                ("extend", Some(guard)) => guard.extend(ms(30_000)),
+                ("check", Some(guard)) => guard.check(),
+                ("release", _) => guard.take().map_or(Ok(()), |guard| guard.release()),
+                _ => lock.try_lock().map(drop),
+            };
+            (outcome, begin.elapsed())
+        });
+        let (error, took) = (outcome.0.unwrap_err(), outcome.1);
+        assert!(proxy.held_up() > held_up);
+        assert!(took >= ms(1_000), "{what} ended before its connection broke: {took:?}, {error}");
+        assert!(took < ms(1_500) + SLACK, "{what}: {took:?} of 1.5 s, {error}");
+        assert!(error.is_unknown_outcome(), "{what}: {error:?}");
+        proxy.heal();
+    };
+    thread::scope(|scope| {
+        for what in ["try_lock", "extend", "check", "release"] {
+            scope.spawn(move || call(what));
+        }
+    });
+}
+
+/// The repetition of a request whose answer was lost cannot be sent: nobody can say what is done.
+#[test]
+fn what_was_lost_with_the_only_connection_is_an_unknown_outcome() {
+    let _turn = together();
+    let (server, proxy) = start();
+    for what in ["try_lock", "extend", "release"] {
+        let client = hasty(&proxy.url());
+        let lock = client.mutex_with(what, fixed(2_000)).unwrap();
+        let guard = match what {
+            "try_lock" => None,
+            _ => Some(lock.lock().unwrap()),
+        };
+        if guard.is_none() {
+            client.mutex("other").unwrap().lock().unwrap().release().unwrap();
+        }
+        proxy.refuse();
+        let fault = proxy.add(Fault::request(what, Action::LoseReply));
+        let error = match (what, guard) {
+            ("extend", Some(guard)) => {
+                let error = guard.extend(ms(3_000)).unwrap_err();
+                assert!(guard.is_valid(), "nobody took it");
+                error
+            }
+            ("release", Some(guard)) => guard.release().unwrap_err(),
+            _ => lock.try_lock().unwrap_err(),
+        };
+        assert_eq!(fault.fired(), 1);
+        assert!(error.is_unknown_outcome(), "{what}: {error:?}");
+        proxy.heal();
+        until("nothing is left", || !exists(&server, what));
+    }
+}
+
 fn holder(server: &Server, ttl: u64) -> (Child, u64) {
     let builder = Child::role("holder").test("roles").env("URL", server.url());
     let mut child = builder.env("TTL", ttl.to_string()).start().expect("a child");

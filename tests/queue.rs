@@ -765,9 +765,10 @@ fn a_number_out_of_place_is_not_a_grant() {
     for number in numbers {
         let garbage = format!(":{number}\r\n").into_bytes();
         let other = open(&server).mutex("x").unwrap().lock().unwrap();
-        let fault = proxy.add(Fault::request("1q:", Action::Garbage(garbage)));
+        // The worker takes back what the last round left unknown: that is not meant.
+        let fault = proxy.add(Fault::request("\r\ntry\r\n", Action::Garbage(garbage)));
         let outcome = client.mutex("x").unwrap().try_lock();
-        assert_eq!(fault.fired(), 1);
+        assert_eq!(fault.fired(), 1, "{outcome:?}");
         assert!(!matches!(outcome, Ok(Some(_))), "it took {number} for a grant: {outcome:?}");
         other.check().unwrap();
         other.release().unwrap();

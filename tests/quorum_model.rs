@@ -1,6 +1,6 @@
 //! The argument for locks and tokens over several servers, checked in all cases of a small model:
-//! three servers, two clients, a few ticks of time; requests that arrive late, out of order or never,
-//! servers that restart empty, clocks that are apart. Each rule is left out once, and missed.
+//! three servers, two clients, a few ticks of time; requests and releases that arrive late, out of order
+//! or never, servers that restart empty, clocks that are apart. Each rule is left out once, and missed.
 
 use std::collections::HashSet;
 
@@ -31,11 +31,14 @@ enum Plant {
     ValidityUnchecked,
     /// A renewal counts although only a minority has it.
     RenewedByAny,
+    /// The next attempt has the value of the one before, whose release may be on its way still.
+    AskedAgain,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Server {
-    /// The client that has it, counted from 1, and until when.
+    /// The client that has it, counted from 1, and until when. Two more for an attempt that it gave up,
+    /// whose release may still come, at any time.
     owner: u8,
     until: u8,
     /// The last token, and the time of the server's clock until which it is kept.
@@ -84,9 +87,7 @@ impl Client {
     /// Lets a server and the next change places.
     fn swap(&mut self, server: usize) {
         for set in self.sets().into_iter().flatten() {
-            let (here, there) = (*set >> server & 1, *set >> (server + 1) & 1);
-            *set &= !(0b11 << server);
-            *set |= there << server | here << (server + 1);
+            swap(set, server);
         }
     }
 }
@@ -96,6 +97,8 @@ struct State {
     now: u8,
     servers: [Server; SERVERS],
     clients: [Client; 2],
+    /// Where releases of a client's attempts are under way that its next ones could be hit by.
+    strays: [u8; 2],
     /// The highest token that was granted.
     highest: u8,
     restarts: u8,
@@ -191,6 +194,24 @@ impl Model {
         for client in 0..2 {
             self.steps(state, client, &mut found)?;
         }
+        for server in 0..SERVERS {
+            let owner = state.servers[server].owner;
+            let mut next = *state;
+            let place = &mut next.servers[server];
+            if owner > 2 {
+                (place.owner, place.until) = (0, 0);
+                found.push(next);
+            }
+            for client in (0..2).filter(|client| state.strays[*client] & (1 << server) != 0) {
+                let mut next = *state;
+                next.strays[client] &= !(1 << server);
+                let place = &mut next.servers[server];
+                if owner == client as u8 + 1 {
+                    (place.owner, place.until) = (0, 0);
+                }
+                found.push(next);
+            }
+        }
         Ok(found)
     }
 
@@ -235,8 +256,8 @@ impl Model {
                 if counted.count_ones() >= need && valid {
                     found.push(self.grant(state, client, from, token, pending)?);
                 }
-                found.push(gone(state, client, true));
-                found.push(gone(state, client, false));
+                found.push(self.gone(state, client, true));
+                found.push(self.gone(state, client, false));
             }
             Client::Holding { sent, until, token, pending } => {
                 for server in members(pending) {
@@ -249,11 +270,30 @@ impl Model {
                 if state.now < until {
                     found.extend(self.renew(state, client, until));
                 }
-                found.push(gone(state, client, true));
-                found.push(gone(state, client, false));
+                found.push(self.gone(state, client, true));
+                found.push(self.gone(state, client, false));
             }
         }
         Ok(())
+    }
+
+    /// A client lets go, and its release reaches all servers at once, or each late or never.
+    fn gone(&self, state: &State, client: usize, reaches: bool) -> State {
+        let mut next = *state;
+        next.clients[client] = Client::Idle;
+        for (server, place) in next.servers.iter_mut().enumerate() {
+            if place.owner != client as u8 + 1 {
+                continue;
+            }
+            if reaches {
+                (place.owner, place.until) = (0, 0);
+            } else if self.plant == Plant::AskedAgain {
+                next.strays[client] |= 1 << server;
+            } else {
+                place.owner += 2;
+            }
+        }
+        next
     }
 
     fn grant(
@@ -329,16 +369,19 @@ impl Model {
         if state.clients[0] > state.clients[1] {
             state.clients.swap(0, 1);
             for place in &mut state.servers {
-                place.owner = [0, 2, 1][usize::from(place.owner)];
+                place.owner = [0, 2, 1, 4, 3][usize::from(place.owner)];
             }
+            state.strays.swap(0, 1);
         }
         for server in [0, 1, 0] {
             let [here, there] = [server, server + 1].map(|server| {
-                (state.servers[server], state.clients.map(|client| client.bits(server)))
+                let strays = state.strays.map(|set| set & (1 << server) != 0);
+                (state.servers[server], state.clients.map(|client| client.bits(server)), strays)
             });
             if self.ahead[server] == self.ahead[server + 1] && here > there {
                 state.servers.swap(server, server + 1);
                 state.clients.iter_mut().for_each(|client| client.swap(server));
+                state.strays.iter_mut().for_each(|set| swap(set, server));
             }
         }
         state
@@ -368,16 +411,10 @@ fn begin(state: &State, client: usize, asked: u8, token: u8) -> State {
     next
 }
 
-/// A client lets go, and its release reaches all servers or none.
-fn gone(state: &State, client: usize, reaches: bool) -> State {
-    let mut next = *state;
-    next.clients[client] = Client::Idle;
-    for place in &mut next.servers {
-        if reaches && place.owner == client as u8 + 1 {
-            (place.owner, place.until) = (0, 0);
-        }
-    }
-    next
+fn swap(set: &mut u8, server: usize) {
+    let (here, there) = (*set >> server & 1, *set >> (server + 1) & 1);
+    *set &= !(0b11 << server);
+    *set |= there << server | here << (server + 1);
 }
 
 fn model(plant: Plant, ahead: [u8; SERVERS], restarts: u8) -> Result<usize, String> {
@@ -420,6 +457,7 @@ fn each_rule_that_is_left_out_is_missed() {
         (Plant::ValidFromAnswer, TOGETHER, 0),
         (Plant::ValidityUnchecked, TOGETHER, 0),
         (Plant::RenewedByAny, TOGETHER, 2),
+        (Plant::AskedAgain, TOGETHER, 0),
     ] {
         let outcome = model(plant, ahead, restarts);
         assert!(outcome.is_err(), "{plant:?}: {outcome:?}");

@@ -1,4 +1,4 @@
-//! A lock that counts only once replicas have it.
+//! A lock that counts only once replicas have it, or disks.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::thread;
 
 use common::{SOON, ask, exists, ms, names, open, server, until};
 use leasehold::{LockClient, LockOptions, Wait};
-use leasehold_support::Server;
+use leasehold_support::{Server, ServerBuilder};
 
 fn master() -> Server {
     Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0").start().expect("a server")
@@ -157,6 +157,173 @@ fn a_lock_survives_a_fail_over_to_the_replica_that_has_it() {
     drop(guard);
 }
 
+/// A server that keeps an append-only file.
+fn appending() -> ServerBuilder {
+    let builder = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
+    builder.arg("--appendonly").arg("yes")
+}
+
+/// A replica of it that does too, and has caught up.
+fn appending_replica_of(master: &Server) -> Server {
+    let of = format!("127.0.0.1 {}", master.addr().port());
+    let replica = appending().arg("--replicaof").arg(of).start().expect("a server");
+    until("the replica is online", || {
+        ask::<String>(master, &["INFO", "replication"]).contains("state=online")
+    });
+    replica
+}
+
+fn fsynced(local: bool, replicas: u32) -> LockOptions {
+    LockOptions::new().min_fsyncs(local, replicas, SOON / 2)
+}
+
+/// Whether the server knows WAITAOF; if not, it is shown that a lock that needs it says so.
+fn knows_waitaof(server: &Server) -> bool {
+    let known: Vec<redis::Value> = ask(server, &["COMMAND", "INFO", "WAITAOF"]);
+    let knows = !matches!(known[..], [redis::Value::Nil]);
+    if !knows {
+        assert!(server.version().starts_with("redis 7.0"), "{}", server.version());
+        is_impossible(server, fsynced(true, 0), "Redis 7.2");
+    }
+    knows
+}
+
+/// The lock is not had, the error says what to do, and nothing is left.
+#[track_caller]
+fn is_impossible(server: &Server, options: LockOptions, told: &str) {
+    let lock = patient(server).mutex_with("x", options).unwrap();
+    for _ in 0..2 {
+        let error = lock.try_lock().unwrap_err();
+        assert!(error.to_string().starts_with("lock \"x\": "), "{error}");
+        names(&error, ["min_fsyncs", "the master", told]);
+        assert!(!exists(server, "x"));
+        assert!(!lock.is_held_by_current_thread());
+    }
+}
+
+#[test]
+fn a_lock_that_is_on_disk_survives_a_crash_of_the_server() {
+    let server = appending().start().expect("a server");
+    if !knows_waitaof(&server) {
+        return;
+    }
+    let client = patient(&server);
+    let locks = [true, false].map(|queues| {
+        let wait = if queues { Wait::queue() } else { Wait::spin() };
+        client.mutex_with(format!("x{queues}"), fsynced(true, 0).wait(wait)).unwrap()
+    });
+    let guards = locks.each_ref().map(|lock| lock.lock().unwrap());
+    let reentrant = client.reentrant_with("r", fsynced(true, 0)).unwrap();
+    let guard = reentrant.lock().unwrap();
+    assert_eq!(server.commands().calls("waitaof"), 3);
+    // Reentry costs nothing.
+    reentrant.lock().unwrap().release().unwrap();
+    assert_eq!(server.commands().calls("waitaof"), 3);
+    server.restart();
+    let other = open(&server);
+    for name in ["xtrue", "xfalse"] {
+        assert!(other.mutex(name).unwrap().try_lock().unwrap().is_none(), "{name}");
+    }
+    assert!(other.reentrant("r").unwrap().try_lock().unwrap().is_none());
+    for guard in guards.into_iter().chain([guard]) {
+        until("it is the holder's", || guard.check().is_ok());
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn without_enough_disks_the_lock_is_given_back_and_the_error_says_so() {
+    let server = appending().arg("--appendfsync").arg("no").start().expect("a server");
+    if !knows_waitaof(&server) {
+        return;
+    }
+    let client = open(&server);
+    for (local, replicas) in [(true, 0), (false, 1), (true, 2)] {
+        let options = LockOptions::new().min_fsyncs(local, replicas, ms(150));
+        let lock = client.mutex_with("x", options).unwrap();
+        let error = lock.lock().unwrap_err();
+        assert!(error.is_not_fsynced() && !error.is_not_replicated(), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("\"x\"") && text.contains("within 150ms"), "{text}");
+        assert!(text.contains(&format!("the disks of {replicas} replicas must")), "{text}");
+        assert!(!exists(&server, "x"));
+        assert!(!lock.is_held_by_current_thread());
+        assert!(lock.try_lock().unwrap_err().is_not_fsynced());
+    }
+    assert_eq!(server.commands().calls("waitaof"), 6);
+    assert!(client.mutex("x").unwrap().try_lock().unwrap().is_some());
+    // The disk is synced now, at once.
+    ask::<()>(&server, &["CONFIG", "SET", "appendfsync", "always"]);
+    assert!(client.mutex_with("y", fsynced_in_time()).unwrap().try_lock().unwrap().is_some());
+}
+
+fn fsynced_in_time() -> LockOptions {
+    LockOptions::new().min_fsyncs(true, 0, ms(900))
+}
+
+#[test]
+fn a_replica_that_hangs_has_it_on_no_disk() {
+    let master = appending().start().expect("a server");
+    if !knows_waitaof(&master) {
+        return;
+    }
+    let replica = appending_replica_of(&master);
+    let client = patient(&master);
+    let lock = client.mutex_with("x", fsynced(true, 1).min_replicas(1, SOON / 2)).unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(exists(&replica, "x"));
+    let commands = master.commands();
+    assert_eq!((commands.calls("wait"), commands.calls("waitaof")), (1, 1));
+    guard.release().unwrap();
+    replica.pause();
+    let hasty = LockOptions::new().min_fsyncs(true, 1, ms(200));
+    let error = client.mutex_with("x", hasty).unwrap().lock().unwrap_err();
+    // Its own word for too few replicas comes first.
+    let both = hasty.min_replicas(1, ms(200));
+    let other = client.mutex_with("x", both).unwrap().lock().unwrap_err();
+    replica.resume();
+    assert!(error.is_not_fsynced() && other.is_not_replicated(), "{error:?} {other:?}");
+    assert!(!exists(&master, "x"));
+    until("it has caught up", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+    // A replica that keeps no file never has it on disk, whatever it has in memory.
+    ask::<()>(&replica, &["CONFIG", "SET", "appendonly", "no"]);
+    let lock = client.mutex_with("z", hasty).unwrap();
+    assert!(lock.try_lock().unwrap_err().is_not_fsynced());
+    assert!(!exists(&master, "z"));
+}
+
+#[test]
+fn a_replicas_disk_is_enough_where_the_master_keeps_none() {
+    let master = master();
+    if !knows_waitaof(&master) {
+        return;
+    }
+    let replica = appending_replica_of(&master);
+    let lock = patient(&master).mutex_with("x", fsynced(false, 1)).unwrap();
+    let guard = lock.lock().unwrap();
+    master.kill();
+    replica.restart();
+    ask::<()>(&replica, &["REPLICAOF", "NO", "ONE"]);
+    assert!(open(&replica).mutex("x").unwrap().try_lock().unwrap().is_none());
+    drop(guard);
+}
+
+#[test]
+fn a_server_that_cannot_say_what_is_on_disk_is_told_of_as_a_setting() {
+    // As before Redis 7.2.
+    let old = Server::builder().arg("--rename-command").arg("WAITAOF").arg("");
+    let old = match old.start() {
+        Ok(server) => server,
+        // It never knew it.
+        Err(_) => server(),
+    };
+    is_impossible(&old, fsynced(true, 0), "Redis 7.2");
+    let server = server();
+    if knows_waitaof(&server) {
+        is_impossible(&server, fsynced(true, 1), "appendonly yes");
+    }
+}
+
 #[test]
 fn settings_that_cannot_be_are_refused_before_any_io() {
     let client = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
@@ -164,6 +331,9 @@ fn settings_that_cannot_be_are_refused_before_any_io() {
         (replicated().min_replicas(0, ms(1)), ["min_replicas", "0", "at least 1"]),
         (replicated().min_replicas(1, ms(0)), ["min_replicas within", "0ns", "from 1 ms"]),
         (replicated().min_replicas(1, ms(1000)), ["min_replicas within", "1s", "command_timeout"]),
+        (fsynced(false, 0), ["min_fsyncs", "(false, 0)", "at least 1 replica"]),
+        (fsynced(true, 0).min_fsyncs(true, 0, ms(0)), ["min_fsyncs within", "0ns", "from 1 ms"]),
+        (fsynced(true, 0), ["min_fsyncs within", "5s", "command_timeout"]),
     ] {
         names(&client.mutex_with("x", options).unwrap_err(), parts);
     }

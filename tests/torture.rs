@@ -4,11 +4,14 @@
 #[allow(dead_code, reason = "the example uses more of it")]
 mod lab;
 
+use std::thread;
+use std::time::Duration;
+
 use lab::crew::Crew;
-use lab::plan::{Plan, Planted};
+use lab::plan::{Plan, Planted, Shown};
 use lab::tally::{Tally, complaint};
 use lab::trial::{self, Report};
-use lab::{Result, holder};
+use lab::{Result, holder, quorum};
 use leasehold_support::ChildBuilder;
 use leasehold_support::child::role;
 
@@ -45,6 +48,68 @@ fn a_short_round_has_no_violation() -> Result<()> {
     Ok(())
 }
 
+/// Runs trials over several servers until so many were not void.
+fn over_several(plan: impl Fn(u64) -> quorum::Plan, wanted: u64, pause: Duration) -> Result<Tally> {
+    let mut crew = quorum::Crew::hire(PROCESSES, child)?;
+    let mut tally = Tally::default();
+    for number in 0..wanted * 5 {
+        let plan = plan(number);
+        let report = quorum::run(&mut crew, &plan)?;
+        assert!(report.violations.is_empty(), "{}", complaint(&plan, &report));
+        tally.add(&report);
+        if tally.trials - tally.voids == wanted {
+            break;
+        }
+        thread::sleep(pause);
+    }
+    assert!(tally.trials > tally.voids, "the machine stands still:\n{}", tally.text());
+    Ok(tally)
+}
+
+#[test]
+fn a_short_round_over_several_servers_has_no_violation() -> Result<()> {
+    let tally =
+        over_several(|number| quorum::Plan::draw(SEED, number, PROCESSES), 3, Duration::ZERO)?;
+    let text = tally.text();
+    assert!(tally.holds > 50 && tally.contended_percent() >= 50.0 && tally.proven() > 0, "{text}");
+    Ok(())
+}
+
+#[test]
+fn two_minorities_of_the_servers_are_no_majority() -> Result<()> {
+    let tally = over_several(|number| quorum::Plan::partitioned(SEED, number), 1, Duration::ZERO)?;
+    assert!(tally.holds > 0 && tally.proven() > 0, "{}", tally.text());
+    Ok(())
+}
+
+#[test]
+fn a_majority_that_forgot_does_not_vote_while_holders_remember() -> Result<()> {
+    // Until the servers count again.
+    let pause = Duration::from_millis(2_200);
+    let tally = over_several(|number| quorum::Plan::forgetful(SEED, number), 1, pause)?;
+    assert!(tally.holds > 0 && tally.proven() > 0, "{}", tally.text());
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_on_purpose_over_several_servers_is_found() -> Result<()> {
+    let mut crew = quorum::Crew::hire(PROCESSES, child)?;
+    for (planted, checker) in [
+        (Planted::NoLock, "C1"),
+        (Planted::Deaf, "C1"),
+        (Planted::Unfenced, "C3"),
+        (Planted::Litter, "C5"),
+    ] {
+        let found = (0..12).any(|number| {
+            let report = quorum::run(&mut crew, &quorum::Plan::planted(SEED, number, planted));
+            let violations = report.map(|report| report.violations).unwrap_or_default();
+            violations.iter().any(|violation| violation.checker == checker)
+        });
+        assert!(found, "{planted:?} was not found by {checker}");
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_wrong_on_purpose_is_found() -> Result<()> {
     let mut crew = Crew::hire(PROCESSES, child)?;
@@ -78,6 +143,9 @@ fn a_seed_has_one_schedule() {
     let shown = |seed, trial| Plan::draw(seed, trial, PROCESSES, true).to_string();
     for number in 0..50 {
         assert_eq!(shown(SEED, number), shown(SEED, number));
+        let several = || quorum::Plan::draw(SEED, number, PROCESSES);
+        assert_eq!(several().to_string(), several().to_string());
+        assert!(several().replay().ends_with(&format!("--quorum --seed {SEED} --trial {number}")));
     }
     assert!((0..50).any(|number| shown(SEED, number) != shown(SEED + 1, number)));
 }

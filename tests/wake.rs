@@ -430,7 +430,7 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
     within(ms(5_000), "nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
 }
 
-// What a user of the server must be allowed, as the README lists it.
+// What a user of the server may do; `acl.rs` tests the rules that the README tells.
 
 const COMMANDS: [&str; 17] = [
     "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+exists", "+pttl", "+pexpire", "+zadd",
@@ -482,44 +482,6 @@ fn without_publish_and_subscribe_waiting_is_denied_and_spinning_works() {
         until("nothing is left", || !exists(&server, "shop:x"));
         assert!(waiting(&server, "shop:x") == 0, "{user}: it queued, and could not be told");
     }
-}
-
-#[test]
-fn the_documented_permissions_are_enough_for_the_queue() {
-    let _turn = together();
-    let server = server();
-    let clients = [(); 3].map(|()| allowed(&server, "locks", &CHANNELS));
-    let locks = clients.each_ref().map(|client| client.mutex("x").unwrap());
-    for _ in 0..2 {
-        let guard = clients[0].mutex_with("x", renewed(20_000).linger(ms(50))).unwrap();
-        let guard = guard.lock().unwrap();
-        thread::scope(|scope| {
-            let waiters = [1, 2].map(|number: usize| {
-                let waiter = wait_for(scope, &locks[number]);
-                until("it waits", || waiting(&server, "shop:x") == number);
-                waiter
-            });
-            let begin = Instant::now();
-            locks[1].request_release().unwrap();
-            guard.release().unwrap();
-            for waiter in waiters {
-                assert!(waiter.join().unwrap().0.duration_since(begin) < AT_ONCE);
-            }
-        });
-        let guard = locks[0].lock().unwrap();
-        assert!(locks[1].force_release().unwrap());
-        drop(guard);
-        // All of the scripts' branches: the dead, the forgotten, the timed out.
-        let guard = locks[0].lock().unwrap();
-        assert!(locks[1].try_lock_for(ms(100)).unwrap().is_none());
-        guard.extend(ms(40_000)).unwrap();
-        guard.release().unwrap();
-    }
-    let log: Vec<redis::Value> = ask(&server, &["ACL", "LOG"]);
-    // A client that connects at once says PING, and takes no for an answer.
-    let needed = |entry: &&redis::Value| !format!("{entry:?}").contains("\"ping\"");
-    let needed: Vec<_> = log.iter().filter(needed).collect();
-    assert!(needed.is_empty(), "something more was needed: {needed:?}");
 }
 
 /// That one channel is forbidden is no reason to go deaf for all the others.

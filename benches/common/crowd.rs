@@ -11,7 +11,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use leasehold::LockClient;
+use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::Child;
 use leasehold_support::child::{hear, tell};
 
@@ -31,6 +31,7 @@ const URL: &str = "LEASEHOLD_CROWD_URL";
 /// What a crowd does.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// Of the server, or of several nodes of a cluster with blanks between.
     pub(crate) url: String,
     pub(crate) name: String,
     pub(crate) way: Way,
@@ -275,13 +276,26 @@ impl Work {
     }
 }
 
+/// A client of a server, or of the nodes of a cluster, with blanks between their URLs.
+pub(crate) fn client(
+    urls: &str,
+    builder: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
+) -> leasehold::Result<LockClient> {
+    let (url, others) = urls.split_once(' ').unwrap_or((urls, ""));
+    let mut made = LockClient::builder(url);
+    if !others.is_empty() {
+        made = made.cluster(others.split(' '));
+    }
+    builder(made).connect_now(true).build()
+}
+
 /// Plays a process of the crowd.
 pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let told: Vec<String> = std::env::args().skip(1).collect();
     let [name, way, threads, hold, place, path] = told.as_slice() else {
         return Err(format!("a process of the crowd is told more than {told:?}").into());
     };
-    let client = LockClient::open(std::env::var(URL)?)?;
+    let client = client(&std::env::var(URL)?, |builder| builder)?;
     let way = Way::of_title(way).ok_or("no such way to wait")?;
     let work = Work {
         lock: way.lock(&client, name)?,

@@ -21,14 +21,14 @@ const SHAPES: [(usize, usize); 11] =
 const FEW: [(usize, usize); 4] = [(1, 1), (1, 32), (4, 1), (4, 8)];
 const HOLDS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 /// A median of fewer slices tells little on a busy machine.
-const SLICES: u32 = 20;
+pub(crate) const SLICES: u32 = 20;
 /// For the contenders to get warm, and for a look at what is sent.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 /// People are told if the rate of raw locks varies by more. It does where a system wakes the client
 /// now on the processor of the server, now on another.
 const WIDE: f64 = 1.5;
 /// Clients send these, and scripts never do.
-const OTHERS: [&str; 10] = [
+pub(crate) const OTHERS: [&str; 12] = [
     "subscribe",
     "unsubscribe",
     "psubscribe",
@@ -39,6 +39,8 @@ const OTHERS: [&str; 10] = [
     "watch",
     "multi",
     "exec",
+    "asking",
+    "cluster|slots",
 ];
 
 pub(crate) fn rows(bench: &mut Bench) {
@@ -217,7 +219,7 @@ impl Contest {
 }
 
 /// What raw and plain locks do while they are held: the same as the crowd.
-fn work_alone(file: Option<PathBuf>, hold: Duration) -> impl Fn() {
+pub(crate) fn work_alone(file: Option<PathBuf>, hold: Duration) -> impl Fn() {
     let witness = Witness::open(file.as_deref()).expect("a file to share");
     let token = std::cell::Cell::new(0);
     move || {
@@ -233,7 +235,7 @@ fn work_alone(file: Option<PathBuf>, hold: Duration) -> impl Fn() {
 }
 
 /// How often a second an operation is done that is repeated for this long.
-fn rate_of(span: Duration, mut operation: impl FnMut()) -> f64 {
+pub(crate) fn rate_of(span: Duration, mut operation: impl FnMut()) -> f64 {
     let (start, mut count) = (Instant::now(), 0);
     while start.elapsed() < span {
         operation();

@@ -12,11 +12,12 @@
 //! | `--trial T` | only this trial of the seed, again and again: to replay a violation |
 //! | `--processes P` | how many processes, default 3, at least 3 |
 //! | `--planted B` | no faults, but one process has bug B on purpose (1 to 5), which must be found |
+//! | `--quorum` | over five servers, a majority of which decides: they are killed, restart empty, stand still, and are cut off from some processes |
 //! | `--soak` | looks at threads, descriptors and memory of the processes, which must not grow |
 //!
 //! A trial lasts a second or two: each process has threads that lock, write to a resource that
 //! checks fencing tokens, and release, through a proxy of its own; one or two faults happen and are
-//! healed. Then the histories of all processes are merged and checked. A trial in which the machine
+//! healed. With `--quorum` there is a proxy for each process and server, and up to three faults happen. Then the histories of all processes are merged and checked. A trial in which the machine
 //! stood still is void and counts for nothing. It fails if there was a violation.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to people")]
@@ -28,9 +29,10 @@ use std::time::{Duration, Instant};
 
 use lab::crew::Crew;
 use lab::health::Health;
-use lab::plan::{Plan, Planted};
+use lab::plan::{Plan, Planted, Shown};
 use lab::tally::{Tally, complaint};
-use lab::{Result, holder, trial};
+use lab::trial::Report;
+use lab::{Result, holder, quorum, trial};
 use leasehold_support::child;
 
 const SAMPLED_EVERY: Duration = Duration::from_secs(2);
@@ -57,6 +59,7 @@ struct Arguments {
     processes: usize,
     planted: Planted,
     soak: bool,
+    quorum: bool,
 }
 
 impl Arguments {
@@ -68,6 +71,7 @@ impl Arguments {
             processes: 3,
             planted: Planted::Nothing,
             soak: false,
+            quorum: false,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -85,6 +89,7 @@ impl Arguments {
                     read.planted = *Planted::ALL.get(place).ok_or("there are five bugs")?;
                 }
                 "--soak" => read.soak = true,
+                "--quorum" => read.quorum = true,
                 other => return Err(format!("no such argument: {other}").into()),
             }
         }
@@ -92,46 +97,92 @@ impl Arguments {
     }
 }
 
+/// The processes, their server or servers, and a trial with them.
+enum Stage {
+    One(Box<Crew>),
+    Several(quorum::Crew),
+}
+
+impl Stage {
+    fn set(arguments: &Arguments) -> Result<Stage> {
+        Ok(if arguments.quorum {
+            Stage::Several(quorum::Crew::hire(arguments.processes, |child| child)?)
+        } else {
+            Stage::One(Box::new(Crew::hire(arguments.processes, |child| child)?))
+        })
+    }
+
+    fn version(&self) -> String {
+        match self {
+            Stage::One(crew) => crew.server.version().to_owned(),
+            Stage::Several(crew) => {
+                format!("{} servers, {}", crew.servers.len(), crew.servers[0].version())
+            }
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match self {
+            Stage::One(crew) => crew.members.iter().map(|it| it.child.pid()).collect(),
+            Stage::Several(crew) => crew.members.iter().map(|it| it.child.pid()).collect(),
+        }
+    }
+
+    fn play(&mut self, arguments: &Arguments, trial: u64) -> Result<(Box<dyn Shown>, Report)> {
+        let Arguments { seed, processes, planted, .. } = *arguments;
+        Ok(match self {
+            Stage::One(crew) => {
+                let plan = match planted {
+                    Planted::Nothing => Plan::draw(seed, trial, processes, true),
+                    planted => Plan::planted(seed, trial, planted),
+                };
+                let report = trial::run(crew, &plan)?;
+                (Box::new(plan), report)
+            }
+            Stage::Several(crew) => {
+                let plan = match planted {
+                    Planted::Nothing => quorum::Plan::draw(seed, trial, processes),
+                    planted => quorum::Plan::planted(seed, trial, planted),
+                };
+                let report = quorum::run(crew, &plan)?;
+                (Box::new(plan), report)
+            }
+        })
+    }
+}
+
 fn run() -> Result<bool> {
     let arguments = Arguments::read()?;
     let Arguments { seconds, seed, processes, .. } = arguments;
-    let mut crew = Crew::hire(processes, |child| child)?;
-    let version = crew.server.version().to_owned();
-    let threads = holder::THREADS;
+    let mut stage = Stage::set(&arguments)?;
+    let (version, threads) = (stage.version(), holder::THREADS);
     println!("{version}, seed {seed}, {processes} processes of {threads} threads, {seconds} s");
     // The last process is the one that gets killed.
-    let mut health: Vec<Health> = crew.members[..processes - 1]
-        .iter()
-        .map(|member| Health::new(member.child.pid()))
-        .collect();
+    let mut health: Vec<Health> =
+        stage.pids()[..processes - 1].iter().map(|pid| Health::new(*pid)).collect();
     health.push(Health::new(std::process::id()));
     let begin = Instant::now();
     let mut told = begin;
     let mut tally = Tally::default();
     let mut number = 0;
     while begin.elapsed() < Duration::from_secs(seconds) {
-        let trial = arguments.trial.unwrap_or(number);
-        let plan = match arguments.planted {
-            Planted::Nothing => Plan::draw(seed, trial, processes, true),
-            planted => Plan::planted(seed, trial, planted),
-        };
+        let (plan, report) = stage.play(&arguments, arguments.trial.unwrap_or(number))?;
         number += 1;
-        let report = trial::run(&mut crew, &plan)?;
         tally.add(&report);
         let late = report.overrun.as_ref().filter(|overrun| overrun.by > trial::OVERRUN);
         if !report.violations.is_empty() {
-            print!("{}", complaint(&plan, &report));
+            print!("{}", complaint(&*plan, &report));
         }
         if let Some(overrun) = late {
-            let (by, trial) = (overrun.by as f64 / 1e6, plan.trial);
-            println!("late by {by:.1} ms in trial {trial}: {}; {plan}", overrun.text);
+            let (by, text) = (overrun.by as f64 / 1e6, &overrun.text);
+            println!("late by {by:.1} ms in{}: {text}; {plan}", plan.replay());
         }
         if report.void {
-            let (lag, trial) = (report.lag as f64 / 1e6, plan.trial);
-            println!("void: the machine stood still for {lag:.0} ms in trial {trial}; {plan}");
+            let lag = report.lag as f64 / 1e6;
+            println!("void: the machine stood still for {lag:.0} ms in{}; {plan}", plan.replay());
         }
         if late.is_some() || !report.violations.is_empty() {
-            println!("  the history is in {}", trial::dump(&plan, &report.history)?.display());
+            println!("  the history is in {}", trial::dump(&*plan, &report.history)?.display());
         }
         for health in health.iter_mut().filter(|health| health.is_due(SAMPLED_EVERY)) {
             health.sample();

@@ -52,6 +52,7 @@ enum Kind {
     Exhausted,
     Refused,
     NotReplicated,
+    NotFsynced,
 }
 
 impl Error {
@@ -105,6 +106,10 @@ impl Error {
 
     pub(crate) fn not_replicated(text: impl Into<String>) -> Error {
         Error::new(Kind::NotReplicated, text)
+    }
+
+    pub(crate) fn not_fsynced(text: impl Into<String>) -> Error {
+        Error::new(Kind::NotFsynced, text)
     }
 
     pub(crate) fn refused(text: impl Into<String>) -> Error {
@@ -182,6 +187,12 @@ impl Error {
     /// it was given back.
     pub fn is_not_replicated(&self) -> bool {
         self.0.kind == Kind::NotReplicated
+    }
+
+    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time; it
+    /// was given back.
+    pub fn is_not_fsynced(&self) -> bool {
+        self.0.kind == Kind::NotFsynced
     }
 
     /// Redis answered with an error that none of the other predicates covers, such as being out

@@ -17,5 +17,6 @@ pub(crate) mod sync;
 #[cfg(all(test, leasehold_shuttle))]
 #[path = "model/mod.rs"]
 pub(crate) mod sync;
+pub(crate) mod tag;
 pub(crate) mod time;
 pub(crate) mod token;

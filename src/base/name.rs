@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::base::error::{Error, Result};
 use crate::base::sync::Arc;
+use crate::base::tag::hashed;
 
 const MAX_BYTES: usize = 64 * 1024;
 const SHOWN_BYTES: usize = 96;
@@ -48,13 +49,9 @@ impl Name {
     }
 }
 
-/// Whether Redis Cluster would hash only the part in braces; `{}` is not a tag.
+/// Whether Redis Cluster would hash only a part of it.
 fn has_tag(name: &[u8]) -> bool {
-    let Some(open) = name.iter().position(|&byte| byte == b'{') else {
-        return false;
-    };
-    let after = &name[open + 1..];
-    after.iter().position(|&byte| byte == b'}').is_some_and(|close| close > 0)
+    hashed(name).len() < name.len()
 }
 
 impl Borrow<[u8]> for Name {

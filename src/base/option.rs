@@ -79,7 +79,7 @@ pub(crate) enum WaitKind {
 
 impl Wait {
     /// Queues up in Redis, where the releaser hands the lock itself to the first who waits and
-    /// lives. Only for [`Mutex`](crate::Mutex), whose default it is.
+    /// lives. Only for [`Mutex`](crate::Mutex) on one server, whose default it is.
     ///
     /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
     /// one command however many wait. It needs publish/subscribe.
@@ -87,9 +87,10 @@ impl Wait {
         Wait(WaitKind::Queue)
     }
 
-    /// Listens on the lock's channel and tries again at every release. Only for
+    /// Listens on the lock's channel and tries again at every release. For
     /// [`ReentrantLock`](crate::ReentrantLock), whose default it is: the waiters of Redisson do the
-    /// same on the same channel.
+    /// same on the same channel. And for the locks of a [`QuorumClient`](crate::QuorumClient), whose
+    /// default it is too: it listens to all servers, and tries again after a short random pause.
     ///
     /// One thread of a process contends. It gives no order among processes, and needs
     /// publish/subscribe.
@@ -148,11 +149,77 @@ impl Release {
     }
 }
 
-/// How many replicas must have a lock before it counts, and how long that may take.
+/// Which copies of a lock there must be before it counts, and how long that may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replicas {
-    pub(crate) least: u32,
+pub(crate) struct Copies {
+    pub(crate) least: Least,
     pub(crate) within: Duration,
+}
+
+/// How many copies there must be, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Least {
+    /// In the memory of so many replicas.
+    Replicas(u32),
+    /// On the master's own disk, and on those of so many replicas.
+    Disks { local: bool, replicas: u32 },
+}
+
+impl Least {
+    /// Nowhere.
+    pub(crate) fn none(self) -> Least {
+        match self {
+            Least::Replicas(_) => Least::Replicas(0),
+            Least::Disks { .. } => Least::Disks { local: false, replicas: 0 },
+        }
+    }
+
+    /// Whether these are as many as those.
+    pub(crate) fn covers(self, other: Least) -> bool {
+        match (self, other) {
+            (Least::Replicas(have), Least::Replicas(least)) => have >= least,
+            (
+                Least::Disks { local: has, replicas: have },
+                Least::Disks { local: must, replicas: least },
+            ) => have >= least && (has || !must),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Least {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Least::Replicas(count) => write!(f, "{count} replicas"),
+            Least::Disks { local, replicas } => {
+                let local = if *local { "the disk" } else { "not the disk" };
+                write!(f, "{local} of the master and the disks of {replicas} replicas")
+            }
+        }
+    }
+}
+
+impl Copies {
+    /// Checks what can be told without the client's settings.
+    fn check(&self) -> Result<()> {
+        match self.least {
+            Least::Replicas(0) => return Err(Error::config(self.field(), 0, "at least 1")),
+            Least::Disks { local: false, replicas: 0 } => {
+                let allowed = "local = true, or at least 1 replica";
+                return Err(Error::config(self.field(), "(false, 0)", allowed));
+            }
+            Least::Replicas(_) | Least::Disks { .. } => {}
+        }
+        check_span(&format!("{} within", self.field()), self.within)
+    }
+
+    /// The setting that asks for them.
+    pub(crate) fn field(&self) -> &'static str {
+        match self.least {
+            Least::Replicas(_) => "min_replicas",
+            Least::Disks { .. } => "min_fsyncs",
+        }
+    }
 }
 
 /// The options of one lock handle.
@@ -177,7 +244,8 @@ pub struct LockOptions {
     release: Release,
     local_handoffs: Option<u32>,
     linger: Duration,
-    min_replicas: Option<Replicas>,
+    min_replicas: Option<Copies>,
+    min_fsyncs: Option<Copies>,
 }
 
 impl LockOptions {
@@ -215,8 +283,9 @@ impl LockOptions {
         self
     }
 
-    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex) and [`Wait::notify`] for a
-    /// [`ReentrantLock`](crate::ReentrantLock). Each kind allows its own and [`Wait::spin`].
+    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for a
+    /// [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
+    /// [`QuorumClient`](crate::QuorumClient). Each kind allows its own and [`Wait::spin`].
     pub fn wait(mut self, wait: Wait) -> LockOptions {
         self.wait = Some(wait);
         self
@@ -243,7 +312,8 @@ impl LockOptions {
     ///
     /// A waiter of another process ends it at once, if it queues ([`Wait::queue`]); one that does
     /// not, and other libraries, wait for its end. It lasts at most for half of the lease that
-    /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers.
+    /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. Who locks more
+    /// than once a microsecond sends a command now and then: no token runs ahead of the server's clock.
     pub fn linger(mut self, linger: Duration) -> LockOptions {
         self.linger = linger;
         self
@@ -259,12 +329,44 @@ impl LockOptions {
     /// fail-over unlikely and not impossible: the replica that is promoted may be another one, and
     /// renewals are not waited for.
     pub fn min_replicas(mut self, least: u32, within: Duration) -> LockOptions {
-        self.min_replicas = Some(Replicas { least, within });
+        self.min_replicas = Some(Copies { least: Least::Replicas(least), within });
         self
     }
 
-    pub(crate) fn min_replicas_option(&self) -> Option<Replicas> {
-        self.min_replicas
+    /// On which disks the lock must be before it counts, and how long that may take; default none.
+    /// `local` asks for the master's own, `replicas` for those of so many replicas, at least one disk
+    /// in all. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
+    /// top of the caller's wait and of what [`min_replicas`](LockOptions::min_replicas) takes.
+    ///
+    /// Each time a thread takes the lock, `WAITAOF` follows on the same connection: two more commands.
+    /// It answers when the append-only files are synced, with `appendfsync everysec` up to two seconds
+    /// later, so that `within` must allow for it, and with `appendfsync no` when the system feels like
+    /// it. If too few are in time, the lock is given back, and the call fails with
+    /// [`is_not_fsynced`](crate::Error::is_not_fsynced).
+    ///
+    /// A lock that was granted survives a crash and a restart of those servers and of their machines, if
+    /// they load their append-only files. Renewals are not waited for: those of the last moments before
+    /// a crash may be missing, and then the lock may be granted anew before its holder's guard turns
+    /// invalid; the fencing token tells.
+    ///
+    /// It needs Redis 7.2 or Valkey, and for `local` a master with `appendonly yes`; where that is not
+    /// so the call fails with [`is_config`](crate::Error::is_config).
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// // On the master's disk and on that of one replica.
+    /// let options = LockOptions::new().min_fsyncs(true, 1, Duration::from_millis(900));
+    /// ```
+    pub fn min_fsyncs(mut self, local: bool, replicas: u32, within: Duration) -> LockOptions {
+        self.min_fsyncs = Some(Copies { least: Least::Disks { local, replicas }, within });
+        self
+    }
+
+    /// The copies that a lock must have before it counts.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = Copies> {
+        [self.min_replicas, self.min_fsyncs].into_iter().flatten()
     }
 
     pub(crate) fn lease_option(&self) -> Lease {
@@ -304,12 +406,7 @@ impl LockOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.lease.check()?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
-        if let Some(Replicas { least, within }) = self.min_replicas {
-            if least == 0 {
-                return Err(Error::config("min_replicas", 0, "at least 1"));
-            }
-            check_span("min_replicas within", within)?;
-        }
+        self.copies().try_for_each(|copies| copies.check())?;
         if self.linger > LONGEST {
             return Err(Error::config("linger", Shown(self.linger), "at most 30 days"));
         }

@@ -9,18 +9,22 @@ use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
-use crate::base::time::{BootClock, Clock};
+use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
 use crate::engine::{Bounds, Callbacks, Engine};
+use crate::protocol::Protocol;
+use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
+use crate::wire::cluster::{Cluster as Nodes, ClusterSettings};
 use crate::wire::endpoint;
 use crate::wire::manager::Source;
-use crate::wire::pool::{PoolSettings, check_timeout};
+use crate::wire::pool::{PoolSettings, check_timeout, connector};
 use crate::wire::sentinel::Sentinels;
 #[cfg(feature = "tls")]
 use crate::wire::tls::{Certificates, Identification};
+use crate::wire::topology::Address;
 use crate::wire::transport::Transport;
 
 /// Settings of a [`LockClient`].
@@ -44,6 +48,7 @@ use crate::wire::transport::Transport;
 pub struct LockClientBuilder {
     url: String,
     sentinels: Option<Vec<String>>,
+    cluster: Option<Vec<String>>,
     pool: PoolSettings,
     connect_timeout: Duration,
     command_timeout: Duration,
@@ -61,6 +66,7 @@ impl LockClientBuilder {
         LockClientBuilder {
             url: url.to_owned(),
             sentinels: None,
+            cluster: None,
             pool: PoolSettings::default(),
             connect_timeout: Duration::from_secs(1),
             command_timeout: Duration::from_secs(1),
@@ -148,8 +154,19 @@ impl LockClientBuilder {
     /// have for it; its user, password, database and scheme are those of the master.
     ///
     /// They are asked at every new connection, and the server that they tell of must say itself that it
-    /// is the master. A thread listens to one of them; when it tells of another master, no connection
-    /// to the former is used again. The user must be allowed `ROLE` there.
+    /// is the master. A thread listens to one of them, and asks another every 500 ms; when one tells of
+    /// another master, no connection to the former is used again. While a fail-over is under way, the
+    /// replica that they chose is used as soon as it says itself that it is the master, which is about a
+    /// second before they tell of it. The user must be allowed `ROLE` at the servers, and `SENTINEL` and
+    /// `SUBSCRIBE` at the sentinels.
+    ///
+    /// From a second after a sentinel told of another master, with the default time-outs, nothing is sent
+    /// to the former, though it may still take itself for the master. What remains: what it was sent
+    /// before and could not read while it hung, it runs when it goes on. A request to take a lock is too
+    /// late by then and does nothing; renewals and releases change its own copy, which it throws away as
+    /// soon as it is a replica. And who is cut off together with the former master and one of its
+    /// sentinels goes on with it; `min-replicas-to-write` with `min-replicas-max-lag` at the servers
+    /// bounds that.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -166,6 +183,34 @@ impl LockClientBuilder {
         urls: impl IntoIterator<Item = T>,
     ) -> LockClientBuilder {
         self.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Makes it a client of a Redis Cluster, of which the client's URL names one node and these are
+    /// others; none need to be named. Any of them tells where all nodes are.
+    ///
+    /// The user, the password and the scheme of the client's URL are used for every node, also for
+    /// those that are learned of later; the URLs given here must not have others. There is no other
+    /// database than 0. The bounds of the pool are for each node.
+    ///
+    /// [Several servers](crate#several-servers) tells what names a cluster takes, and what happens when
+    /// nodes fail or slots move.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://:secret@10.0.0.1:7000")
+    ///     .cluster(["redis://10.0.0.2:7000", "redis://10.0.0.3:7000"])
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<T: Into<String>>(
+        mut self,
+        urls: impl IntoIterator<Item = T>,
+    ) -> LockClientBuilder {
+        self.cluster = Some(urls.into_iter().map(Into::into).collect());
         self
     }
 
@@ -257,26 +302,104 @@ impl LockClientBuilder {
     /// [`is_denied`](crate::Error::is_denied) within the time-outs.
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
-        let address = endpoint::shown(&info);
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let source = self.source(info, &clock)?;
+        let identity = Arc::new(Identity::new(&self.label));
+        let address = endpoint::shown(&info);
+        let protocol: Arc<dyn Protocol> = match &self.cluster {
+            Some(urls) => Arc::new(self.in_cluster(info, urls, &clock, identity)?),
+            None => Arc::new(self.single(info, &clock, identity)?),
+        };
+        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
+        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
+        Ok(LockClient::new(engine, self.name_prefix, address))
+    }
+
+    /// When what is tried in `build` is given up.
+    fn limit(&self, clock: &Arc<dyn Clock>) -> Moment {
+        clock.now().after(self.connect_timeout + self.command_timeout)
+    }
+
+    fn single(
+        &self,
+        info: ConnectionInfo,
+        clock: &Arc<dyn Clock>,
+        identity: Arc<Identity>,
+    ) -> Result<Single> {
+        let source = self.source(info, clock)?;
         let transport = Arc::new(Transport::new(
             source,
-            address,
-            Arc::clone(&clock),
+            Arc::clone(clock),
             &self.pool,
             self.connect_timeout,
             self.command_timeout,
+            connector(),
         ));
         if self.connect_now {
-            transport.check(clock.now().after(self.connect_timeout + self.command_timeout))?;
+            transport.check(self.limit(clock))?;
         }
-        let identity = Arc::new(Identity::new(&self.label));
-        let address = transport.address().to_owned();
-        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
-        let protocol = Arc::new(Single::new(transport, identity));
-        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
-        Ok(LockClient::new(engine, self.name_prefix, address))
+        Ok(Single::new(transport, identity))
+    }
+
+    fn in_cluster(
+        &self,
+        info: ConnectionInfo,
+        urls: &[String],
+        clock: &Arc<dyn Clock>,
+        identity: Arc<Identity>,
+    ) -> Result<Cluster> {
+        let seeds = self.seeds(&info, urls)?;
+        let settings = ClusterSettings {
+            pool: self.pool.clone(),
+            connect_timeout: self.connect_timeout,
+            command_timeout: self.command_timeout,
+        };
+        let nodes = Nodes::new(seeds, info, settings, Arc::clone(clock));
+        if self.connect_now {
+            nodes.check(self.limit(clock))?;
+        }
+        Ok(Cluster::new(nodes, identity))
+    }
+
+    /// The nodes of a cluster that are asked for the others, each once.
+    fn seeds(&self, info: &ConnectionInfo, urls: &[String]) -> Result<Vec<Address>> {
+        if self.sentinels.is_some() {
+            let allowed = "one of the two; the nodes of a cluster watch each other";
+            return Err(Error::config("cluster", "with sentinels", allowed));
+        }
+        let mut seeds = Vec::new();
+        let others = urls.iter().map(|url| self.equip(endpoint::parse(url)?));
+        for node in std::iter::once(Ok(info.clone())).chain(others) {
+            let node = node?;
+            let (settings, usual) = (node.redis_settings(), info.redis_settings());
+            let Some(address) = Address::of(&node) else {
+                let allowed =
+                    "redis://host[:port]: the nodes of a cluster know each other by address";
+                return Err(Error::config("cluster", "a socket", allowed));
+            };
+            if settings.db() != 0 {
+                let allowed = "0: a cluster has no other";
+                return Err(Error::config("url database", settings.db(), allowed));
+            }
+            let own = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
+            if own(settings.username(), usual.username())
+                || own(settings.password(), usual.password())
+            {
+                let allowed = "those of the client's URL, which are used for every node";
+                return Err(Error::config(
+                    "cluster",
+                    format_args!("{} with another user or password", endpoint::shown(&node)),
+                    allowed,
+                ));
+            }
+            if std::mem::discriminant(node.addr()) != std::mem::discriminant(info.addr()) {
+                let allowed = "the scheme of the client's URL, which is used for every node";
+                return Err(Error::config("cluster", endpoint::shown(&node), allowed));
+            }
+            if !seeds.contains(&address) {
+                seeds.push(address);
+            }
+        }
+        Ok(seeds)
     }
 
     /// Where connections go to.

@@ -132,6 +132,23 @@ impl LockClient {
     }
 }
 
+impl QuorumClient {
+    /// Does the work under the lock of this key, as [`LockClient::with_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn with_lock<T>(
+        &self,
+        key: &str,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce() -> T,
+    ) -> Result<T> {
+        with_lock(self, key, wait, lease, work)
+    }
+}
+
 impl DistributedLock for LockClient {
     fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
         match self.keyed(key, lease)?.try_lock_for(wait)? {

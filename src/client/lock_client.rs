@@ -8,6 +8,7 @@ use crate::base::feed::LossReceiver;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::Arc;
+use crate::base::tag::hashed;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
 use crate::engine::shutdown::shut_down;
@@ -16,7 +17,7 @@ use crate::protocol::kind::Kind;
 use crate::protocol::mutex::MutexKind;
 use crate::protocol::reentrant::ReentrantKind;
 
-/// Makes locks on one Redis server.
+/// Makes locks on one Redis server, or each on its own node of a cluster.
 ///
 /// It has a pool of connections and two threads of its own: one renews, and starts with the first
 /// lock; one listens for wake-ups, and starts with the first wait. Clones are the same client. It ends when the last clone, lock and guard are dropped.
@@ -72,7 +73,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty or too long name.
+    /// [`is_config`](crate::Error::is_config) for an empty or too long name; in a cluster also for one
+    /// whose braces would scatter the keys of the lock.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
         self.mutex_with(name, LockOptions::new())
     }
@@ -116,6 +118,22 @@ impl LockClient {
         self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
     }
 
+    /// The name with its prefix, if the locks of this client can have it.
+    fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
+        let name = Name::new(&self.name_prefix, name)?;
+        let sharded = self.engine.protocol().is_sharded();
+        let slot = hashed(name.as_bytes());
+        if sharded && kind.keys(&name).iter().any(|key| hashed(key) != slot) {
+            return Err(Error::config(
+                "name",
+                format_args!("{name:?}"),
+                "braces only around the part of the name by which a cluster places it, {tag}; else \
+                 not all keys of the lock would be in one slot",
+            ));
+        }
+        Ok(name)
+    }
+
     pub(super) fn handle(
         &self,
         kind: &'static dyn Kind,
@@ -139,19 +157,18 @@ impl LockClient {
                 "only with .wait(Wait::spin()), as it hands over to nobody",
             ));
         }
-        if let Some(replicas) = options.min_replicas_option()
-            && replicas.within >= self.engine.bounds().exchange
-        {
+        let exchange = self.engine.bounds().exchange;
+        if let Some(copies) = options.copies().find(|copies| copies.within >= exchange) {
             return Err(Error::config(
-                "min_replicas within",
-                format_args!("{:?}", replicas.within),
-                format_args!("less than command_timeout = {:?}", self.engine.bounds().exchange),
+                &format!("{} within", copies.field()),
+                format_args!("{:?}", copies.within),
+                format_args!("less than command_timeout = {exchange:?}"),
             ));
         }
         let options = options.wait(wait);
-        let name = Name::new(&self.name_prefix, name)?;
+        let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
-        let (ttl, exchange) = (options.lease_option().ttl(), self.engine.bounds().exchange);
+        let ttl = options.lease_option().ttl();
         if ttl < exchange * 10 && slot.warn_once() {
             log::warn!(
                 "lock \"{name}\": a lease of {ttl:?} is shorter than ten command time-outs of \
@@ -163,7 +180,7 @@ impl LockClient {
 
     /// A lock whose options do not matter, for what only looks at this thread's hold.
     pub(super) fn hold_of(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Handle> {
-        let name = Name::new(&self.name_prefix, name)?;
+        let name = self.name(kind, name)?;
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }
 

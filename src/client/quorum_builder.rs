@@ -199,8 +199,11 @@ impl QuorumClientBuilder {
         } else {
             self.max_lease + drift_allowance(self.max_lease)
         };
-        let settings =
-            NodeSettings { pool: self.pool.clone(), timeout: self.node_timeout, probation };
+        let settings = NodeSettings {
+            pool: self.pool.clone(),
+            timeout: self.node_timeout,
+            probation: Some(probation),
+        };
         let nodes: Vec<Node> =
             servers.into_iter().map(|info| Node::new(info, &clock, &settings)).collect();
         let address =

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::feed::LossReceiver;
 use crate::base::option::{LockOptions, ReleaseKind, Shown, Wait};
 use crate::client::{LockClient, QuorumClientBuilder};
 use crate::lock::{Handle, Mutex};
@@ -25,11 +26,25 @@ use crate::protocol::quorum::kind::QuorumKind;
 ///
 /// **How it differs from [`LockClient`].** All servers are asked at once, so it takes one round trip;
 /// one that is silent costs one [time-out](QuorumClientBuilder::node_timeout), once. Waiting is by
-/// [`Wait::spin`]: several queues would split a majority between them. Two that ask at the same moment may
+/// [`Wait::notify`], the default, or [`Wait::spin`]: several queues would split a majority between them. A
+/// wait by notify is told of a release by whichever server is first, and needs publish/subscribe on
+/// so many servers that every majority has one; from the first such wait on one thread and one
+/// connection for each server listen. Two that ask at the same moment may
 /// split the votes, so that [`try_lock`](Mutex::try_lock) answers `None` to both. A server that restarted counts
 /// again after the [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for
 /// whom it voted; a hold ends as lost when a majority has forgotten it. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
+///
+/// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes
+/// one token to all, above the deadline of its request on the clock of every server. A server accepts it
+/// if the request is not late, if nobody else has the lock there, and if the token is above its own last.
+/// A majority of acceptances of the same token grants. Let `t` be granted and `u` later: their majorities
+/// share a server, which accepted `t` and afterwards `u`. If it remembered `t`, then `u > t`. If the memory
+/// of `t` had run out, then its clock had passed `t`, and `u` is above its clock. If it had restarted
+/// empty, it counted again only after the longest lease, when its clock had passed `t` too, unless `t`
+/// was ahead of it by more than that: clocks of servers should agree to within the longest lease. A
+/// server that refuses a token tells its last one, and the next proposal, which follows at once, is above
+/// that.
 ///
 /// Clones are the same client.
 ///
@@ -82,21 +97,21 @@ impl QuorumClient {
         self.mutex_with(name, LockOptions::new())
     }
 
-    /// The mutex of this name, with options. It waits by [`Wait::spin`].
+    /// The mutex of this name, with options. It waits by [`Wait::notify`], or by [`Wait::spin`].
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed: another way
-    /// to wait, [`Release::watch`](crate::Release::watch), `min_replicas`, a lease longer than
+    /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed:
+    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, a lease longer
+    /// than
     /// [`max_lease`](QuorumClientBuilder::max_lease).
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        if let Some(wait) = options.wait_option()
-            && wait != Wait::spin()
-        {
+        if options.wait_option() == Some(Wait::queue()) {
             return Err(Error::config(
                 "wait",
-                wait.shown(),
-                "Wait::spin() over several servers, whose queues would split a majority between them",
+                Wait::queue().shown(),
+                "Wait::notify() or Wait::spin() over several servers, whose queues would split a \
+                 majority between them",
             ));
         }
         if options.release_option().kind() == ReleaseKind::Watch {
@@ -106,9 +121,9 @@ impl QuorumClient {
                 "Release::lua() over several servers",
             ));
         }
-        if options.min_replicas_option().is_some() {
+        if let Some(copies) = options.copies().next() {
             return Err(Error::config(
-                "min_replicas",
+                copies.field(),
                 "set",
                 "nothing over several servers, where a majority has the lock instead",
             ));
@@ -122,11 +137,16 @@ impl QuorumClient {
                 format_args!("at most max_lease of the client, {:?}", self.max_lease),
             ));
         }
-        self.locks.handle(&QuorumKind, name.as_ref(), options, Wait::spin()).map(Mutex::new)
+        self.locks.handle(&QuorumKind, name.as_ref(), options, Wait::notify()).map(Mutex::new)
     }
 
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
         self.locks.hold_of(&QuorumKind, name)
+    }
+
+    /// The losses of all of this client's locks from now on, as [`LockClient::losses`].
+    pub fn losses(&self) -> LossReceiver {
+        self.locks.losses()
     }
 
     /// Ends the client before its time, as [`LockClient::shutdown`] does.

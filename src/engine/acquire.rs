@@ -58,8 +58,12 @@ fn acquire_inner(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
+    let last = match patience {
+        Patience::Once => slot.engine().exchange_deadline(),
+        Patience::Until(deadline) => deadline.after(GRACE),
+    };
     match slot.enter(options, patience) {
-        Turn::Delegate(bid, seen) => Delegate::new(slot, options, patience, bid, seen).run(),
+        Turn::Delegate(bid, seen) => Delegate::new(slot, options, patience, last, bid, seen).run(),
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
@@ -87,6 +91,8 @@ struct Delegate<'a> {
     engine: &'a Arc<Engine>,
     options: &'a LockOptions,
     patience: Patience,
+    /// Until when the last exchange for the caller may take.
+    last: Moment,
     backoff: Backoff,
     /// `None` once it has become a lease.
     bid: Option<Bid>,
@@ -94,6 +100,10 @@ struct Delegate<'a> {
     outage: Option<Moment>,
     /// When Redis last told of a holder.
     busy_at: Option<Moment>,
+    /// The moment before the last request was sent by whose answer this attempt is in the queue.
+    queued_at: Option<Moment>,
+    /// Whether it is dead, because it was asked for and given back.
+    withdrawn: bool,
     /// Whether releases are heard of.
     listening: bool,
     cancellations: u64,
@@ -104,6 +114,7 @@ impl<'a> Delegate<'a> {
         slot: &'a Arc<Slot>,
         options: &'a LockOptions,
         patience: Patience,
+        last: Moment,
         bid: Option<Bid>,
         cancellations: u64,
     ) -> Delegate<'a> {
@@ -112,14 +123,17 @@ impl<'a> Delegate<'a> {
             engine: slot.engine(),
             options,
             patience,
+            last,
             backoff: Backoff::new(),
             bid,
             outage: None,
             busy_at: None,
+            queued_at: None,
+            withdrawn: false,
             listening: false,
             cancellations,
         };
-        if delegate.bid.is_none() {
+        if delegate.bid.is_none() || delegate.engine.protocol().withdraws() {
             delegate.bid_anew();
         }
         delegate
@@ -133,12 +147,15 @@ impl<'a> Delegate<'a> {
         let window = self.options.lease_option().ttl().min(self.engine.claim_window());
         let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
         self.slot.begin(number);
+        // What is not known of an earlier one is not known of all of them.
+        let unknown =
+            self.engine.protocol().withdraws() && self.bid.as_ref().is_some_and(|bid| bid.unknown);
         self.drop_bid();
         self.bid = Some(Bid {
             owner: owner.into(),
             options: *self.options,
             settled: Moment::PAST,
-            unknown: false,
+            unknown,
             queued: false,
         });
     }
@@ -180,11 +197,14 @@ impl<'a> Delegate<'a> {
     }
 
     fn attempt(&mut self) -> Next {
+        if std::mem::replace(&mut self.withdrawn, self.engine.protocol().withdraws()) {
+            self.bid_anew();
+        }
         let mode = self.mode();
         let now = self.engine.now();
         let left = self.left().unwrap_or(Duration::MAX);
         // A thread that was kept from the processor gets its attempt all the same.
-        let last = self.last().max(now.after(GRACE));
+        let last = self.last.max(now.after(GRACE));
         let deadline = now.after(self.engine.bounds().exchange).min(last);
         let Some(bid) = &mut self.bid else {
             return Next::GiveUp(Err(Error::not_held("the attempt is over")));
@@ -198,7 +218,11 @@ impl<'a> Delegate<'a> {
         };
         match self.engine.protocol().acquire(self.slot.target(), &attempt, deadline) {
             Ok(Answer::Granted(granted)) => self.take(granted),
-            Ok(Answer::Busy(busy)) => self.wait_for_holder(busy, mode),
+            Ok(Answer::Busy(busy)) => {
+                self.queued_at = (mode != Mode::Try).then_some(now);
+                self.wait_for_holder(busy, mode)
+            }
+            Ok(Answer::Split(apart)) => self.wait_for_others(apart),
             Ok(Answer::Late) => self.ride_out(Error::unreachable(
                 "the request reached Redis after its deadline and was not carried out",
             )),
@@ -244,7 +268,17 @@ impl<'a> Delegate<'a> {
         // A lease that is not renewed must be whole from the start (rule 9).
         let renewed = lease.is_renewed() && self.options.max_renewals_option() != Some(0);
         let whole = renewed || window >= lease.ttl() || mutated!("fixed-lease-not-made-whole");
-        match self.engine.protocol().not_before(micros, now) {
+        let protocol = self.engine.protocol();
+        // The clock of the server that granted it is not known where there are several. But it was
+        // not granted before a request ran by whose answer it was not.
+        let after = if protocol.is_sharded() && mutated!("cluster-grant-dated-by-its-receipt") {
+            Some(now)
+        } else if protocol.is_sharded() {
+            self.queued_at
+        } else {
+            protocol.not_before(micros, now)
+        };
+        match after {
             Some(sent) if whole && validity(sent, window) > now => {
                 self.take(Granted { token, ttl: window, sent, micros, received: now, waiters })
             }
@@ -253,14 +287,13 @@ impl<'a> Delegate<'a> {
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
-        self.outage = None;
-        self.busy_at = Some(self.engine.now());
-        if let Some(bid) = &mut self.bid {
-            bid.unknown = self.engine.protocol().remains(&bid.owner);
-        }
-        self.slot.told_busy();
+        self.told_of_others();
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
         let kind = self.options.wait_kind();
+        if kind == WaitKind::Notify {
+            // Those that collide over the next release have not collided before.
+            self.backoff = Backoff::new();
+        }
         if kind != WaitKind::Spin
             && let Err(error) = self.begin_to_listen(mode)
         {
@@ -284,6 +317,25 @@ impl<'a> Delegate<'a> {
         // Redis rounds what is left down to a millisecond.
         let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         Next::Again(most.min(ttl).min(left))
+    }
+
+    /// Nobody has it, and nobody will tell of a release: those that collided try again, not all at
+    /// once.
+    fn wait_for_others(&mut self, apart: Duration) -> Next {
+        self.told_of_others();
+        let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+        let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
+        Next::Again(pause.min(left))
+    }
+
+    /// Redis answered, and it is not ours.
+    fn told_of_others(&mut self) {
+        self.outage = None;
+        self.busy_at = Some(self.engine.now());
+        if let Some(bid) = &mut self.bid {
+            bid.unknown = self.engine.protocol().remains(&bid.owner);
+        }
+        self.slot.told_busy();
     }
 
     fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {
@@ -321,11 +373,12 @@ impl<'a> Delegate<'a> {
             return Next::GiveUp(Ok(()));
         }
         // A pooled connection may have died unnoticed: that is no outage yet.
-        if failure.is_disconnect() && self.outage.is_none() && now < self.last() {
+        if failure.is_disconnect() && self.outage.is_none() && now < self.last {
             self.outage = Some(now);
             return Next::Again(Duration::ZERO);
         }
-        self.ride_out(failure.into())
+        let error = self.open(failure.into());
+        self.ride_out(error)
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.
@@ -346,14 +399,22 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    /// The error to end with. Where a request brought no answer, that nothing was done would be
-    /// too much to say.
+    /// The error to end with.
     fn verdict(&self, error: Error) -> Error {
+        if error.is_unreachable() { self.open(error) } else { error }
+    }
+
+    /// An error that says that nothing was done. Where a request brought no answer, that would be too
+    /// much to say.
+    fn open(&self, error: Error) -> Error {
         match &self.bid {
-            Some(bid) if bid.unknown && error.is_unreachable() => Error::unknown_outcome(format!(
-                "a request for it brought no answer, so it may be held until its lease ends; {error}"
-            ))
-            .caused_by(error),
+            Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
+                Error::unknown_outcome(format!(
+                    "a request for it brought no answer, so it may be held until its lease ends; \
+                     {error}"
+                ))
+                .caused_by(error)
+            }
             _ => error,
         }
     }
@@ -369,14 +430,6 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    /// The moment until which the last exchange for the caller may take.
-    fn last(&self) -> Moment {
-        match self.patience {
-            Patience::Once => Moment::FAR,
-            Patience::Until(deadline) => deadline.after(GRACE),
-        }
-    }
-
     /// Takes what may remain of the attempt out of Redis.
     fn drop_bid(&mut self) {
         if let Some(bid) = self.bid.take() {
@@ -386,7 +439,7 @@ impl<'a> Delegate<'a> {
 
     fn leave(&self, bid: &Bid, now: Moment) -> bool {
         let ttl = bid.options.lease_option().ttl();
-        let last = self.last().max(now.after(SHORTEST_LEAVE));
+        let last = self.last.max(now.after(SHORTEST_LEAVE));
         let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(last);
         let (protocol, target) = (self.engine.protocol(), self.slot.target());
         protocol.release(target, &bid.owner, ttl, None, ReleaseKind::Lua, deadline).is_ok()

@@ -134,7 +134,7 @@ impl Hub {
         let channel = Channel { slot: Arc::downgrade(slot), heard: Heard::Wished };
         state.channels.insert(name.to_vec(), channel);
         drop(state);
-        engine.protocol().nudge_listener(deadline)?;
+        engine.protocol().listen_to(name, deadline)?;
         let mut state = self.0.state.lock();
         loop {
             match state.channels.get(name).map(|channel| &channel.heard) {

@@ -44,16 +44,12 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
 
 fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let engine = lease.slot().engine();
-    let mut sent = engine.now();
-    let mut answer = exchange(lease);
-    let mut repeated = false;
-    if let Err(failure) = &answer
-        && failure.is_disconnect()
-    {
-        repeated = true;
-        sent = engine.now();
-        answer = exchange(lease);
-    }
+    let deadline = engine.exchange_deadline();
+    let (mut sent, mut times) = (engine.now(), 0);
+    let answer = Failure::repeating(|| {
+        (sent, times) = (engine.now(), times + 1);
+        exchange(lease, deadline)
+    });
     // A request for this attempt may have run after the release did, however late that was
     // answered, or be on its way still, and must find no lock (rule 6).
     let behind = lease.settled() > sent && !mutated!("no-reconciliation-after-release");
@@ -65,7 +61,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
             lease.end();
             Ok(())
         }
-        Ok(verdict) if !repeated => {
+        Ok(verdict) if times == 1 => {
             let loss = lease.lose_in_release(cause(verdict));
             let error = Error::lost(&loss);
             tell(lease, loss);
@@ -92,11 +88,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     }
 }
 
-fn exchange(lease: &LiveLease) -> Result<Verdict, Failure> {
-    exchange_by(lease, lease.slot().engine().exchange_deadline())
-}
-
-fn exchange_by(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
+fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
     let engine = lease.slot().engine();
     engine.protocol().release(
         lease.slot().target(),
@@ -124,7 +116,7 @@ pub(crate) fn give_back(lease: &LiveLease) {
 
 /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the worker.
 pub(crate) fn give_back_now(lease: &LiveLease, deadline: Moment) {
-    if !matches!(exchange_by(lease, deadline), Ok(Verdict::Done)) {
+    if !matches!(exchange(lease, deadline), Ok(Verdict::Done)) {
         give_back(lease);
     }
 }

@@ -1,39 +1,46 @@
-//! A lease that counts only once so many replicas have it.
+//! A lease that counts only once there are so many copies of it.
 
 use crate::base::error::{Error, Result};
-use crate::base::option::Replicas;
+use crate::base::option::{Copies, Least};
 use crate::base::sync::Arc;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{check_expiry, gone, release};
 
-/// Waits until replicas have a lease that its thread has just got, if its options say so; else
-/// gives it back.
+/// Waits until replicas and disks have a lease that its thread has just got, if its options say so;
+/// else gives it back.
 pub(crate) fn confirm(lease: Arc<LiveLease>) -> Result<Arc<LiveLease>> {
-    let Some(replicas) = lease.options().min_replicas_option() else { return Ok(lease) };
-    let engine = lease.slot().engine();
-    let deadline = engine.now().after(replicas.within + engine.bounds().exchange);
-    let target = lease.slot().target();
-    let have = engine.protocol().replicate(target, replicas, deadline.min(lease.valid_until()));
-    let error = match have {
-        Ok(have) if have >= replicas.least || mutated!("too-few-replicas") => {
-            check_expiry(&lease);
-            if lease.is_live() {
-                return Ok(lease);
-            }
-            gone(&lease)
-        }
-        Ok(have) => short(have, replicas),
-        Err(failure) => failure.into(),
+    let options = lease.options();
+    let Some(error) = options.copies().find_map(|copies| missing(&lease, copies)) else {
+        return Ok(lease);
     };
     // What cannot be given back at once is left to the worker.
     if let Err(error) = release(&lease) {
-        log::warn!("{error}; it was given back because replicas had not confirmed it");
+        log::warn!("{error}; it was given back because there were too few copies of it");
     }
-    Err(error.of(target.name()))
+    Err(error.of(lease.slot().target().name()))
 }
 
-fn short(have: u32, Replicas { least, within }: Replicas) -> Error {
-    Error::not_replicated(format!(
-        "of the {least} replicas that must have it, {have} had it within {within:?}; it was given back"
-    ))
+/// Why the lease does not count; `None` once there are as many copies as there must be.
+fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
+    let engine = lease.slot().engine();
+    let deadline = engine.now().after(copies.within + engine.bounds().exchange);
+    let target = lease.slot().target();
+    match engine.protocol().replicate(target, copies, deadline.min(lease.valid_until())) {
+        Ok(have) if have.covers(copies.least) || mutated!("too-few-replicas") => {
+            check_expiry(lease);
+            (!lease.is_live()).then(|| gone(lease))
+        }
+        Ok(have) => Some(short(have, copies)),
+        Err(failure) => Some(failure.into()),
+    }
+}
+
+fn short(have: Least, Copies { least, within }: Copies) -> Error {
+    let had = format!("had it within {within:?}; it was given back");
+    match have {
+        Least::Replicas(have) => {
+            Error::not_replicated(format!("of the {least} that must have it, {have} {had}"))
+        }
+        Least::Disks { .. } => Error::not_fsynced(format!("{least} must have it, {have} {had}")),
+    }
 }

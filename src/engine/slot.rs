@@ -14,13 +14,16 @@
 //! not tell "somebody has it" from "Redis is down".
 //!
 //! A delegate that gives up while others wait leaves its place in the queue to the next (rule 5).
+//!
+//! Where turns are short, a thread is woken one turn ahead of its own and looks out for it, so that
+//! nobody waits for a thread to wake.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
@@ -33,6 +36,11 @@ const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
 /// The same while none is known to: those that do not queue cannot make themselves known.
 const PASSED_ON: Duration = Duration::from_secs(1);
 
+/// Where a turn took no longer than this, who comes after the next is woken ahead of its own: to wake a
+/// thread takes longer than such a hold.
+const BRISK: Duration = Duration::from_micros(50);
+/// How often it looks for its turn before it sleeps again.
+const LOOKS: u32 = 32;
 /// An answer that takes no longer than this is not missed yet.
 const USUAL_ANSWER: Duration = Duration::from_millis(200);
 /// Word of a holder that is older than this is no answer to a new question.
@@ -114,11 +122,26 @@ struct Waiter {
     woken: Condvar,
     /// Written once, under the slot's lock.
     turn: Mutex<Option<Turn>>,
+    /// Whether it is.
+    told: AtomicBool,
+    /// Whether its turn is about to come.
+    soon: AtomicBool,
 }
 
 impl Waiter {
     fn assign(&self, turn: Turn) {
         *self.turn.lock() = Some(turn);
+        self.told.store(true, Ordering::Release);
+    }
+
+    /// Looks for its turn for a moment.
+    fn look_out(&self) {
+        for _ in 0..LOOKS {
+            if self.told.load(Ordering::Acquire) {
+                break;
+            }
+            sync::yield_now();
+        }
     }
 
     fn tell(&self, turn: Turn) {
@@ -152,6 +175,7 @@ struct Inner {
     /// How often the lease was passed on since it was granted, and when that was.
     passed: u32,
     granted_at: Moment,
+    passed_at: Moment,
     linger_until: Moment,
     /// Whether the worker is to look at the linger.
     linger_watched: bool,
@@ -183,6 +207,7 @@ impl Slot {
             wanted: false,
             passed: 0,
             granted_at: Moment::PAST,
+            passed_at: Moment::PAST,
             linger_until: Moment::PAST,
             linger_watched: false,
         };
@@ -236,6 +261,8 @@ impl Slot {
             cancellations: inner.cancellations,
             woken: Condvar::new(),
             turn: Mutex::new(None),
+            told: AtomicBool::new(false),
+            soon: AtomicBool::new(false),
         });
         inner.queue.push_back(Arc::clone(&waiter));
         let deadline = match patience {
@@ -275,15 +302,21 @@ impl Slot {
         Turn::Delegate(None, seen)
     }
 
-    fn wait(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
+    fn wait<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
     ) -> Turn {
         loop {
             if let Some(turn) = waiter.turn.lock().take() {
                 return turn;
+            }
+            if waiter.soon.swap(false, Ordering::Relaxed) {
+                drop(inner);
+                waiter.look_out();
+                inner = self.inner.lock();
+                continue;
             }
             if deadline == Moment::FAR {
                 waiter.woken.wait(&mut inner);
@@ -413,8 +446,14 @@ impl Slot {
             inner.passed = inner.passed.saturating_add(1);
             inner.state = State::Held(Arc::downgrade(&successor));
             next.assign(Turn::Held(Arc::clone(&successor)));
+            let brisk = now.since(std::mem::replace(&mut inner.passed_at, now)) <= BRISK;
+            let after = inner.queue.front().filter(|_| brisk).map(Arc::clone);
             drop(inner);
             next.woken.notify_one();
+            if let Some(after) = after {
+                after.soon.store(true, Ordering::Relaxed);
+                after.woken.notify_one();
+            }
             self.engine.worker().watch(&successor);
             self.engine.listen_for_waiters(lease.options());
             return PassedOn::ToThread;

@@ -15,6 +15,9 @@ pub(crate) enum Answer {
     Granted(Granted),
     /// It is another's.
     Busy(Busy),
+    /// It is nobody's, because several that asked at the same moment have part of it each. How long
+    /// they should drift apart.
+    Split(Duration),
     /// The request ran after its deadline, and did nothing.
     Late,
     /// The attempt is not in the queue any longer.

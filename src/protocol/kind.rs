@@ -82,6 +82,19 @@ pub(crate) struct Target {
 impl Target {
     pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
         let keys = kind.keys(&name);
+        Target::with_keys(kind, name, keys)
+    }
+
+    /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
+    /// cluster, and a node that has not all of a slot refuses them as a whole.
+    pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        let mut keys = kind.keys(&name);
+        let last = if mutated!("cluster-script-stops-half-way") { "fence" } else { "never" };
+        keys.push(name.beside(last));
+        Target::with_keys(kind, name, keys)
+    }
+
+    fn with_keys(kind: &'static dyn Kind, name: Name, keys: Vec<Vec<u8>>) -> Arc<Target> {
         let channel = kind.channel(&name);
         Arc::new(Target { kind, name, keys, channel })
     }
@@ -95,8 +108,14 @@ impl Target {
     }
 
     /// All its keys.
+    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
     pub(crate) fn keys(&self) -> &[Vec<u8>] {
         &self.keys
+    }
+
+    /// The keys that are there for as long as it is held: the lock's own and its fence.
+    pub(crate) fn lasting(&self) -> &[Vec<u8>] {
+        self.keys.get(..2).unwrap_or(&self.keys)
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -158,9 +177,15 @@ impl Target {
             .call(&self.keys, &[Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))])
     }
 
+    /// As [`release`](Target::release), without a word to those who wait, where the kind can.
+    pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
+        let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
+        self.kind.scripts().release.call(&self.keys, &arguments)
+    }
+
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
         self.kind.scripts().renew.call(
-            &self.keys,
+            if mutated!("cluster-renewal-with-all-keys") { &self.keys } else { self.lasting() },
             &[Bytes(owner), Number(millis(ttl)), Number(count.into()), Number(fence(ttl))],
         )
     }

@@ -8,14 +8,16 @@
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
-//! | `replica` | making sure that replicas have a lock |
+//! | `replica` | making sure that replicas or disks have a lock |
 //! | `single` | the protocol over one server |
+//! | `cluster` | the protocol over the one server of a cluster that has the lock |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `memory` | the protocol over a server in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 
 pub(crate) mod answer;
+pub(crate) mod cluster;
 pub(crate) mod kind;
 #[cfg(any(test, feature = "testing", leasehold_shuttle))]
 pub(crate) mod memory;
@@ -31,10 +33,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::{ReleaseKind, Replicas};
+use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::time::Moment;
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 pub(crate) use answer::{Answer, Verdict};
 pub(crate) use kind::Target;
@@ -47,6 +50,16 @@ pub(crate) struct Errand<'a> {
     pub(crate) target: &'a Target,
     pub(crate) owner: &'a [u8],
     pub(crate) task: Task,
+}
+
+impl Errand<'_> {
+    /// The command that does it.
+    fn call(&self) -> Call {
+        match self.task {
+            Task::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
+            Task::Release { ttl, last_token } => self.target.release(self.owner, ttl, last_token),
+        }
+    }
 }
 
 /// What an errand is for.
@@ -94,6 +107,12 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Who asks.
     fn identity(&self) -> &Identity;
 
+    /// Whether locks are on several servers by their names, so that all keys of one must be together,
+    /// and who publishes does not know who hears it.
+    fn is_sharded(&self) -> bool {
+        false
+    }
+
     /// Tries to take the lock, or to queue up for it.
     fn acquire(
         &self,
@@ -124,15 +143,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<Told, Failure>;
 
-    /// Waits until as many replicas have what was written for this lock so far. Answers how many
-    /// have. Where there are none to ask, none has.
+    /// Waits until there are as many copies of what was written for this lock so far. Answers how many
+    /// there are. Where there is nobody to ask, there are none.
     fn replicate(
         &self,
         _target: &Target,
-        _replicas: Replicas,
+        copies: Copies,
         _deadline: Moment,
-    ) -> Result<u32, Failure> {
-        Ok(0)
+    ) -> Result<Least, Failure> {
+        Ok(copies.least.none())
     }
 
     /// Runs errands for many leases at once.
@@ -162,13 +181,25 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether an attempt that was not granted is given back by the same call. Then it is dead: what gives
+    /// it back may come late (rule 5).
+    fn withdraws(&self) -> bool {
+        false
+    }
+
     /// Begins to listen for what wakes this client's waiters. May take as long as connecting does.
     fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
+
+    /// Makes the listener ask for one more channel, which somebody wishes to be heard.
+    fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.nudge_listener(deadline)
+    }
 
     /// Makes the listener return from [`Listener::next`].
     fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure>;
 
     /// The local moment of which the server's time `micros` is surely not before, so that a span
-    /// counted from it ends no later here than there. `None` if that cannot be told (rule 10).
+    /// counted from it ends no later here than there. `None` if that cannot be told (rule 10), which is
+    /// always so where there are several servers, each with a clock of its own.
     fn not_before(&self, micros: u64, now: Moment) -> Option<Moment>;
 }

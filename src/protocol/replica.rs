@@ -1,34 +1,74 @@
-//! Making sure that replicas have a lock: a write, and `WAIT` for it on the same connection.
+//! Making sure that replicas or disks have a lock: a write, and `WAIT` or `WAITAOF` for it on the same
+//! connection.
 //!
-//! `WAIT` waits for the last write of its own connection, and a lock may have been granted on
+//! Both wait for the last write of their own connection, and a lock may have been granted on
 //! another, or by the release of another client. What is written here comes after that, and replicas
-//! take everything in order.
+//! and files take everything in order.
 
-use redis::Value;
+use redis::{RedisError, Value};
 
-use crate::base::option::Replicas;
+use crate::base::option::{Copies, Least};
 use crate::base::time::{Moment, millis};
 use crate::protocol::Target;
 use crate::protocol::answer::unexpected;
 use crate::wire::connection::Connection;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::{Call, Script};
 
 static TOUCH: Script = Script::new(include_str!("script/touch.lua"));
 
-/// Answers how many replicas have what was written for the lock so far; waits for as many as are
-/// wanted, and no longer than they may take.
+/// Answers how many copies there are of what was written for the lock so far; waits for as many as
+/// are wanted, and no longer than they may take.
 pub(crate) fn replicate(
     connection: &mut Connection,
     target: &Target,
-    Replicas { least, within }: Replicas,
+    copies: Copies,
     deadline: Moment,
-) -> Result<u32, Failure> {
-    connection.call(&TOUCH.call(target.keys(), &[]), deadline)?;
-    let (least, within) = (least.to_string(), millis(within).to_string());
-    let wait = Call::plain(&[b"WAIT", least.as_bytes(), within.as_bytes()]);
-    match connection.call(&wait, deadline)?.value {
-        Value::Int(have) => u32::try_from(have).map_err(|_| unexpected(&Value::Int(have))),
-        other => Err(unexpected(&other)),
+) -> Result<Least, Failure> {
+    connection.call(&TOUCH.call(target.lasting(), &[]), deadline)?;
+    let within = millis(copies.within).to_string();
+    let value = match copies.least {
+        Least::Replicas(least) => {
+            let least = least.to_string();
+            let wait = Call::plain(&[b"WAIT", least.as_bytes(), within.as_bytes()]);
+            connection.call(&wait, deadline)?.value
+        }
+        Least::Disks { local, replicas } => {
+            let (local, least) = (u8::from(local).to_string(), replicas.to_string());
+            let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), within.as_bytes()];
+            let reply = connection.call(&Call::plain(&parts), deadline);
+            reply.map_err(|failure| impossible(failure, copies.least))?.value
+        }
+    };
+    let odd = || unexpected(&value);
+    let count = |value: &Value| match value {
+        Value::Int(have) => u32::try_from(*have).map_err(|_| odd()),
+        _ => Err(odd()),
+    };
+    match (copies.least, &value) {
+        (Least::Replicas(_), have) => Ok(Least::Replicas(count(have)?)),
+        (Least::Disks { .. }, Value::Array(parts)) if parts.len() == 2 => {
+            let local = count(&parts[0])? > 0 || mutated!("own-disk-not-looked-at");
+            Ok(Least::Disks { local, replicas: count(&parts[1])? })
+        }
+        (Least::Disks { .. }, _) => Err(odd()),
     }
+}
+
+/// A server that cannot do it at all says so in words, under one code for everything.
+fn impossible(failure: Failure, least: Least) -> Failure {
+    let Failure::Refused(error) = &failure else { return failure };
+    let allowed = if says(error, "unknown command") {
+        "not on this server, which does not know WAITAOF; it needs Redis 7.2 or Valkey"
+    } else if says(error, "appendonly is disabled") {
+        "local = true only where the master has `appendonly yes`, and this one has not"
+    } else {
+        return failure;
+    };
+    let value = least.to_string();
+    Failure::NotSent(Hindrance::Impossible { field: "min_fsyncs", value, allowed })
+}
+
+fn says(error: &RedisError, text: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(text)) || error.to_string().contains(text)
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::{ReleaseKind, Replicas};
+use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, unexpected, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, replica,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, replica,
     transaction, wake,
 };
 use crate::wire::connection::Reply;
@@ -23,19 +23,31 @@ use crate::wire::transport::Transport;
 pub(crate) struct Single {
     transport: Arc<Transport>,
     identity: Arc<Identity>,
+    /// Whether it is a node of a cluster that is only about to take the lock over.
+    asking: bool,
 }
 
 impl Single {
     pub(crate) fn new(transport: Arc<Transport>, identity: Arc<Identity>) -> Single {
-        Single { transport, identity }
+        Single { transport, identity, asking: false }
     }
 
-    /// A command that may be repeated: a pooled connection may have died unnoticed.
-    fn repeatable(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        match self.transport.call(call, deadline) {
-            Err(failure) if failure.is_disconnect() => self.transport.call(call, deadline),
-            outcome => outcome,
+    /// The same for a node of a cluster that is only about to take the lock over.
+    pub(crate) fn asking(self) -> Single {
+        Single { asking: true, ..self }
+    }
+
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        if self.asking {
+            self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
+        } else {
+            self.transport.call(call, deadline)
         }
+    }
+
+    /// A command that may be repeated.
+    fn repeatable(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        Failure::repeating(|| self.call(call, deadline))
     }
 
     /// An answer that cannot be read may belong to another command, so no connection is trusted
@@ -69,7 +81,7 @@ impl Protocol for Single {
         let mut again = true;
         loop {
             let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
-            let reply = self.transport.call(&call, deadline)?;
+            let reply = self.call(&call, deadline)?;
             let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
             // A bare number is easily another command's answer. Asked again, Redis tells more.
             if let Value::Int(_) = reply.value
@@ -104,7 +116,7 @@ impl Protocol for Single {
                 return outcome;
             }
         }
-        let reply = self.transport.call(&target.release(owner, ttl, last_token), deadline)?;
+        let reply = self.call(&target.release(owner, ttl, last_token), deadline)?;
         self.read(verdict(&reply.value))
     }
 
@@ -123,24 +135,16 @@ impl Protocol for Single {
     fn replicate(
         &self,
         target: &Target,
-        replicas: Replicas,
+        copies: Copies,
         deadline: Moment,
-    ) -> Result<u32, Failure> {
+    ) -> Result<Least, Failure> {
         self.transport.exchange(deadline, |connection| {
-            replica::replicate(connection, target, replicas, deadline)
+            replica::replicate(connection, target, copies, deadline)
         })
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let calls: Vec<Call> = errands
-            .iter()
-            .map(|errand| match errand.task {
-                Task::Renew { ttl, count } => errand.target.renew(errand.owner, ttl, count),
-                Task::Release { ttl, last_token } => {
-                    errand.target.release(errand.owner, ttl, last_token)
-                }
-            })
-            .collect();
+        let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
         self.transport
             .call_all(&calls, deadline)
             .into_iter()
@@ -157,7 +161,7 @@ impl Protocol for Single {
     }
 
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.transport.call(&target.force(), deadline)?.value {
+        match self.call(&target.force(), deadline)?.value {
             Value::Int(held) => Ok(held > 0),
             other => self.read(Err(unexpected(&other))),
         }
@@ -178,7 +182,7 @@ impl Protocol for Single {
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         let Some(call) = target.request() else { return Ok(false) };
-        match self.transport.call(&call, deadline)?.value {
+        match self.call(&call, deadline)?.value {
             Value::Int(heard) => Ok(heard > 0),
             other => self.read(Err(unexpected(&other))),
         }
@@ -193,7 +197,7 @@ impl Protocol for Single {
     fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
         let channel = wake::client_channel(&self.identity);
         let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
-        self.transport.call(&call, deadline).map(drop)
+        self.call(&call, deadline).map(drop)
     }
 
     fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {

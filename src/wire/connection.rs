@@ -97,6 +97,21 @@ impl Connection {
         }
     }
 
+    /// Asks a node of a cluster for something that it is only about to take over. The script goes with
+    /// it, because the permission is for the next command alone.
+    pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let (asking, whole) = (Call::asking(), call.with_source());
+        let sent = self.send_all([&asking, whole.as_ref().unwrap_or(call)], deadline)?;
+        let mut replies = self.receive_all(2, sent, deadline).into_iter();
+        match (replies.next(), replies.next()) {
+            // Why it had no leave says more than that it was sent away.
+            (Some(Err(denied)), Some(Err(Failure::Refused(_)))) => Err(denied),
+            // What has been taken over by now needs no leave.
+            (_, Some(answer)) => answer,
+            _ => Err(Failure::silent()),
+        }
+    }
+
     /// Takes a batch to the server and back. A failure befalls all in it that were told nothing.
     pub(crate) fn carry(&mut self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         let (packed, count, deadline) = batch.board();

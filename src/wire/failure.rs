@@ -34,6 +34,8 @@ pub(crate) enum Hindrance {
     Overdue,
     /// Too few of several servers answered; nothing was left on them.
     NoMajority(String),
+    /// No node of a cluster does it at the moment; those that were asked did nothing.
+    Adrift(String),
     /// It cannot be done here.
     Impossible { field: &'static str, value: String, allowed: &'static str },
 }
@@ -45,6 +47,10 @@ enum Refusal {
     WrongType,
     /// The server cannot serve now, and may soon.
     NotNow,
+    /// Another node of a cluster has the key.
+    Elsewhere,
+    /// Keys of several slots were named together.
+    Scattered,
     Other,
 }
 
@@ -58,9 +64,15 @@ impl Refusal {
                 "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN"
                 | "NOREPLICAS" | "UNBLOCKED",
             ) => Refusal::NotNow,
+            Some("MOVED" | "ASK") => Refusal::Elsewhere,
+            Some("CROSSSLOT") => Refusal::Scattered,
             _ if error.kind() == ErrorKind::AuthenticationFailed => Refusal::Denied,
             _ if text.contains("ACL failure")
+                // Redis 7.0 says so of what a script may not do.
+                || text.contains("The user executing the script can't")
                 || text.contains("NOPERM")
+                // redis-rs wraps what was said to its SELECT.
+                || text.contains("has no permissions to run")
                 || text.contains("invalid password") =>
             {
                 Refusal::Denied
@@ -110,18 +122,35 @@ impl Failure {
             Failure::NotSent(Hindrance::Connect(error)) => match Refusal::of(error) {
                 Refusal::NotNow => true,
                 Refusal::Denied | Refusal::WrongType => false,
-                Refusal::Other => error.is_io_error() || is_max_clients(error),
+                Refusal::Elsewhere | Refusal::Scattered | Refusal::Other => {
+                    error.is_io_error() || is_max_clients(error)
+                }
             },
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(
                 Hindrance::Exhausted(_)
                 | Hindrance::Closed(_)
                 | Hindrance::Overdue
-                | Hindrance::NoMajority(_),
+                | Hindrance::NoMajority(_)
+                | Hindrance::Adrift(_),
             ) => true,
             Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
             Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
             Failure::Unknown(_) => true,
+        }
+    }
+
+    /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both
+    /// have one deadline. A repetition that fails says nothing of what the first request has done.
+    pub(crate) fn repeating<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        match ask() {
+            Err(first) if first.is_disconnect() => match ask() {
+                Err(_) if first.is_unknown() && !mutated!("repetition-speaks-for-both") => {
+                    Err(first)
+                }
+                outcome => outcome,
+            },
+            outcome => outcome,
         }
     }
 
@@ -138,6 +167,28 @@ impl Failure {
     /// Whether the server refused it for want of memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self, Failure::Refused(error) if error.code() == Some("OOM"))
+    }
+
+    /// Whether the server denied it to this user, or the user itself.
+    pub(crate) fn is_denied_here(&self) -> bool {
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => Refusal::of(error) == Refusal::Denied,
+            _ => self.is_denied(),
+        }
+    }
+
+    /// Whether the server belongs to no cluster.
+    pub(crate) fn is_no_cluster(&self) -> bool {
+        let text = "cluster support disabled";
+        matches!(self, Failure::Refused(error) if error.to_string().contains(text))
+    }
+
+    /// What the server's refusal begins with.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Failure::Refused(error) => error.code(),
+            _ => None,
+        }
     }
 
     /// Whether the key holds something else.
@@ -170,7 +221,9 @@ impl From<Failure> for Error {
             Failure::NotSent(Hindrance::Overdue) => {
                 Error::timeout("the deadline passed before a command could be sent")
             }
-            Failure::NotSent(Hindrance::NoMajority(text)) => Error::unreachable(text),
+            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
+                Error::unreachable(text)
+            }
             Failure::NotSent(Hindrance::Impossible { field, value, allowed }) => {
                 Error::config(field, value, allowed)
             }
@@ -182,6 +235,14 @@ impl From<Failure> for Error {
                 Refusal::NotNow => {
                     Error::unreachable(format!("Redis cannot serve at the moment: {error}"))
                 }
+                Refusal::Elsewhere => Error::refused(format!(
+                    "the server is a node of a Redis Cluster, another of which has the lock: build \
+                     the client with .cluster(…) ({error})"
+                )),
+                Refusal::Scattered => Error::refused(format!(
+                    "in a Redis Cluster all keys of a transaction must be in the slot of the lock: \
+                     write them with its name, or its hash tag, in braces ({error})"
+                )),
                 Refusal::Other => Error::refused(format!("Redis refused the command: {error}")),
             }
             .caused_by(error),
@@ -199,7 +260,9 @@ fn refused_connection(error: RedisError) -> Error {
         let text = format!("a TLS connection to Redis could not be agreed on: {error}");
         return Error::refused(text).caused_by(error);
     }
-    let text = if denied {
+    let text = if denied && error.code() == Some("NOPERM") {
+        format!("Redis denied the user what every connection begins with: {error}")
+    } else if denied {
         format!("Redis denied the user or the password: {error}")
     } else if is_max_clients(&error) {
         format!("Redis takes no more connections (maxclients): {error}")
@@ -249,7 +312,9 @@ impl fmt::Display for Failure {
             Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
             Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
             Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
-            Failure::NotSent(Hindrance::NoMajority(text)) => f.write_str(text),
+            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
+                f.write_str(text)
+            }
             Failure::NotSent(Hindrance::Impossible { field, allowed, .. }) => {
                 write!(f, "{field}: {allowed}")
             }

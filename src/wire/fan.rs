@@ -63,6 +63,9 @@ pub(crate) fn ask(
     for _ in 0..STEPS {
         for leg in legs.iter_mut().filter(|leg| leg.is_open()) {
             leg.send(lane, deadline);
+            if mutated!("servers-asked-one-by-one") && leg.is_under_way() {
+                leg.receive(lane, deadline, clock);
+            }
         }
         for leg in legs.iter_mut().filter(|leg| leg.is_under_way()) {
             leg.receive(lane, deadline, clock);
@@ -85,7 +88,8 @@ fn connect(legs: &mut [Leg<'_>], lane: Lane, enough: usize, deadline: Moment, cl
             leg.look(lane);
         }
         let found = legs.iter().filter(|leg| leg.standing.is_some()).count();
-        let worth = |leg: &&mut Leg<'_>| !leg.node.is_silent() || found < enough;
+        let every = mutated!("silent-server-waited-for-again");
+        let worth = |leg: &&mut Leg<'_>| !leg.node.is_silent() || found < enough || every;
         let waits = legs.iter_mut().filter(|leg| leg.is_missing()).any(|leg| worth(&leg));
         if !waits || clock.now() >= until {
             break;

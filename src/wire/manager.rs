@@ -197,9 +197,9 @@ impl Manager {
         self.locate(self.connect_timeout, asks_all).map(drop)
     }
 
-    /// Whether a message of a sentinel tells of a new master of ours.
+    /// Whether a message of a sentinel tells of a new master of ours that was not known yet.
     pub(crate) fn is_switch(&self, payload: &[u8]) -> bool {
-        self.sentinels().is_some_and(|sentinels| sentinels.is_ours(payload))
+        self.sentinels().is_some_and(|sentinels| sentinels.is_news(payload))
     }
 
     /// Another sentinel is asked first the next time.
@@ -223,35 +223,41 @@ impl Manager {
         let clock = Arc::clone(&self.clock);
         let mut connection = Connection::new(inner, clock, self.command_timeout, place.generation)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
-        // without TIME; the scripts will say what is missing.
-        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], deadline)? {
+        // without TIME; the scripts will say what is missing. One of several servers is sent none
+        // before its time is known.
+        let needed = self.probation.is_some();
+        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed, deadline)? {
             self.note_time(&reply);
         }
         if self.sentinels().is_some()
-            && let Some(reply) = self.ask_first(&mut connection, &[b"ROLE"], deadline)?
+            && let Some(reply) = self.ask_first(&mut connection, &[b"ROLE"], false, deadline)?
             && !is_master(&reply.value)
+            && !mutated!("role-not-verified")
         {
             let text = "the sentinel told of a server that is no master".to_owned();
             return Err(RedisError::from((ErrorKind::Io, "not a master", text)));
         }
         if let Some(probation) = &self.probation {
-            let reply = self.ask_first(&mut connection, &[b"INFO", b"server"], deadline)?;
+            let info: [&[u8]; 2] = [b"INFO", b"server"];
+            let needed = probation.is_needed();
+            let reply = self.ask_first(&mut connection, &info, needed, deadline)?;
             connection.standing = probation.standing(reply.as_ref(), self.clock.now());
         }
         Ok(connection)
     }
 
-    /// Asks a new connection something; `None` if its user may not.
+    /// Asks a new connection something; `None` if its user may not, which is an error if it is needed.
     fn ask_first(
         &self,
         connection: &mut Connection,
         command: &[&[u8]],
+        needed: bool,
         deadline: Moment,
     ) -> Result<Option<Reply>, RedisError> {
         let deadline = deadline.min(self.clock.now().after(self.command_timeout));
         match connection.call(&Call::plain(command), deadline) {
             Ok(reply) => Ok(Some(reply)),
-            Err(Failure::Refused(error)) if error.code() != Some("NOPERM") => Err(error),
+            Err(Failure::Refused(error)) if needed || error.code() != Some("NOPERM") => Err(error),
             Err(Failure::Refused(_)) => Ok(None),
             Err(
                 Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
@@ -312,6 +318,8 @@ impl r2d2::ManageConnection for Maker {
         let deadline = self.0.clock.now().after(self.0.command_timeout);
         match connection.call(&Call::plain(&[b"PING"]), deadline) {
             Ok(_) => Ok(()),
+            // Whoever denies it is there.
+            Err(failure) if failure.is_denied() => Ok(()),
             Err(Failure::Refused(error) | Failure::Unknown(error)) => Err(error),
             Err(Failure::NotSent(_)) => {
                 Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())

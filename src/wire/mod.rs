@@ -10,8 +10,11 @@
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `node` | one server of several: a pool for callers, one for the worker, whether it is silent |
 //! | `probation` | from when on such a server counts |
+//! | `relay` | listening to several servers at once |
 //! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
+//! | `topology` | what nodes of a cluster tell of each other |
+//! | `cluster` | which node has a slot, and the way there |
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |
@@ -22,6 +25,7 @@
 /// The driver's types that appear above: what a user's commands and their answers are made of.
 pub(crate) use redis::{Pipeline, Value};
 
+pub(crate) mod cluster;
 pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
@@ -32,10 +36,12 @@ pub(crate) mod manager;
 pub(crate) mod node;
 pub(crate) mod pool;
 pub(crate) mod probation;
+pub(crate) mod relay;
 pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+pub(crate) mod topology;
 pub(crate) mod transport;

@@ -9,10 +9,12 @@ use crate::base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use crate::base::time::Clock;
 use crate::wire::connection::Connection;
 use crate::wire::endpoint;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Attempts, Manager, Source};
-use crate::wire::pool::{Borrowed, Pool, PoolSettings, connector};
+use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::subscription::Subscription;
 
 /// Who asks: renewals must not wait for callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +52,8 @@ pub(crate) struct NodeSettings {
     pub(crate) pool: PoolSettings,
     /// How long it may take to connect, or to answer.
     pub(crate) timeout: Duration,
-    /// For how long its word does not count after a restart.
-    pub(crate) probation: Duration,
+    /// For how long its word does not count after a restart; `None` where it always does.
+    pub(crate) probation: Option<Duration>,
 }
 
 /// One server of several: a pool for callers, a connection for the worker.
@@ -72,10 +74,19 @@ impl Node {
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Node {
+        Node::with_connector(info, clock, settings, &connector())
+    }
+
+    /// Makes a node whose connections are made by a thread that others use too.
+    pub(crate) fn with_connector(
+        info: ConnectionInfo,
+        clock: &Arc<dyn Clock>,
+        settings: &NodeSettings,
+        connector: &Connector,
+    ) -> Node {
         let address = endpoint::shown(&info);
         let server_clock = Arc::new(ServerClock::default());
-        let connector = connector();
-        let probation = Arc::new(Probation::new(settings.probation));
+        let probation = settings.probation.map(|span| Arc::new(Probation::new(span)));
         let lane = |pool: &PoolSettings| {
             let manager = Manager::new(
                 Source::Fixed(info.clone()),
@@ -84,9 +95,13 @@ impl Node {
                 settings.timeout,
                 settings.timeout,
             );
-            let manager = Arc::new(manager.with_probation(Arc::clone(&probation)));
-            let connector = Arc::clone(&connector);
-            let pool = Pool::with_connector(&manager, Arc::clone(clock), pool, connector);
+            let manager = match &probation {
+                Some(probation) => manager.with_probation(Arc::clone(probation)),
+                None => manager,
+            };
+            let manager = Arc::new(manager);
+            let connector = Arc::clone(connector);
+            let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
             Connections { pool, manager, ordered: Mutex::new(None) }
         };
         let one =
@@ -127,6 +142,14 @@ impl Node {
     pub(crate) fn ready(&self, lane: Lane) -> Option<Borrowed> {
         let lane = self.lane(lane);
         lane.pool.ready().or_else(|| lane.order())
+    }
+
+    /// A connection that listens to a channel, made on this thread.
+    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        if !self.is_ours() {
+            return Err(Failure::NotSent(Hindrance::Forked));
+        }
+        self.worker.manager.subscribe(channel)
     }
 
     /// Whether all connections are there, and others have them.

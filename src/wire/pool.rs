@@ -90,9 +90,12 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     }
 }
 
-/// A thread that makes connections. Each server has its own: were it shared, one that does not answer
+/// A thread that makes connections.
+pub(crate) type Connector = Arc<ScheduledThreadPool>;
+
+/// A new one. Each server has its own: were it shared, one that does not answer
 /// would keep it from the clients of all others.
-pub(crate) fn connector() -> Arc<ScheduledThreadPool> {
+pub(crate) fn connector() -> Connector {
     let connector = ScheduledThreadPool::builder().num_threads(1);
     let connector = connector.thread_name_pattern("leasehold-connect");
     Arc::new(connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled).build())
@@ -111,21 +114,12 @@ pub(crate) struct Pool {
 pub(crate) type Borrowed = r2d2::PooledConnection<Maker>;
 
 impl Pool {
-    /// Makes a pool; it connects when a connection is first needed.
+    /// Makes a pool, which connects when a connection is first needed.
     pub(crate) fn new(
         manager: &Arc<Manager>,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
-    ) -> Pool {
-        Pool::with_connector(manager, clock, settings, connector())
-    }
-
-    /// Makes a pool whose connections are made by a thread that others use too.
-    pub(crate) fn with_connector(
-        manager: &Arc<Manager>,
-        clock: Arc<dyn Clock>,
-        settings: &PoolSettings,
-        connector: Arc<ScheduledThreadPool>,
+        connector: Connector,
     ) -> Pool {
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)

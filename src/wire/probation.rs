@@ -37,8 +37,13 @@ impl Probation {
         Probation { span, last: Mutex::new(None) }
     }
 
+    /// Whether a server has to tell of itself in order to count.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.span.is_zero()
+    }
+
     /// What a new connection has to know, from the answer to `INFO server`; `None` if that is not
-    /// allowed. Then such a server never counts, unless it forgets nothing.
+    /// allowed.
     pub(crate) fn standing(&self, reply: Option<&Reply>, now: Moment) -> Standing {
         let told = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
         self.judge(&told.unwrap_or_default(), now)

@@ -69,6 +69,11 @@ impl Call {
         Call { cmd, script: None }
     }
 
+    /// Lets the next command to a node of a cluster be about what it is only about to take over.
+    pub(crate) fn asking() -> Call {
+        Call::plain(&[b"ASKING"])
+    }
+
     /// A command of the user's.
     pub(crate) fn of(cmd: &Cmd) -> Call {
         Call { cmd: cmd.clone(), script: None }

@@ -39,8 +39,17 @@ struct Known {
 #[derive(Debug, PartialEq, Eq)]
 struct Master {
     /// Grows with every fail-over.
-    epoch: u64,
+    rank: Rank,
     address: (String, u16),
+}
+
+/// How new the word of a sentinel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Counts the fail-overs that were told of.
+    epoch: u64,
+    /// One more is under way, and its new master is one already.
+    is_ahead: bool,
 }
 
 impl Sentinels {
@@ -70,7 +79,13 @@ impl Sentinels {
         asks_all: bool,
     ) -> Result<(ConnectionInfo, bool), RedisError> {
         let deadline = self.clock.now().after(most);
-        let known = self.known.lock().as_ref().map(|known| known.master.epoch);
+        let known = self.known.lock().as_ref().map(|known| known.master.rank);
+        if known.is_some()
+            && mutated!("master-not-followed")
+            && let Some(known) = &*self.known.lock()
+        {
+            return Ok((self.at(known.master.address.clone()), false));
+        }
         let first = self.first.load(Ordering::Relaxed) % self.nodes.len();
         let mut last = None;
         let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
@@ -80,8 +95,8 @@ impl Sentinels {
                 break;
             }
             match self.ask(&self.nodes[number], left) {
-                Ok(found) if Some(found.epoch) >= known => {
-                    if best.as_ref().is_none_or(|best| best.epoch < found.epoch) {
+                Ok(found) if Some(found.rank) >= known => {
+                    if best.as_ref().is_none_or(|best| best.rank < found.rank) {
                         self.first.store(number, Ordering::Relaxed);
                         best = Some(found);
                     }
@@ -94,7 +109,7 @@ impl Sentinels {
             }
         }
         if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
-            best = older.into_iter().max_by_key(|found| found.epoch);
+            best = older.into_iter().max_by_key(|found| found.rank);
         }
         if let Some(best) = best {
             let info = self.at(best.address.clone());
@@ -106,27 +121,66 @@ impl Sentinels {
     }
 
     fn ask(&self, node: &ConnectionInfo, left: Duration) -> Result<Master, RedisError> {
-        let client = redis::Client::open(node.clone())?;
-        let mut connection = client.get_connection_with_timeout(left)?;
-        connection.set_read_timeout(Some(left))?;
-        connection.set_write_timeout(Some(left))?;
-        let told: HashMap<String, String> =
+        let deadline = self.clock.now().after(left);
+        let mut connection = self.connect(node, deadline)?;
+        let told: Told =
             redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query(&mut connection)?;
+        let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
+        let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
+        let epoch = epoch.ok_or_else(odd)?;
+        if has_flag(&told, "failover_in_progress")
+            && !mutated!("promoted-not-looked-for")
+            && let Some(address) = self.promoted(&mut connection, deadline)
+        {
+            return Ok(Master { rank: Rank { epoch, is_ahead: true }, address });
+        }
         // Whoever connects to one that hangs loses the time in which another takes its place.
-        if told.get("flags").is_some_and(|flags| flags.contains("_down")) {
+        if has_flag(&told, "_down") {
             let text = "a sentinel takes the master for dead".to_owned();
             return Err(RedisError::from((ErrorKind::Io, "the master is down", text)));
         }
-        let number = |field: &str| told.get(field)?.parse().ok();
-        let master = || {
-            let port = told.get("port")?.parse().ok()?;
-            Some(Master {
-                epoch: number("config-epoch")?,
-                address: (told.get("ip")?.clone(), port),
-            })
-        };
-        let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
-        master().ok_or_else(odd)
+        let address = address(&told).ok_or_else(odd)?;
+        Ok(Master { rank: Rank { epoch, is_ahead: false }, address })
+    }
+
+    /// The replica that the sentinel is making the master, if it says itself that it is one now.
+    ///
+    /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
+    /// the other replicas follow too. It chooses one only once it was elected to.
+    fn promoted(
+        &self,
+        sentinel: &mut redis::Connection,
+        deadline: Moment,
+    ) -> Option<(String, u16)> {
+        self.limit(sentinel, deadline).ok()?;
+        let mut replicas = redis::cmd("SENTINEL");
+        let replicas: Vec<Told> =
+            replicas.arg("REPLICAS").arg(&self.master).query(sentinel).ok()?;
+        let address = address(replicas.iter().find(|told| has_flag(told, "promoted"))?)?;
+        let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
+        let role = redis::cmd("ROLE").query(&mut connection).ok()?;
+        is_master(&role).then_some(address)
+    }
+
+    fn connect(
+        &self,
+        to: &ConnectionInfo,
+        deadline: Moment,
+    ) -> Result<redis::Connection, RedisError> {
+        let left = deadline.since(self.clock.now());
+        let connection = redis::Client::open(to.clone())?.get_connection_with_timeout(left)?;
+        self.limit(&connection, deadline)?;
+        Ok(connection)
+    }
+
+    /// Its next answer may take what is left.
+    fn limit(&self, connection: &redis::Connection, deadline: Moment) -> Result<(), RedisError> {
+        let left = deadline.since(self.clock.now());
+        if left.is_zero() {
+            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        }
+        connection.set_read_timeout(Some(left))?;
+        connection.set_write_timeout(Some(left))
     }
 
     /// Lets an older word count if what is known was known for long. Whether it does.
@@ -136,7 +190,7 @@ impl Sentinels {
         let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
             return false;
         };
-        known.master.epoch = 0;
+        known.master.rank = Rank { epoch: 0, is_ahead: false };
         true
     }
 
@@ -144,7 +198,7 @@ impl Sentinels {
     fn note(&self, master: Master) -> bool {
         let mut known = self.known.lock();
         let since = match &*known {
-            Some(known) if known.master.epoch > master.epoch => return false,
+            Some(known) if known.master.rank > master.rank => return false,
             Some(known) if known.master == master => return false,
             _ => self.clock.now(),
         };
@@ -163,9 +217,18 @@ impl Sentinels {
         self.template.clone().set_addr(address)
     }
 
-    /// Whether a message on [`SWITCHES`] is about this master.
-    pub(crate) fn is_ours(&self, payload: &[u8]) -> bool {
-        payload.split(|&byte| byte == b' ').next() == Some(self.master.as_bytes())
+    /// Whether a message on [`SWITCHES`] tells that this master is elsewhere than is known.
+    pub(crate) fn is_news(&self, payload: &[u8]) -> bool {
+        let words: Vec<&str> = payload
+            .split(|&byte| byte == b' ')
+            .map(|word| std::str::from_utf8(word).unwrap_or_default())
+            .collect();
+        let known = self.known.lock();
+        let known = known.as_ref().map(|known| &known.master.address);
+        words.first() == Some(&self.master.as_str())
+            && !known.is_some_and(|(host, port)| {
+                matches!(words[..], [_, _, _, ip, at] if ip == host && at.parse() == Ok(*port))
+            })
     }
 
     /// The one that was told of cannot be spoken to: who told it is asked last the next time.
@@ -186,10 +249,55 @@ impl fmt::Debug for Sentinels {
     }
 }
 
+/// What a sentinel tells of a server, by field.
+type Told = HashMap<String, String>;
+
+fn has_flag(told: &Told, flag: &str) -> bool {
+    told.get("flags").is_some_and(|flags| flags.contains(flag))
+}
+
+fn address(told: &Told) -> Option<(String, u16)> {
+    Some((told.get("ip")?.clone(), told.get("port")?.parse().ok()?))
+}
+
 /// Whether the answer to ROLE is a master's.
 pub(crate) fn is_master(role: &Value) -> bool {
     let Value::Array(parts) = role else { return false };
     parts.first().is_some_and(|name| {
         redis::from_redis_value_ref::<String>(name).is_ok_and(|name| name == "master")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::BootClock;
+
+    #[test]
+    fn a_message_is_news_if_it_is_of_this_master_and_tells_of_another_address() {
+        let template = redis::IntoConnectionInfo::into_connection_info("redis://one").unwrap();
+        let sentinels = Sentinels::new(Vec::new(), template, Arc::new(BootClock));
+        assert!(sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
+        let rank = Rank { epoch: 1, is_ahead: true };
+        assert!(!sentinels.note(Master { rank, address: ("10.0.0.2".to_owned(), 2) }));
+        assert!(!sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
+        for news in [
+            &b"one 10.0.0.1 1 10.0.0.2 3"[..],
+            b"one 10.0.0.1 1 10.0.0.3 2",
+            b"one 10.0.0.1 1 10.0.0.2",
+            b"one \xff",
+            b"one",
+        ] {
+            assert!(sentinels.is_news(news), "{}", news.escape_ascii());
+        }
+        for other in [&b""[..], b"two 10.0.0.1 1 10.0.0.3 2", b"onetwo 1", b"\xff"] {
+            assert!(!sentinels.is_news(other), "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_is_newer_than_what_was_and_older_than_what_comes_of_it() {
+        let rank = |epoch, is_ahead| Rank { epoch, is_ahead };
+        assert!(rank(1, false) < rank(1, true) && rank(1, true) < rank(2, false));
+    }
 }

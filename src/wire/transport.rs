@@ -9,7 +9,7 @@ use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::follower::follow;
 use crate::wire::manager::{Manager, Source};
-use crate::wire::pool::{Pool, PoolSettings};
+use crate::wire::pool::{Connector, Pool, PoolSettings};
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
@@ -25,17 +25,16 @@ pub(crate) struct Transport {
     manager: Arc<Manager>,
     server_clock: Arc<ServerClock>,
     process: u32,
-    address: String,
 }
 
 impl Transport {
     pub(crate) fn new(
         source: Source,
-        address: String,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
         connect_timeout: Duration,
         command_timeout: Duration,
+        connector: Connector,
     ) -> Transport {
         let server_clock = Arc::new(ServerClock::default());
         let manager = Manager::new(
@@ -49,18 +48,12 @@ impl Transport {
         follow(&manager);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
-            pool: Pool::new(&manager, clock, settings),
+            pool: Pool::new(&manager, clock, settings, connector),
             reserved: Mutex::new(None),
             manager,
             server_clock,
             process: std::process::id(),
-            address,
         }
-    }
-
-    /// The server's address, without user information.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
@@ -132,6 +125,11 @@ impl Transport {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         self.check_process()?;
         self.manager.subscribe(channel)
+    }
+
+    /// Closes all connections, and what listens too: the server is not what it was.
+    pub(crate) fn retire(&self) {
+        self.manager.move_on();
     }
 
     /// Closes all connections as they come back: one of them may be out of step.

@@ -169,6 +169,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
     ),
     bug(
+        "repetition-speaks-for-both",
+        "outcomes",
+        "fault::what_was_lost_with_the_only_connection_is_an_unknown_outcome",
+    ),
+    bug(
         "failed-release-forgotten",
         "outcomes",
         "release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
@@ -250,9 +255,116 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "replica::without_enough_replicas_the_lock_is_given_back_and_the_error_says_so",
     ),
     bug(
+        "master-not-followed",
+        "fail-over",
+        "failover::a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told",
+    ),
+    bug(
+        "promoted-not-looked-for",
+        "fail-over",
+        "sentinel::a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_master",
+    ),
+    bug("role-not-verified", "fail-over", "registry::group::kinds::sentinel_lies_at_connect"),
+    bug(
+        "own-disk-not-looked-at",
+        "crash of the server",
+        "replica::without_enough_disks_the_lock_is_given_back_and_the_error_says_so",
+    ),
+    bug(
         "replicas-of-nothing",
         "fail-over",
         "replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
+    ),
+    // A majority of several servers.
+    bug(
+        "majority-of-those-that-answered",
+        "majority of all",
+        "torture::two_minorities_of_the_servers_are_no_majority",
+    ),
+    bug(
+        "no-probation",
+        "servers that forgot",
+        "torture::a_majority_that_forgot_does_not_vote_while_holders_remember",
+    ),
+    bug(
+        "withdrawn-attempt-asked-again",
+        "rule 5",
+        "quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",
+    ),
+    bug(
+        "two-votes-of-one-server",
+        "majority of all",
+        "quorum::two_addresses_of_one_server_are_refused_where_it_can_be_told",
+    ),
+    bug(
+        "validity-from-the-last-vote",
+        "validity",
+        "quorum::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
+    ),
+    bug(
+        "renewed-by-a-minority",
+        "validity",
+        "quorum::a_lease_is_renewed_by_a_majority_and_lost_without_one",
+    ),
+    bug(
+        "failed-attempt-not-taken-back",
+        "nothing is left",
+        "quorum::redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left",
+    ),
+    bug(
+        "unanswered-vote-not-taken-back",
+        "nothing is left",
+        "quorum::what_was_given_without_an_answer_is_taken_back",
+    ),
+    bug(
+        "vote-taken-back-from-another",
+        "ownership",
+        "quorum::a_late_release_leaves_the_next_holders_votes_alone",
+    ),
+    bug(
+        "vote-after-its-deadline",
+        "rule 2",
+        "quorum::a_request_that_was_stuck_in_a_paused_server_does_nothing",
+    ),
+    bug(
+        "token-below-the-clocks",
+        "tokens of a quorum",
+        "quorum::tokens_grow_also_where_all_servers_have_forgotten_them",
+    ),
+    bug(
+        "any-token-accepted",
+        "tokens of a quorum",
+        "quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+    ),
+    bug(
+        "fence-shorter-than-its-lead",
+        "tokens of a quorum",
+        "quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+    ),
+    bug(
+        "servers-asked-one-by-one",
+        "one round trip",
+        "quorum::lock_and_unlock_take_one_round_as_on_one_server",
+    ),
+    bug(
+        "silent-server-waited-for-again",
+        "one time-out",
+        "quorum::two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most",
+    ),
+    bug(
+        "release-told-to-nobody",
+        "wake-ups of a quorum",
+        "quorum_wait::a_waiter_is_told_of_a_release_long_before_it_would_ask_again",
+    ),
+    bug(
+        "failed-attempt-wakes-others",
+        "wake-ups of a quorum",
+        "quorum_wait::waiters_do_not_wake_each_other",
+    ),
+    bug(
+        "split-votes-as-a-holder",
+        "wake-ups of a quorum",
+        "quorum_wait::split_votes_are_not_waited_for_like_a_holder",
     ),
     // What is told.
     bug(
@@ -277,4 +389,25 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fault::an_answer_too_many_ends_its_connection_once_it_is_seen",
     ),
     bug("password-in-an-error", "secrets", "input::a_password_is_never_shown"),
+    // Several nodes of a cluster.
+    bug(
+        "cluster-count-of-listeners-believed",
+        "rule 12",
+        "cluster::a_waiter_is_woken_by_a_message_wherever_it_listens",
+    ),
+    bug(
+        "cluster-grant-dated-by-its-receipt",
+        "rule 10",
+        "cluster::a_grant_that_comes_late_is_not_dated_by_its_coming",
+    ),
+    bug(
+        "cluster-script-stops-half-way",
+        "rule 7",
+        "cluster::a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all",
+    ),
+    bug(
+        "cluster-renewal-with-all-keys",
+        "renewal",
+        "cluster::a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end",
+    ),
 ];

@@ -7,15 +7,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kind::{Kind, Outcome};
-use crate::{acquire, client, holder, key, queue, refusal, release, server};
+use crate::{
+    acquire, client, clock, cluster, group, holder, input, key, queue, quorum, refusal, release,
+    server,
+};
 
 /// How many kinds the registry has at least.
-const LEAST: usize = 45;
+const LEAST: usize = 200;
 /// Trials wait most of their time.
 const THREADS: usize = 8;
 
+/// Beside those, they wait for servers to agree more than for anything else, and some for each other.
+const SLOW_THREADS: usize = 4;
+
 fn all() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 8] = [
+    quick().into_iter().chain(slow()).collect()
+}
+
+/// Those that need several servers which know of each other.
+fn slow() -> Vec<&'static Kind> {
+    group::KINDS.iter().chain(&cluster::KINDS).collect()
+}
+
+/// All others.
+fn quick() -> Vec<&'static Kind> {
+    let files: [&'static [Kind]; 11] = [
+        &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
         &queue::KINDS,
@@ -24,6 +41,8 @@ fn all() -> Vec<&'static Kind> {
         &holder::KINDS,
         &key::KINDS,
         &client::KINDS,
+        &clock::KINDS,
+        &input::KINDS,
     ];
     files.iter().flat_map(|kinds| kinds.iter()).collect()
 }
@@ -87,14 +106,19 @@ fn print(kinds: &[&Kind], outcomes: &[&Outcome], begin: Instant) {
 fn every_kind_fires_and_none_is_violated() {
     let begin = Instant::now();
     let kinds = all();
-    let next = AtomicUsize::new(0);
+    let (quick, next) = (quick(), [AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let run = |kinds: &[&'static Kind], next: &AtomicUsize| {
+        while let Some(kind) = kinds.get(next.fetch_add(1, Ordering::SeqCst)) {
+            kind.outcome();
+        }
+    };
+    let slow = slow();
     thread::scope(|scope| {
+        for _ in 0..SLOW_THREADS {
+            scope.spawn(|| run(&slow, &next[1]));
+        }
         for _ in 0..THREADS {
-            scope.spawn(|| {
-                while let Some(kind) = kinds.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    kind.outcome();
-                }
-            });
+            scope.spawn(|| run(&quick, &next[0]));
         }
     });
     let outcomes: Vec<&Outcome> = kinds.iter().map(|kind| kind.outcome()).collect();

@@ -8,6 +8,11 @@
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
 //! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
 //! | `holder` | faults at what a holder asks for: a transaction, a longer lease, a look |
+//! | `quorum` | faults of a few and of most of several servers |
+//! | `cluster` | faults of a cluster |
+//! | `group` | faults of a master's replicas and of its sentinels |
+//! | `input` | bad input, each row of which is a kind |
+//! | `clock` | wall clocks that jump, of servers and of processes |
 //! | `client`, `role` | faults of the processes and threads that use locks; what the processes do |
 //! | `census` | the list of all kinds, and what must hold for all of them |
 //!
@@ -26,13 +31,18 @@
 mod acquire;
 mod census;
 mod client;
+mod clock;
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod group;
 mod holder;
+mod input;
 mod key;
 mod kind;
 mod lag;
 mod queue;
+mod quorum;
 mod refusal;
 mod release;
 mod role;

@@ -23,6 +23,7 @@ kinds! {
     swapped_at_message "swapped@message" "S,L";
     garbage_at_message "garbage@message" "L";
     cut_at_message "cut@message" "L";
+    half_open_at_wait "half-open@wait" "L";
     subscribers_killed_at_wait "subscribers-killed@wait" "L";
     cut_at_subscribe "request-cut@subscribe" "L";
     silent_at_subscribe "silent@subscribe" "L";
@@ -99,6 +100,13 @@ fn garbage_at_message(trial: &Trial) {
 
 fn cut_at_message(trial: &Trial) {
     hand_over(trial, &message("cut", Action::Cut), UNTOLD);
+}
+
+/// The connection for wake-ups stays open, and nothing comes on it any more, the sign of life that is
+/// asked for neither.
+fn half_open_at_wait(trial: &Trial) {
+    let silent = AtOperation::reply("half-open", Operation::Message, Action::Drop).sticky();
+    hand_over(trial, &silent, UNTOLD);
 }
 
 /// The connection for wake-ups is closed, and comes back.

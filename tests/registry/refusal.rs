@@ -7,7 +7,8 @@ use leasehold::{LockClient, Release, Wait};
 use leasehold_support::CommandStats;
 use leasehold_support::fault::server::DiskFailure;
 use leasehold_support::fault::setting::{
-    MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, OUT_OF_MEMORY, READ_ONLY, WRONG_PASSWORD,
+    MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, NoPassword, OUT_OF_MEMORY, READ_ONLY,
+    WRONG_PASSWORD,
 };
 
 use crate::acquire::outage;
@@ -30,6 +31,7 @@ kinds! {
     no_replicas_at_acquire "no-replicas@acquire" "E,L";
     disk_failure_at_acquire "disk-failure@acquire" "E";
     disk_failure_at_release "disk-failure@release" "E,A";
+    no_password_at_connect "no-password@connect" "E";
     wrong_password_at_connect "wrong-password@connect" "E";
     no_permission_at_acquire "no-permission@acquire" "E";
     no_permission_at_release "no-permission@release" "E,A";
@@ -242,6 +244,22 @@ fn disk_failure_at_release(trial: &Trial) {
 }
 
 /// A password that is wrong is wrong the next time too: told at once, and never waited for.
+/// The server wants a password, and none is given.
+fn no_password_at_connect(trial: &Trial) {
+    let active = trial.inject(&NoPassword);
+    let builder = trial.builder().connect_now(false);
+    let lock = builder.build().unwrap().mutex_with(KEY, renewed(LEASE)).unwrap();
+    for error in [
+        trial.timed(COMMAND, || trial.builder().build()).map(drop).unwrap_err(),
+        trial.timed(COMMAND, || lock.lock()).map(drop).unwrap_err(),
+    ] {
+        assert!(error.is_denied(), "{error:?}");
+    }
+    trial.prove(&active);
+    drop(active);
+    trial.granted(&lock.try_lock().unwrap().expect("free"));
+}
+
 fn wrong_password_at_connect(trial: &Trial) {
     let active = trial.inject(&WRONG_PASSWORD);
     let url = trial.proxy.url().replace("redis://", "redis://worker:old@");

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use leasehold::{Error, LockClient};
 use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fork::fork;
 
 use crate::common::{ms, renewed};
 use crate::trial::{COMMAND, KEY, LEASE};
@@ -17,6 +18,8 @@ pub(crate) fn play() {
         Some("hurt") => hold_hurt(),
         Some("waiter") => wait_in_queue(),
         Some("worker") => work(),
+        Some("forker") => fork_away(),
+        Some("clocked") => hold_by_the_clock(),
         Some(other) => panic!("unknown role {other}"),
         None => {}
     }
@@ -76,6 +79,52 @@ fn hold_hurt() {
     log::set_logger(logger).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
     hold();
+}
+
+/// Forks while it holds a lock. The fork may not do anything, and its end is not the parent's.
+fn fork_away() {
+    let lock = own_lock();
+    let guard = lock.lock().unwrap();
+    tell(&format!("held {}", guard.fencing_token()));
+    let fork = fork(|| {
+        let refused = |error: Error| error.is_refused() && error.to_string().contains("fork");
+        let copy = lock.lock().expect("the copy of a hold");
+        let answers = [
+            copy.check().is_err_and(refused),
+            lock.holder().is_err_and(refused),
+            lock.force_release().is_err_and(refused),
+        ];
+        drop(copy);
+        tell(&format!("fork {} {answers:?}", std::process::id()));
+    });
+    let begin = Instant::now();
+    while begin.elapsed() < ms(LEASE + 200) {
+        guard.check().unwrap();
+        thread::sleep(ms(1));
+    }
+    assert!(fork.unwrap().wait().unwrap().success());
+    guard.release().unwrap();
+    tell("well");
+}
+
+/// Holds a lock while its own wall clock jumps.
+fn hold_by_the_clock() {
+    #[allow(clippy::disallowed_methods, reason = "it is to be seen that this one jumps")]
+    let wall = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |span| span.as_secs());
+    let guard = own_lock().lock().unwrap();
+    tell(&format!("held {}", wall()));
+    while hear().as_deref() == Some("look") {
+        let begin = Instant::now();
+        while begin.elapsed() < ms(LEASE + 200) {
+            assert!(guard.is_valid(), "{:?}", guard.loss());
+            assert!(guard.remaining() <= ms(LEASE));
+            thread::sleep(ms(5));
+        }
+        guard.check().unwrap();
+        tell(&format!("valid {}", wall()));
+    }
+    guard.release().unwrap();
+    tell("well");
 }
 
 fn wait_in_queue() {

@@ -118,12 +118,18 @@ impl Trial {
     /// this one's.
     #[track_caller]
     pub(crate) fn granted(&self, guard: &Guard) {
+        self.minted(guard);
+        let left = Duration::from_millis(pttl(&self.server, KEY).unsigned_abs());
+        assert!(guard.remaining() <= left + ms(1), "{:?} of {left:?}", guard.remaining());
+    }
+
+    /// The next grant: its token is above those of all before (C2).
+    #[track_caller]
+    pub(crate) fn minted(&self, guard: &Guard) {
         let token = guard.fencing_token().get();
         let before = self.note(|measured| std::mem::replace(&mut measured.token, token));
         assert!(token > before, "{token} after {before}");
         assert!(guard.is_valid());
-        let left = Duration::from_millis(pttl(&self.server, KEY).unsigned_abs());
-        assert!(guard.remaining() <= left + ms(1), "{:?} of {left:?}", guard.remaining());
     }
 
     /// The first grant came so long after the server was back.

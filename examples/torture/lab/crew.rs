@@ -34,7 +34,7 @@ impl Crew {
         let mut members = Vec::new();
         for _ in 0..processes {
             let proxy = Proxy::start(&server)?;
-            let child = start(&proxy, &folder, make)?;
+            let child = start(&proxy.url(), &folder, make)?;
             members.push(Member { proxy, child });
         }
         Ok(Crew { server, members, folder, make })
@@ -44,13 +44,18 @@ impl Crew {
     pub(crate) fn replace(&mut self, index: usize) -> Result<()> {
         let member = &mut self.members[index];
         member.child.kill9();
-        member.child = start(&member.proxy, &self.folder, self.make)?;
+        member.child = start(&member.proxy.url(), &self.folder, self.make)?;
         Ok(())
     }
 }
 
-fn start(proxy: &Proxy, folder: &Path, make: fn(ChildBuilder) -> ChildBuilder) -> Result<Child> {
-    let child = make(Child::role(ROLE)).env(URL, proxy.url()).env(FOLDER, folder);
+/// Starts a process that uses the server of this URL, or the servers of several.
+pub(crate) fn start(
+    url: &str,
+    folder: &Path,
+    make: fn(ChildBuilder) -> ChildBuilder,
+) -> Result<Child> {
+    let child = make(Child::role(ROLE)).env(URL, url).env(FOLDER, folder);
     let mut child = child.start()?;
     child.expect_line("ready", PATIENCE);
     Ok(child)

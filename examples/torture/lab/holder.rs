@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold::{Error, Guard, Lease, LockClient, LockOptions, Loss, Release, Wait};
+use leasehold::{
+    Error, Guard, Lease, LockClient, LockOptions, Loss, Mutex as Lock, QuorumClient, Release, Wait,
+};
 use leasehold_support::child::{hear, tell};
 use leasehold_support::history::{Outcome, Recorder, Resource, What, now};
 
@@ -22,6 +24,9 @@ pub(crate) const FOLDER: &str = "TORTURE_FOLDER";
 pub(crate) const THREADS: u32 = 4;
 /// How long a command of a holder may take.
 const COMMAND: Duration = Duration::from_millis(150);
+/// How long one of several servers may take, and the longest lease there.
+const NODE: Duration = Duration::from_millis(60);
+const LONGEST: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_millis(1200);
 /// No bound: a wait for a holder.
 const UNBOUNDED: u64 = u64::MAX / 2;
@@ -115,8 +120,45 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn client(url: &str, current: &Current) -> leasehold::Result<LockClient> {
+/// A client of one server or of several.
+enum Client {
+    One(LockClient),
+    Several(QuorumClient),
+}
+
+impl Client {
+    fn mutex_with(&self, name: &str, options: LockOptions) -> leasehold::Result<Lock> {
+        match self {
+            Client::One(client) => client.mutex_with(name, options),
+            Client::Several(client) => client.mutex_with(name, options),
+        }
+    }
+
+    fn shutdown(&self, within: Duration) -> leasehold::Result<()> {
+        match self {
+            Client::One(client) => client.shutdown(within),
+            Client::Several(client) => client.shutdown(within),
+        }
+    }
+
+    fn is_of_several(&self) -> bool {
+        matches!(self, Client::Several(_))
+    }
+}
+
+/// The URL is a list where there are several servers.
+fn client(url: &str, current: &Current) -> leasehold::Result<Client> {
     let current = current.clone();
+    if url.contains(',') {
+        return QuorumClient::builder(url.split(','))
+            .max_size(THREADS)
+            .node_timeout(NODE)
+            .max_lease(LONGEST)
+            .give_up_after(GIVE_UP)
+            .on_loss(move |loss| current.lost(loss))
+            .build()
+            .map(Client::Several);
+    }
     LockClient::builder(url)
         .max_size(THREADS)
         .command_timeout(COMMAND)
@@ -125,6 +167,7 @@ fn client(url: &str, current: &Current) -> leasehold::Result<LockClient> {
         .give_up_after(GIVE_UP)
         .on_loss(move |loss| current.lost(loss))
         .build()
+        .map(Client::One)
 }
 
 /// Notes how much later than it should this process gets the processor.
@@ -149,22 +192,24 @@ pub(crate) struct Task {
     pub(crate) until: u64,
     pub(crate) fresh: bool,
     pub(crate) long: u32,
+    /// Whether all wait by asking again and again.
+    pub(crate) spins: bool,
     pub(crate) planted: Planted,
 }
 
 impl Task {
     pub(crate) fn line(&self) -> String {
-        let Task { trial, seed, lease, locks, until, fresh, long, planted } = self;
+        let Task { trial, seed, lease, locks, until, fresh, long, spins, planted } = self;
         let planted = Planted::ALL.iter().position(|other| other == planted).unwrap_or(0);
-        let (lease, fresh) = (lease.as_millis(), u64::from(*fresh));
-        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {long} {planted}")
+        let (lease, fresh, spins) = (lease.as_millis(), u64::from(*fresh), u64::from(*spins));
+        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {long} {spins} {planted}")
     }
 
     fn parse(line: &str) -> Option<Task> {
         let words = line.strip_prefix("trial ")?.split(' ');
         let numbers: Vec<u64> =
             words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-        let [trial, seed, lease, locks, until, fresh, long, planted] = numbers[..] else {
+        let [trial, seed, lease, locks, until, fresh, long, spins, planted] = numbers[..] else {
             return None;
         };
         Some(Task {
@@ -175,6 +220,7 @@ impl Task {
             until,
             fresh: fresh == 1,
             long: u32::try_from(long).ok()?,
+            spins: spins == 1,
             planted: *Planted::ALL.get(usize::try_from(planted).ok()?)?,
         })
     }
@@ -185,7 +231,7 @@ struct Worker<'a> {
     number: u32,
     call: u64,
     rng: Rng,
-    client: &'a LockClient,
+    client: &'a Client,
     recorder: &'a Recorder,
     task: &'a Task,
     resources: Vec<Resource>,
@@ -194,7 +240,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(
         number: u32,
-        client: &'a LockClient,
+        client: &'a Client,
         recorder: &'a Recorder,
         folder: &Path,
         task: &'a Task,
@@ -235,6 +281,14 @@ impl<'a> Worker<'a> {
         let fixed = overstays || self.rng.u8(..8) == 0;
         let lease = if fixed { Lease::fixed(lease) } else { Lease::renewed(lease) };
         let options = LockOptions::new().lease(lease);
+        if self.client.is_of_several() {
+            return match self.rng.u8(..8) {
+                _ if self.task.spins => options.wait(Wait::spin()),
+                0 | 1 => options.wait(Wait::spin()),
+                2..=5 => options.local_handoffs(0),
+                _ => options,
+            };
+        }
         match self.rng.u8(..16) {
             0 => options.wait(Wait::spin()),
             1 => options.wait(Wait::spin()).release(Release::watch()),
@@ -247,7 +301,7 @@ impl<'a> Worker<'a> {
     fn with_lock(&mut self, lock: u32) -> Result<()> {
         let name = Plan::name(self.task.trial, lock);
         let options = self.options();
-        let mutex = self.client.mutex_with(name, options)?;
+        let mutex = self.client.mutex_with(&name, options)?;
         let wait = Duration::from_millis(self.rng.u64(50..=500));
         let way = self.rng.u8(..16);
         let (budget, waits) = match way {
@@ -315,7 +369,8 @@ impl<'a> Worker<'a> {
         let overstays = matches!(self.task.planted, Planted::Deaf | Planted::Unfenced);
         let span = if overstays { self.task.lease.mul_f64(1.5) } else { span };
         let entered = self.enter(lock, token)?;
-        if self.task.planted == Planted::Liar || self.rng.u8(..10) == 0 {
+        let transacts = self.rng.u8(..10) == 0 && !self.client.is_of_several();
+        if self.task.planted == Planted::Liar || transacts {
             self.transact(lock, guard);
         }
         if !span.is_zero() {
@@ -394,7 +449,8 @@ impl<'a> Worker<'a> {
     fn litter(&self, lock: u32) {
         let name = Plan::name(self.task.trial, lock);
         let url = env::var(URL).unwrap_or_default();
-        let client = leasehold::redis::Client::open(url);
+        let first = url.split(',').next().unwrap_or_default();
+        let client = leasehold::redis::Client::open(first);
         if let Ok(mut connection) = client.and_then(|client| client.get_connection()) {
             let key = format!("{name}:litter");
             let _ = leasehold::redis::cmd("SET").arg(key).arg(1).exec(&mut connection);

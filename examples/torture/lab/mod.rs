@@ -8,6 +8,7 @@
 //! | `holder` | the part of a child process: threads that lock, work and release |
 //! | `crew` | the server, the child processes, and a proxy for each |
 //! | `trial` | one trial: faults on time, healing, the history, the verdict |
+//! | `quorum` | the same over several servers |
 //! | `look` | what the server knows meanwhile, and what is left in the end |
 //! | `health` | threads, descriptors and memory of the processes |
 //! | `tally` | what all trials came to |
@@ -18,6 +19,7 @@ pub(crate) mod holder;
 mod kind;
 mod look;
 pub(crate) mod plan;
+pub(crate) mod quorum;
 pub(crate) mod tally;
 pub(crate) mod trial;
 

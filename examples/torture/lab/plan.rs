@@ -143,6 +143,18 @@ fn clash(one: Class, other: Class) -> bool {
     one == other && one != Class::Network
 }
 
+/// What people are told of a plan.
+pub(crate) trait Shown: fmt::Display {
+    /// The arguments that play it again.
+    fn replay(&self) -> String;
+}
+
+impl Shown for Plan {
+    fn replay(&self) -> String {
+        format!(" --seed {} --trial {}", self.seed, self.trial)
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lease, locks) = (self.lease, self.locks);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use leasehold_support::history::Overrun;
 
-use super::plan::Plan;
+use super::plan::Shown;
 use super::trial::Report;
 
 /// How often a fault was planned, and what came of it.
@@ -100,10 +100,10 @@ impl Tally {
 }
 
 /// What to say of a trial with violations.
-pub(crate) fn complaint(plan: &Plan, report: &Report) -> String {
+pub(crate) fn complaint(plan: &dyn Shown, report: &Report) -> String {
     let mut text = format!(
-        "VIOLATION in trial {} of seed {} (replay with --seed {1} --trial {0}): {plan}\n",
-        plan.trial, plan.seed
+        "VIOLATION; replay with cargo run --release --example torture --{}\n  {plan}\n",
+        plan.replay()
     );
     for violation in report.violations.iter().take(10) {
         writeln!(text, "  {violation}").expect("a string takes any");

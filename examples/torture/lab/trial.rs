@@ -17,7 +17,7 @@ use super::crew::{Crew, PATIENCE};
 use super::holder::{Task, record, resource};
 use super::kind::{Class, Forgets};
 use super::look::{self, event};
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, Planned, Shown};
 
 /// Connections that were cut come back within this time.
 const SETTLED: Duration = Duration::from_millis(300);
@@ -51,7 +51,8 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
         let planted = if index == 0 { plan.planted } else { Default::default() };
         let seed = plan.seed.wrapping_mul(31).wrapping_add(plan.trial * 8 + index as u64);
         let Plan { trial, lease, locks, fresh, long, .. } = *plan;
-        let task = Task { trial, seed, lease, locks, until, fresh, long, planted };
+        let spins = false;
+        let task = Task { trial, seed, lease, locks, until, fresh, long, spins, planted };
         member.child.say(&task.line());
     }
     let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -91,8 +92,10 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let left = look::left(&mut connection, plan, !killed.is_empty(), pids.len())?;
     events.push(event(now(), 0, What::Left(left)));
     events.extend(look::listed(&mut connection, plan)?);
-    events.extend(recorded(&crew.folder, plan, &pids)?);
-    Ok(judge(plan, History::new(events), fired))
+    events.extend(recorded(&crew.folder, plan.trial, plan.locks, &pids)?);
+    let history = History::new(events);
+    let violations = history.check();
+    Ok(judge(plan.lease, history, violations, fired))
 }
 
 /// Lets the faults happen, and heals them, each at its time.
@@ -162,18 +165,18 @@ fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
 }
 
 /// Reads what the processes recorded and what the resources took, and deletes it.
-fn recorded(folder: &Path, plan: &Plan, pids: &[u32]) -> Result<Vec<Event>> {
+pub(crate) fn recorded(folder: &Path, trial: u64, locks: u32, pids: &[u32]) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     for pid in pids {
-        let path = record(folder, plan.trial, *pid);
+        let path = record(folder, trial, *pid);
         // Who was killed may have recorded nothing yet.
         if path.exists() {
             events.extend(read(&path)?);
             std::fs::remove_file(&path)?;
         }
     }
-    for lock in 0..plan.locks {
-        let path = resource(folder, plan.trial, lock);
+    for lock in 0..locks {
+        let path = resource(folder, trial, lock);
         let accepted = Resource::accepted(&path)?;
         events.push(event(now(), lock, What::Accepted(accepted)));
         if path.exists() {
@@ -183,9 +186,13 @@ fn recorded(folder: &Path, plan: &Plan, pids: &[u32]) -> Result<Vec<Event>> {
     Ok(events)
 }
 
-fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Report {
-    let void = stalled(&history, plan.lease.as_nanos() as u64 / 10);
-    let mut violations = history.check();
+pub(crate) fn judge(
+    lease: Duration,
+    history: History,
+    mut violations: Vec<Violation>,
+    fired: Vec<(String, Fired)>,
+) -> Report {
+    let void = stalled(&history, lease.as_nanos() as u64 / 10);
     if void {
         // What is about time proves nothing; the rest holds on any machine.
         violations.retain(|violation| !["C5", "C6"].contains(&violation.checker));
@@ -211,8 +218,9 @@ fn judge(plan: &Plan, history: History, fired: Vec<(String, Fired)>) -> Report {
 }
 
 /// Writes a history to a file for people to look into.
-pub(crate) fn dump(plan: &Plan, history: &History) -> Result<PathBuf> {
-    let name = format!("leasehold-torture-{}-{}.txt", plan.seed, plan.trial);
+pub(crate) fn dump(plan: &dyn Shown, history: &History) -> Result<PathBuf> {
+    let words = plan.replay().replace(" --", "-").replace(' ', "-");
+    let name = format!("leasehold-torture{words}.txt");
     let path = std::env::temp_dir().join(name);
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
     writeln!(file, "{plan}")?;

@@ -57,12 +57,7 @@ impl Memory {
         request: &Request,
         deadline: Moment,
     ) -> Result<Reply, Failure> {
-        match self.exchange(target, request.clone(), deadline) {
-            Err(failure) if failure.is_disconnect() => {
-                self.exchange(target, request.clone(), deadline)
-            }
-            outcome => outcome,
-        }
+        Failure::repeating(|| self.exchange(target, request.clone(), deadline))
     }
 }
 

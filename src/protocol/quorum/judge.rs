@@ -10,6 +10,7 @@ use crate::protocol::{Told, Verdict};
 use crate::wire::connection::{Reply, Standing};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::Delivery;
+use crate::wire::node::Lane;
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,10 @@ impl Voters {
     /// Whether the word of a server counts.
     pub(super) fn counts(&mut self, standing: Option<Standing>, reply: &Reply) -> bool {
         let Some(Standing { run, counts_from }) = standing else { return false };
-        if counts_from > reply.sent || (run != 0 && self.0.contains(&run)) {
+        if counts_from > reply.sent && !mutated!("no-probation") {
+            return false;
+        }
+        if run != 0 && self.0.contains(&run) && !mutated!("two-votes-of-one-server") {
             return false;
         }
         self.0.push(run);
@@ -67,7 +71,11 @@ impl Quorum {
         if task == Ask::Release && clean && first != Moment::FAR {
             self.claims.forget(owner);
         }
-        match tally.verdict(self.rules.need, self.nodes.len()) {
+        let need = match task {
+            Ask::Renew if mutated!("renewed-by-a-minority") => 1,
+            _ => self.rules.need,
+        };
+        match tally.verdict(need, self.nodes.len()) {
             Some(verdict) => Ok(Told { verdict, sent: first }),
             None => {
                 let open = answers.iter().flatten().any(|answer| {
@@ -93,24 +101,29 @@ impl Quorum {
         let mut said = Vec::new();
         let mut lasting = Vec::new();
         for (node, answer) in self.nodes.iter().zip(answers) {
-            let Some(answer) = answer else {
-                said.push(format!("{}: its time is not known yet", node.address()));
-                continue;
-            };
-            let failure = match answer.outcomes.get(number) {
-                Some(Err(failure)) => Some(failure),
-                Some(Ok(_)) => None,
-                None => answer.hindrance.as_ref(),
+            let outcome = answer.as_ref().and_then(|answer| answer.outcomes.get(number));
+            let failure = match (answer, outcome) {
+                // It is sent nothing before its time is known, which each connection begins with.
+                (None, _) => node
+                    .last_failure(Lane::Callers)
+                    .map(|error| Failure::NotSent(Hindrance::Connect(error))),
+                (_, Some(Err(failure))) => Some(failure.clone()),
+                (_, Some(Ok(_))) => None,
+                (Some(answer), None) => answer.hindrance.clone(),
             };
             if let Some(failure) = failure {
                 said.push(format!("{}: {failure}", node.address()));
-                lasting.extend((!failure.is_passing()).then(|| failure.clone()));
+                lasting.extend((!failure.is_passing()).then_some(failure));
+            } else if answer.is_none() {
+                said.push(format!("{}: its time is not known yet", node.address()));
             } else if let (Some(standing), Some(Ok(reply))) =
-                (answer.standing, answer.outcomes.get(number))
+                (answer.as_ref().and_then(|answer| answer.standing), outcome)
                 && standing.counts_from > reply.sent
             {
                 said.push(match standing.counts_from {
-                    Moment::FAR => format!("{}: INFO is not allowed", node.address()),
+                    Moment::FAR => {
+                        format!("{}: it does not tell since when it runs", node.address())
+                    }
                     from => format!(
                         "{}: it was restarted, and counts again in {:?}",
                         node.address(),

@@ -48,8 +48,9 @@ impl Kind for QuorumKind {
         false
     }
 
-    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
-        None
+    fn channel(&self, name: &Name) -> Option<Vec<u8>> {
+        // The scripts that release have the same.
+        Some([b"leasehold:released:", name.as_bytes()].concat())
     }
 
     fn scripts(&self) -> &'static Scripts {

@@ -6,6 +6,7 @@
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `judge` | what all say about an owner, and why too few agree |
+//! | `listener` | what the servers tell of releases |
 //! | `claim` | what attempts may have left on which servers |
 //!
 //! # One round
@@ -15,7 +16,8 @@
 //! before the first request was sent, for its time to live less the allowance for clocks that
 //! drift; the engine refuses a grant of which nothing is left. Where there is no majority, the lock
 //! is taken back wherever it was given or may have been; what cannot be taken back now is left to
-//! the worker. A renewal needs a majority too, of servers that still have it: where it is gone it is
+//! the worker. Then the attempt is dead, and the next one has an owner's value of its own: the request
+//! that takes it back may come late, and must not take what the next one was given (rule 5). A renewal needs a majority too, of servers that still have it: where it is gone it is
 //! not made anew, because a late renewal would bring back what was released.
 //!
 //! The time-out of one server is the bound of a round. A server that was silent is not waited for
@@ -66,6 +68,7 @@
 mod claim;
 mod judge;
 pub(crate) mod kind;
+mod listener;
 mod round;
 mod vote;
 
@@ -81,12 +84,14 @@ use crate::base::time::{Clock, Moment};
 use crate::protocol::answer::unexpected;
 use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::Ask;
+use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, wake,
 };
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{Delivery, Question, ask};
 use crate::wire::node::{Lane, Node};
+use crate::wire::relay::{Relay, Wishes};
 use crate::wire::script::Call;
 
 pub(crate) use claim::MOST_SERVERS;
@@ -105,11 +110,13 @@ pub(crate) struct Rules {
 /// Locks on several servers, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Quorum {
-    nodes: Vec<Node>,
+    nodes: Arc<[Node]>,
     rules: Rules,
     identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
     claims: Claims,
+    pace: Arc<Pace>,
+    wishes: Arc<Wishes>,
 }
 
 impl Quorum {
@@ -119,7 +126,15 @@ impl Quorum {
         identity: Arc<Identity>,
         clock: Arc<dyn Clock>,
     ) -> Quorum {
-        Quorum { nodes, rules, identity, clock, claims: Claims::default() }
+        Quorum {
+            nodes: nodes.into(),
+            rules,
+            identity,
+            clock,
+            claims: Claims::default(),
+            pace: Arc::new(Pace::new()),
+            wishes: Arc::default(),
+        }
     }
 
     /// Connects, and says why too few servers could be connected to.
@@ -182,8 +197,18 @@ impl Quorum {
     }
 
     fn ask_all(&self, calls: &[Call], lane: Lane, deadline: Moment) -> Vec<Option<Delivery>> {
+        self.ask_all_for(calls, lane, self.rules.need, deadline)
+    }
+
+    fn ask_all_for(
+        &self,
+        calls: &[Call],
+        lane: Lane,
+        enough: usize,
+        deadline: Moment,
+    ) -> Vec<Option<Delivery>> {
         let calls = self.nodes.iter().map(|_| Some(calls)).collect();
-        self.ask(calls, lane, self.rules.need, deadline)
+        self.ask(calls, lane, enough, deadline)
     }
 
     fn limit(&self, deadline: Moment) -> Moment {
@@ -355,12 +380,42 @@ impl Protocol for Quorum {
         self.claims.servers(owner) != 0
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        Err(impossible("wait", "listening", "only Wait::spin() over several servers"))
+    fn withdraws(&self) -> bool {
+        !mutated!("withdrawn-attempt-asked-again")
     }
 
-    fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
-        Ok(())
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        let own = wake::client_channel(&self.identity);
+        let relay = Relay::start(&self.nodes, &own, &self.wishes);
+        let audience = Audience {
+            wishes: Arc::clone(&self.wishes),
+            clock: Arc::clone(&self.clock),
+            pace: Arc::clone(&self.pace),
+            own,
+            client: self.identity.id().to_string().into_bytes(),
+            all: self.nodes.len(),
+            need: self.rules.need,
+        };
+        Ok(Box::new(Chorus::new(relay, audience)))
+    }
+
+    /// The threads that listen wait for a message, so they are sent one.
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.wishes.add(channel);
+        self.nudge_listener(deadline)
+    }
+
+    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let nudge = [Call::plain(&[b"PUBLISH", &channel, wake::NUDGE])];
+        let answers = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
+        let denied = |answer: &Delivery| match answer.outcomes.first() {
+            Some(Err(failure)) if failure.is_denied() => Some(failure.clone()),
+            _ => None,
+        };
+        let mut denials: Vec<Failure> = answers.iter().flatten().filter_map(denied).collect();
+        // The others suffice; those that were not reached look by themselves, a little later.
+        if denials.len() < self.rules.need { Ok(()) } else { Err(denials.swap_remove(0)) }
     }
 
     fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {

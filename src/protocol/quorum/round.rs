@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::time::{Moment, drift_allowance};
 use crate::protocol::answer::{Busy, Granted};
 use crate::protocol::quorum::judge::Voters;
-use crate::protocol::quorum::vote::{Vote, free_after, vote};
+use crate::protocol::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
 use crate::protocol::quorum::{Quorum, impossible};
 use crate::protocol::{Answer, Attempt, Target};
 use crate::wire::failure::Failure;
@@ -19,8 +19,11 @@ const ROUNDS: u32 = 3;
 const RESERVED: u64 = 31;
 /// Tokens fit into so many bits.
 const GREATEST: u64 = (1 << 53) - 1;
-/// What was given is taken back also when the caller's time is over, but not for longer.
-const TAKE_BACK: Duration = Duration::from_millis(25);
+/// So much of the caller's time is for taking back what was given…
+const RESERVE: Duration = Duration::from_millis(25);
+/// …and so much at least for that, and for the attempt itself, also where it is over.
+const TAKE_BACK: Duration = Duration::from_millis(10);
+const ATTEMPT: Duration = Duration::from_millis(15);
 
 /// What a round came to.
 struct Round {
@@ -33,8 +36,10 @@ struct Round {
     /// How many would accept a higher token, or a request that is not late, and how high.
     again: usize,
     floor: u64,
-    /// How long the leases of others last, one for each server.
-    holders: Vec<Option<Duration>>,
+    /// Who has the votes of other servers.
+    holders: Vec<Holder>,
+    /// How many did not say.
+    unheard: usize,
     answers: Vec<Option<Delivery>>,
 }
 
@@ -46,18 +51,25 @@ impl Quorum {
         attempt: &Attempt<'_>,
         deadline: Moment,
     ) -> Result<Answer, Failure> {
-        let limit = self.limit(deadline);
+        let soonest = self.clock.now().after(ATTEMPT);
+        let limit = self.limit(deadline.before(RESERVE).max(soonest));
         self.meet(limit);
-        let need = self.rules.need;
         let mut floor = 0;
         let mut rounds = 1;
         let mut round = loop {
             let round = self.round(target, attempt, floor, limit)?;
+            let answered = self.nodes.len() - round.unheard;
+            let need = match self.rules.need {
+                _ if mutated!("majority-of-those-that-answered") => answered / 2 + 1,
+                need => need,
+            };
             if round.counted >= need {
+                let late = mutated!("validity-from-the-last-vote");
+                let sent = if late { self.clock.now() } else { round.sent };
                 return Ok(Answer::Granted(Granted {
                     token: round.token,
                     ttl: attempt.ttl,
-                    sent: round.sent,
+                    sent,
                     micros: round.token + RESERVED,
                     received: round.passed,
                     waiters: 0,
@@ -70,8 +82,16 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
-        self.take_back(target, attempt, deadline);
+        let need = self.rules.need;
+        if !mutated!("failed-attempt-not-taken-back") {
+            self.take_back(target, attempt, deadline);
+        }
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
+            if most_votes(&round.holders) + round.unheard < need
+                && !mutated!("split-votes-as-a-holder")
+            {
+                return Ok(Answer::Split(self.pace.get()));
+            }
             let missing = need - round.counted;
             let ttl = free_after(&mut round.holders, missing);
             return Ok(Answer::Busy(Busy { ttl, ahead: 0, hands_over: false }));
@@ -102,7 +122,11 @@ impl Quorum {
         let sent = self.clock.now();
         let deadlines: Vec<Option<u64>> =
             self.nodes.iter().map(|node| node.server_clock().reached_at(limit)).collect();
-        let token = deadlines.iter().flatten().copied().fold(floor, u64::max).saturating_add(1);
+        let above = match floor {
+            _ if mutated!("token-below-the-clocks") => floor,
+            _ => deadlines.iter().flatten().copied().fold(floor, u64::max),
+        };
+        let token = above.saturating_add(1);
         let reserved = token.saturating_add(RESERVED);
         if reserved > GREATEST {
             return Err(impossible(
@@ -132,8 +156,10 @@ impl Quorum {
             again: 0,
             floor,
             holders: Vec::new(),
+            unheard: self.nodes.len(),
             answers: Vec::new(),
         };
+        self.pace.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
         let (mut accepted, mut refused) = (0, 0);
         for (node, answer) in answers.iter().enumerate() {
@@ -146,6 +172,7 @@ impl Quorum {
                     };
                     let clock = self.nodes[node].server_clock();
                     clock.note(micros, reply.sent, reply.received);
+                    round.unheard -= 1;
                     let counts = voters.counts(answer.standing, reply);
                     match vote {
                         Vote::Accepted => {
@@ -157,9 +184,9 @@ impl Quorum {
                                 round.passed = round.passed.max(reply.received.after(ahead));
                             }
                         }
-                        Vote::Busy(ttl) => {
+                        Vote::Busy(holder) => {
                             refused |= bit;
-                            round.holders.push(ttl);
+                            round.holders.push(holder);
                         }
                         Vote::Late => round.again += usize::from(counts),
                         Vote::Low(last) => {
@@ -186,7 +213,12 @@ impl Quorum {
         if servers == 0 {
             return;
         }
-        let release = [target.release(attempt.owner, attempt.ttl, None)];
+        // Where it may have looked like a holder others wait for its release.
+        let release = if servers.count_ones() as usize >= self.rules.need {
+            [target.release(attempt.owner, attempt.ttl, None)]
+        } else {
+            [target.withdraw(attempt.owner, attempt.ttl)]
+        };
         let calls = (0..self.nodes.len())
             .map(|node| (servers & (1 << node) != 0).then_some(&release[..]))
             .collect();

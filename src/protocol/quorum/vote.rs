@@ -1,5 +1,6 @@
 //! What several servers answer, and what that comes to.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use redis::Value;
@@ -8,12 +9,19 @@ use crate::protocol::Verdict;
 use crate::protocol::answer::{numbers, unexpected};
 use crate::wire::failure::Failure;
 
+/// Who has a server's vote: for how long (`None`: without an end), and a number that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) ttl: Option<Duration>,
+    pub(super) owner: u64,
+}
+
 /// One server's answer to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     Accepted,
-    /// Another has it, for so long; `None`: without an end.
-    Busy(Option<Duration>),
+    /// Another has it.
+    Busy(Holder),
     /// The request came after its deadline.
     Late,
     /// The token is not above this one.
@@ -24,13 +32,18 @@ pub(super) enum Vote {
 pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
     let odd = || unexpected(value);
     let number = |number: i64| u64::try_from(number).map_err(|_| odd());
+    if let Value::Array(parts) = value
+        && let [Value::Int(0), Value::Int(ttl), Value::Int(now), Value::BulkString(owner)] =
+            parts.as_slice()
+    {
+        let mut hasher = DefaultHasher::new();
+        owner.hash(&mut hasher);
+        let ttl = u64::try_from(*ttl).ok().map(Duration::from_millis);
+        return Ok((Vote::Busy(Holder { ttl, owner: hasher.finish() }), number(*now)?));
+    }
     match *numbers(value)?.as_slice() {
         // The token is the proof that the answer belongs to this question.
         [1, accepted, now] if number(accepted)? == token => Ok((Vote::Accepted, number(now)?)),
-        [0, ttl, now] => {
-            let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
-            Ok((Vote::Busy(ttl), number(now)?))
-        }
         [2, now] => Ok((Vote::Late, number(now)?)),
         [4, last, now] => Ok((Vote::Low(number(last)?), number(now)?)),
         _ => Err(odd()),
@@ -68,9 +81,15 @@ impl Tally {
 }
 
 /// After how long enough of the holders' leases are over, where so many servers more are needed.
-pub(super) fn free_after(holders: &mut [Option<Duration>], missing: usize) -> Option<Duration> {
-    holders.sort_unstable_by_key(|ttl| ttl.unwrap_or(Duration::MAX));
-    holders.get(missing.checked_sub(1)?).copied().flatten()
+pub(super) fn free_after(holders: &mut [Holder], missing: usize) -> Option<Duration> {
+    holders.sort_unstable_by_key(|holder| holder.ttl.unwrap_or(Duration::MAX));
+    holders.get(missing.checked_sub(1)?)?.ttl
+}
+
+/// How many votes the one has that has most of them.
+pub(super) fn most_votes(holders: &[Holder]) -> usize {
+    let votes = |of: &Holder| holders.iter().filter(|other| other.owner == of.owner).count();
+    holders.iter().map(votes).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -81,15 +100,31 @@ mod tests {
         vote(&Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect()), 7)
     }
 
+    fn busy(ttl: i64, owner: &[u8]) -> Option<(Holder, u64)> {
+        let parts = [Value::Int(0), Value::Int(ttl), Value::Int(99)];
+        let owner = Value::BulkString(owner.to_vec());
+        match vote(&Value::Array(parts.into_iter().chain([owner]).collect()), 7) {
+            Ok((Vote::Busy(holder), now)) => Some((holder, now)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_votes_of_one_holder_are_counted_together() {
+        let holders = [1, 2, 1, 3, 1].map(|owner| Holder { ttl: None, owner });
+        assert_eq!((most_votes(&holders), most_votes(&holders[..2]), most_votes(&[])), (3, 1, 0));
+    }
+
     #[test]
     fn votes_are_read_or_refused() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
-        assert_eq!(read(&[0, 30, 99]).unwrap(), (Vote::Busy(Some(Duration::from_millis(30))), 99));
-        assert_eq!(read(&[0, -1, 99]).unwrap(), (Vote::Busy(None), 99));
+        assert_eq!(busy(30, b"a").unwrap().0.ttl, Some(Duration::from_millis(30)));
+        assert_eq!(busy(-1, b"a").unwrap(), busy(-1, b"a").unwrap());
+        assert_ne!(busy(-1, b"a").unwrap().0.owner, busy(-1, b"b").unwrap().0.owner);
         assert_eq!(read(&[2, 99]).unwrap(), (Vote::Late, 99));
         assert_eq!(read(&[4, 8, 99]).unwrap(), (Vote::Low(8), 99));
         // The last but one answers another proposal.
-        for odd in [&[][..], &[1], &[1, 7], &[3, 99], &[1, 8, 99], &[1, -7, 99]] {
+        for odd in [&[][..], &[1], &[1, 7], &[0, 30, 99], &[3, 99], &[1, 8, 99], &[1, -7, 99]] {
             assert!(read(odd).unwrap_err().is_unknown(), "{odd:?}");
         }
     }
@@ -109,7 +144,7 @@ mod tests {
     #[test]
     fn a_waiter_waits_for_as_many_leases_as_it_needs() {
         let ttl = |millis| Some(Duration::from_millis(millis));
-        let mut holders = [ttl(30), None, ttl(10), ttl(20)];
+        let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| Holder { ttl, owner: 1 });
         assert_eq!(free_after(&mut holders, 2), ttl(20));
         assert_eq!(free_after(&mut holders, 4), None);
         assert_eq!(free_after(&mut holders, 0), None);

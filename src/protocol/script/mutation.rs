@@ -63,8 +63,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "killed-waiter-not-skipped",
         "queue.lua",
-        "if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 then",
+        "if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 or KEYS[5] then",
         "redis.pcall('PUBLISH', channel, table.concat(grant, ' '))\n      if true then",
+    ),
+    (
+        "cluster-count-of-listeners-believed",
+        "queue.lua",
+        "table.concat(grant, ' ')) ~= 0 or KEYS[5] then",
+        "table.concat(grant, ' ')) ~= 0 then",
     ),
     // Rule 14.
     (
@@ -140,6 +146,43 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "touch.lua",
         "return left > 0 and redis.call('PEXPIRE', KEYS[2], left) or 0",
         "return left",
+    ),
+    // A majority of several servers.
+    (
+        "vote-after-its-deadline",
+        "quorum_acquire.lua",
+        "if now > tonumber(ARGV[3]) then",
+        "if false then",
+    ),
+    (
+        "any-token-accepted",
+        "quorum_acquire.lua",
+        "if last and last >= tonumber(ARGV[5]) then",
+        "if false then",
+    ),
+    (
+        "fence-shorter-than-its-lead",
+        "quorum_acquire.lua",
+        "text(tonumber(ARGV[4]) + ahead)",
+        "ARGV[4]",
+    ),
+    (
+        "vote-taken-back-from-another",
+        "quorum_release.lua",
+        "if owner ~= ARGV[1] then\n  return owner",
+        "if not owner then\n  return owner",
+    ),
+    (
+        "release-told-to-nobody",
+        "quorum_release.lua",
+        "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], ARGV[1])\n",
+        "",
+    ),
+    (
+        "failed-attempt-wakes-others",
+        "quorum_release.lua",
+        "if ARGV[4] ~= 'quiet' then",
+        "if true then",
     ),
     // Keys that never end.
     (

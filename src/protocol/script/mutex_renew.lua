@@ -1,6 +1,6 @@
 -- Lengthens the lease of a mutex if it is still the attempt's; never shortens it (rule 14).
 --
--- KEYS  as in queue.lua
+-- KEYS  1 the lock   2 its fence
 -- ARGV  1 the attempt   2 the time to live from now, ms   3 the hold count
 --       4 time to live of the fence, ms
 -- Answers 1 it lives at least that long   0 the key is gone   -1 another owner has it

@@ -2,6 +2,8 @@
 --
 -- KEYS  1 the lock (a string: its owner)       2 its fence (the last token)
 --       3 the queue (attempt -> place)         4 the beats (attempt -> server time of its death, µs)
+--       5 in a cluster only: a key that is never there. Its node then refuses the script as a whole
+--         while the slot is being moved, rather than in the middle.
 --
 -- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
 -- holder hands over, and that its client listens on the channel leasehold:<client>. A place below
@@ -39,8 +41,9 @@ local function hand_over(now, keep, me)
       token = token or mint(now, keep)
       local grant = {'g', number, token, now, window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
       -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
-      -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it.
-      if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 then
+      -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it. In a cluster
+      -- only those are counted who listen on this node, and the others hear it all the same.
+      if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 or KEYS[5] then
         return attempt
       end
       redis.call('ZADD', KEYS[4], text(death), attempt)

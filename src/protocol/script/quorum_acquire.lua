@@ -5,7 +5,7 @@
 --       4 time to live of the fence, ms
 --       5 the token it proposes, above the deadline   6 the last token that it reserves with it
 -- Answers {1, the token, server time in µs}                              accepted
---         {0, time to live of the holder in ms (-1: none), server time}  held by another
+--         {0, time to live of the holder in ms (-1: none), server time, the holder}
 --         {2, server time}                                               too late
 --         {4, the last token, server time}                               the token is too low
 --
@@ -19,7 +19,7 @@ if now > tonumber(ARGV[3]) then
 end
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1]), now}
+  return {0, redis.call('PTTL', KEYS[1]), now, owner}
 end
 local last = tonumber(redis.pcall('GET', KEYS[2]))
 if last and last >= tonumber(ARGV[5]) then

@@ -2,8 +2,10 @@
 --
 -- KEYS  as in quorum_acquire.lua
 -- Answers 1 somebody had it   0 nobody did
-if not redis.call('GET', KEYS[1]) then -- an error for what is not a string, which is no mutex
+local owner = redis.call('GET', KEYS[1])
+if not owner then -- an error for what is not a string, which is no mutex
   return 0
 end
 redis.call('DEL', KEYS[1])
+redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], owner) -- as in quorum_release.lua
 return 1

@@ -1,6 +1,6 @@
 -- Lengthens the lease of a reentrant lock if it is still the attempt's, and shows its hold count.
 --
--- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence   3 the channel
+-- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence
 -- ARGV  1 the attempt   2 the time to live from now, ms   3 the hold count
 --       4 time to live of the fence, ms
 -- Answers 1 it lives at least that long   0 the key is gone   -1 another owner has it

@@ -1,19 +1,23 @@
-//! What leasehold's own tests, examples and benches share: private Redis or Valkey servers,
-//! child processes that play a role, a TCP proxy with scripted faults and a journal, injectors for
+//! What leasehold's own tests, examples and benches share: private Redis or Valkey servers and
+//! clusters of them, child processes that play a role, a TCP proxy with scripted faults and a journal, injectors for
 //! faults of all kinds, and a little statistics.
 //!
 //! Nothing here is published, and Unix only.
 
 mod binary;
 pub mod child;
+mod clock;
+mod cluster;
 mod command;
 mod directory;
 pub mod fault;
 pub mod fork;
 mod frame;
+mod group;
 pub mod history;
 mod journal;
 mod link;
+mod monitor;
 mod process;
 mod proxy;
 mod server;
@@ -22,8 +26,12 @@ pub mod stat;
 mod wheel;
 
 pub use child::{Child, ChildBuilder};
+pub use clock::WallClock;
+pub use cluster::Cluster;
 pub use command::CommandStats;
 pub use fault::{Action, Direction, Fault, Injection, Trigger};
+pub use group::Group;
 pub use journal::Tally;
+pub use monitor::{Line, Monitor};
 pub use proxy::Proxy;
 pub use server::{Server, ServerBuilder};

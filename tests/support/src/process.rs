@@ -28,7 +28,10 @@ pub(crate) struct Process {
     /// The text of a sentinel's configuration; `None` for a server.
     pub(crate) sentinel: Option<String>,
     pub(crate) arguments: Vec<OsString>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) port: Option<u16>,
+    /// The port of the cluster's bus, where it is a node of one.
+    pub(crate) bus: Option<u16>,
     pub(crate) socket: PathBuf,
     pub(crate) directory: Directory,
 }
@@ -82,7 +85,9 @@ impl Process {
             .arg(self.directory.path())
             .args(["--protected-mode", "no", "--bind", "127.0.0.1"])
             .args(["--enable-debug-command", "yes", "--loglevel", "warning"])
+            .args(self.cluster_arguments())
             .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -114,6 +119,12 @@ impl Process {
         let path = self.directory.path().join("sentinel.conf");
         std::fs::write(&path, text)?;
         Ok(vec![path.into(), "--sentinel".into()])
+    }
+
+    /// A node keeps what it knows of the others in a file, also where it keeps no data.
+    fn cluster_arguments(&self) -> Vec<String> {
+        let Some(bus) = self.bus else { return Vec::new() };
+        ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()].map(str::to_owned).into()
     }
 
     /// Returns the process id and version once the server serves.

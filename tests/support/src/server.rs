@@ -39,8 +39,10 @@ pub struct Server {
 #[derive(Debug, Clone, Default)]
 pub struct ServerBuilder {
     tcp: bool,
+    cluster: bool,
     sentinel: Option<String>,
     arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 impl ServerBuilder {
@@ -56,9 +58,21 @@ impl ServerBuilder {
         self.tcp()
     }
 
+    /// Makes it a node of a cluster, whose bus has a free port of its own; it listens on a port too.
+    pub fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self.tcp()
+    }
+
     /// Adds an argument for the server, such as `--maxclients` and then `10`.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds environment variables, such as those of a [`WallClock`](crate::WallClock).
+    pub fn envs(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.variables.extend(variables);
         self
     }
 
@@ -74,7 +88,9 @@ impl ServerBuilder {
             program: binary::find()?,
             sentinel: self.sentinel,
             arguments: self.arguments,
+            variables: self.variables,
             port: None,
+            bus: None,
             socket: directory.path().join("s"),
             directory,
         };
@@ -82,6 +98,9 @@ impl ServerBuilder {
         let running = loop {
             if self.tcp {
                 process.port = Some(free_port()?);
+            }
+            if self.cluster {
+                process.bus = Some(free_port()?);
             }
             attempts += 1;
             match process.launch() {
@@ -144,6 +163,11 @@ impl Server {
     pub fn addr(&self) -> SocketAddr {
         let port = self.process.port.expect("the server was started without .tcp()");
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// Returns the port of the cluster's bus.
+    pub(crate) fn bus(&self) -> u16 {
+        self.process.bus.expect("the server was started without .cluster()")
     }
 
     /// Returns the server's own process id.

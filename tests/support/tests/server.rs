@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_support::Server;
+use leasehold_support::{Monitor, Server, WallClock};
 
 fn ping(server: &Server) -> redis::RedisResult<String> {
     redis::cmd("PING").query(&mut server.connection())
@@ -102,4 +102,51 @@ fn alive(pid: u32) -> bool {
         .status()
         .expect("kill runs")
         .success()
+}
+
+#[test]
+fn the_nodes_of_a_cluster_share_the_slots_and_a_slot_moves_with_its_keys() {
+    let cluster = leasehold_support::Cluster::start(3, 1).expect("a cluster");
+    assert_eq!((cluster.masters().len(), cluster.nodes().len()), (3, 6));
+    let name = cluster.name_at(1, "x");
+    let set = redis::cmd("SET").arg(&name).arg(1).exec(&mut cluster.nodes()[1].connection());
+    set.expect("its master takes it");
+    cluster.migrate(cluster.slot(&name), 1, 2);
+    let get = redis::cmd("GET").arg(&name).query::<u32>(&mut cluster.nodes()[2].connection());
+    assert_eq!(get.expect("it is there"), 1);
+}
+
+#[test]
+fn a_wall_clock_of_its_own_jumps_and_no_other_does() {
+    let clock = WallClock::new().unwrap();
+    let (clocked, other) =
+        (Server::builder().envs(clock.variables()).start().unwrap(), Server::start().unwrap());
+    let seconds = |server: &Server| {
+        let time: (i64, i64) = redis::cmd("TIME").query(&mut server.connection()).unwrap();
+        time.0
+    };
+    for ahead in [3_600, -3_600, 0] {
+        clock.set(ahead * 1_000_000).unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while (seconds(&clocked) - seconds(&other) - ahead).abs() > 2 {
+            assert!(Instant::now() < end, "not {ahead} s ahead");
+        }
+    }
+}
+
+#[test]
+fn a_monitor_has_what_runs_and_notices_the_servers_end() {
+    let server = Server::start().unwrap();
+    let monitor = Monitor::start(&server);
+    redis::cmd("ECHO").arg("seen").exec(&mut server.connection()).unwrap();
+    let until = |condition: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(5);
+        while !condition() {
+            assert!(Instant::now() < end);
+        }
+    };
+    until(&|| monitor.lines("seen").len() == 1);
+    assert!(monitor.is_open() && monitor.lines("unseen").is_empty());
+    server.kill();
+    until(&|| !monitor.is_open());
 }

@@ -1,8 +1,10 @@
-//! What the tests over TLS stand on: certificates made for the occasion, and a terminator that
-//! stands before a private server, which may have been built without TLS.
+//! What the tests over TLS stand on: certificates made for the occasion, a terminator that stands
+//! before a private server, which may have been built without TLS, and a relay that does harm.
 
 mod certificate;
+mod relay;
 mod terminator;
 
 pub use certificate::{Authority, Certificate};
+pub use relay::{Harm, Relay};
 pub use terminator::Terminator;

@@ -177,7 +177,9 @@ impl Injector for Refused {
         if self.cut {
             proxy.cut();
         }
-        let refused = u64::from(TcpStream::connect(proxy.addr()).is_err());
+        // A socket that happens to have the port itself is connected to itself.
+        let refused = (0..3).any(|_| TcpStream::connect(proxy.addr()).is_err());
+        let refused = u64::from(refused);
         let count = move || Fired { injected: 1, witnessed: refused, witness: "a probe" };
         Active::new(self.name(), count, || proxy.heal())
     }

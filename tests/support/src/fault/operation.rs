@@ -51,7 +51,9 @@ impl Operation {
         let arguments = words.get(3 + keys..)?;
         Some(match arguments {
             [_, _, _, _, b"beat", _, _] => Operation::Beat,
-            [_, _, _, _, _, _, _] => Operation::Acquire,
+            // Of one server, and of one that has a vote among several.
+            [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
+            [_, _, _, b"quiet"] => Operation::Release,
             [_, _, _, _] => Operation::Renew,
             [_, _, _] => Operation::Release,
             _ => Operation::Other,
@@ -92,7 +94,9 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 30000 0 30000 try 3 6", Operation::Acquire),
             ("EVAL source 4 k k k k me 30000 0 30000 join 3 6", Operation::Acquire),
             ("EVALSHA sha 4 k k k k me 30000 0 30000 beat 3 6", Operation::Beat),
+            ("EVALSHA sha 2 k k me 30000 7 30000 8 9", Operation::Acquire),
             ("EVALSHA sha 3 k k k me 30000 0", Operation::Release),
+            ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k 1000", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),

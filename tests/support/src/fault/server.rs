@@ -344,7 +344,8 @@ pub(crate) fn number(server: &Server, section: &str, name: &str) -> u64 {
     field(&ask::<String>(server, &["INFO", section]), name)
 }
 
-fn field(text: &str, name: &str) -> u64 {
+/// Returns a number that a section of `INFO` has, 0 if it has not.
+pub(crate) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let digits = line.map(|rest| rest.trim_start_matches("count="));
     digits

@@ -1,7 +1,11 @@
 //! Settings with which a server refuses commands.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Connection;
+
 use crate::Server;
-use crate::fault::server::{ask, error_count};
+use crate::fault::server::{ask, error_count, field};
 use crate::fault::{Active, Fired, Injector, Site};
 
 /// A state of the server in which it answers some commands with an error of one code, which it
@@ -104,6 +108,46 @@ impl Injector for Refusing {
             for words in end {
                 ask::<redis::Value>(server, words);
             }
+        };
+        Active::new(self.name(), count, heal)
+    }
+}
+
+/// It wants a password of everybody who comes.
+#[derive(Debug, Clone, Copy)]
+pub struct NoPassword;
+
+impl Injector for NoPassword {
+    fn name(&self) -> String {
+        "no-password".to_owned()
+    }
+
+    fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
+        // One who was let in stays in, and nobody else comes in.
+        let inside = Arc::new(Mutex::new(site.server.connection()));
+        let run = |inside: &Mutex<Connection>, words: &[&str]| {
+            let mut command = redis::Cmd::new();
+            words.iter().for_each(|word| {
+                command.arg(*word);
+            });
+            let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
+            command.query::<redis::Value>(&mut inside).expect("the one inside may do all")
+        };
+        let refused = move |inside: &Mutex<Connection>| {
+            let info = run(inside, &["INFO", "errorstats"]);
+            let info: String = redis::from_redis_value(info).expect("a text");
+            field(&info, "errorstat_NOAUTH")
+        };
+        let before = refused(&inside);
+        run(&inside, &["ACL", "SETUSER", "default", "resetpass", ">secret"]);
+        let healer = Arc::clone(&inside);
+        let count = move || Fired {
+            injected: 1,
+            witnessed: refused(&inside) - before,
+            witness: "errorstat_NOAUTH",
+        };
+        let heal = move || {
+            run(&healer, &["ACL", "SETUSER", "default", "nopass"]);
         };
         Active::new(self.name(), count, heal)
     }

@@ -39,7 +39,7 @@ use std::fmt;
 pub use call::{Call, Ended};
 pub use event::{Event, Outcome, Snapshot, What};
 pub use order::c6;
-pub use outcome::c4;
+pub use outcome::{c4, c4_but_busy};
 pub use record::{Recorder, now, read};
 pub use resource::{Resource, Touch};
 pub use rest::c5;
@@ -121,6 +121,11 @@ impl History {
     /// Runs all checkers.
     pub fn check(&self) -> Vec<Violation> {
         [c1, c2, c3, c4, c5, c6].iter().flat_map(|checker| checker(self)).collect()
+    }
+
+    /// Runs all checkers that hold over several servers.
+    pub fn check_several(&self) -> Vec<Violation> {
+        [c1, c2, c3, c4_but_busy, c5, c6].iter().flat_map(|checker| checker(self)).collect()
     }
 
     /// The locks that occur.

@@ -1,0 +1,72 @@
+//! Where Redis Cluster puts a key: the hash slot of what stands in its first pair of braces, or of
+//! all of it where there is none.
+
+/// How many hash slots there are.
+pub(crate) const SLOTS: u16 = 16384;
+
+/// The part of a key that is hashed. `{}` is not a tag.
+pub(crate) fn hashed(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let after = &key[open + 1..];
+    match after.iter().position(|&byte| byte == b'}') {
+        Some(close) if close > 0 => &after[..close],
+        _ => key,
+    }
+}
+
+/// The hash slot of a key.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    crc(hashed(key)) % SLOTS
+}
+
+/// CRC-16/XMODEM.
+fn crc(bytes: &[u8]) -> u16 {
+    const TABLE: [u16; 256] = table();
+    bytes.iter().fold(0, |crc, &byte| {
+        let [high, low] = crc.to_be_bytes();
+        u16::from_be_bytes([low, 0]) ^ TABLE[usize::from(high ^ byte)]
+    })
+}
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_slots_that_the_specification_gives_them() {
+        assert_eq!(crc(b"123456789"), 0x31c3);
+        assert_eq!((slot_of(b"foo"), slot_of(b"bar"), slot_of(b"")), (12182, 5061, 0));
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+    }
+
+    #[test]
+    fn the_first_braces_count_and_only_with_something_between() {
+        for (key, part) in [
+            ("x", "x"),
+            ("{x}y", "x"),
+            ("foo{bar}{zap}", "bar"),
+            ("foo{{bar}}zap", "{bar"),
+            ("foo{}{bar}", "foo{}{bar}"),
+            ("a}b", "a}b"),
+            ("a{b", "a{b"),
+        ] {
+            assert_eq!(hashed(key.as_bytes()), part.as_bytes(), "{key}");
+        }
+    }
+}

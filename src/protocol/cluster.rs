@@ -1,0 +1,165 @@
+//! The protocol over a cluster: for each call the protocol over the [one server](Single) that has the
+//! slot of the lock, wherever it is at the moment.
+//!
+//! What a server refused is asked of another, until the call's deadline; what brought no answer is
+//! not. A lock has one slot, and its keys are moved together with it: its last scripts before a move
+//! and the first ones after it see the same. In between there is none. Every script is told of one key
+//! that is never there, so that a server that has not everything of the slot refuses the script as a
+//! whole; without it, a script could fail half-way, at a key that is gone because the script itself took
+//! the last out of it. Renewals alone go on: what they touch is there, on one side or the other.
+//!
+//! A message is heard on all nodes, but who publishes is told only of those who listen on the same.
+//! A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
+//! node's clock it was minted.
+
+use crate::base::id::{Holder, Identity};
+use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::sync::Arc;
+use crate::base::tag::slot_of;
+use crate::base::time::Moment;
+use crate::protocol::answer::verdict;
+use crate::protocol::single::Single;
+use crate::protocol::{
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, wake,
+};
+use crate::wire::Pipeline;
+use crate::wire::cluster::{Aside, Cluster as Nodes};
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use std::time::Duration;
+
+/// Locks in a cluster, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    nodes: Nodes,
+    identity: Arc<Identity>,
+}
+
+impl Cluster {
+    pub(crate) fn new(nodes: Nodes, identity: Arc<Identity>) -> Cluster {
+        Cluster { nodes, identity }
+    }
+
+    /// Does something by the protocol over the one server that has the lock.
+    fn at<T>(
+        &self,
+        target: &Target,
+        aside: Aside,
+        deadline: Moment,
+        call: impl Fn(&Single) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.nodes.follow(slot_of(target.key()), aside, deadline, |transport, asking| {
+            let single = Single::new(Arc::clone(transport), Arc::clone(&self.identity));
+            call(&if asking { single.asking() } else { single })
+        })
+    }
+}
+
+impl Protocol for Cluster {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn is_sharded(&self) -> bool {
+        true
+    }
+
+    fn acquire(
+        &self,
+        target: &Target,
+        attempt: &Attempt<'_>,
+        deadline: Moment,
+    ) -> Result<Answer, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| node.acquire(target, attempt, deadline))
+    }
+
+    fn release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        last_token: Option<u64>,
+        how: ReleaseKind,
+        deadline: Moment,
+    ) -> Result<Verdict, Failure> {
+        // Leave to ask is for one command, and WATCH needs several.
+        let aside = if how == ReleaseKind::Watch { Aside::Wait } else { Aside::Follow };
+        self.at(target, aside, deadline, |node| {
+            node.release(target, owner, ttl, last_token, how, deadline)
+        })
+    }
+
+    fn extend(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        count: u32,
+        deadline: Moment,
+    ) -> Result<Told, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| {
+            node.extend(target, owner, ttl, count, deadline)
+        })
+    }
+
+    fn replicate(
+        &self,
+        target: &Target,
+        copies: Copies,
+        deadline: Moment,
+    ) -> Result<Least, Failure> {
+        self.at(target, Aside::Wait, deadline, |node| node.replicate(target, copies, deadline))
+    }
+
+    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
+        let slot = |number: usize| slot_of(errands[number].target.key());
+        let replies =
+            self.nodes.call_all(errands.len(), slot, |number| errands[number].call(), deadline);
+        let told = |(number, reply): (usize, Result<_, _>)| {
+            let reply: crate::wire::connection::Reply = reply?;
+            let verdict =
+                verdict(&reply.value).inspect_err(|_| self.nodes.distrust(slot(number)))?;
+            Ok(Told { verdict, sent: reply.sent })
+        };
+        replies.into_iter().enumerate().map(told).collect()
+    }
+
+    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| node.holder(target, deadline))
+    }
+
+    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| node.force_release(target, deadline))
+    }
+
+    fn apply(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        pipeline: &Pipeline,
+        deadline: Moment,
+    ) -> Result<Applied, Failure> {
+        // A node that lacks one of the user's keys may have the lock all the same.
+        self.at(target, Aside::Wait, deadline, |node| node.apply(target, owner, pipeline, deadline))
+    }
+
+    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| node.request_release(target, deadline))
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let subscription = self.nodes.subscribe(&channel)?;
+        Ok(Box::new(wake::Subscribed::new(subscription, channel)))
+    }
+
+    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
+        self.nodes.anywhere(deadline, |node| node.call(&call, deadline).map(drop))
+    }
+
+    fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {
+        None
+    }
+}

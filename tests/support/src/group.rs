@@ -1,0 +1,81 @@
+//! A master, its replicas, and the sentinels that watch it.
+
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::server::Server;
+
+/// How long the group may take to know of itself.
+const ASSEMBLY: Duration = Duration::from_secs(20);
+
+/// A master with replicas, and three sentinels that watch it.
+#[derive(Debug)]
+pub struct Group {
+    /// The servers; the first is the master at the start.
+    pub servers: Vec<Server>,
+    /// The sentinels.
+    pub sentinels: Vec<Server>,
+}
+
+impl Group {
+    /// What the sentinels call the master.
+    pub const MASTER: &str = "mymaster";
+
+    /// Starts them, and waits until the replicas have caught up and all sentinels know of each other.
+    /// After so much silence they take a server for dead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`], and if they do not know of each other in time.
+    ///
+    /// # Panics
+    ///
+    /// If one of them does not answer.
+    pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
+        let replicating = || Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
+        let mut servers = vec![replicating().start()?];
+        let port = servers[0].addr().port();
+        for _ in 0..replicas {
+            let replica = replicating().arg("--replicaof").arg(format!("127.0.0.1 {port}"));
+            servers.push(replica.start()?);
+        }
+        until("the replicas are online", || {
+            info(&servers[0], "replication").matches("state=online").count() == replicas
+        })?;
+        let (name, dead_after) = (Group::MASTER, dead_after.as_millis());
+        let configuration = format!(
+            "sentinel monitor {name} 127.0.0.1 {port} 2\n\
+             sentinel down-after-milliseconds {name} {dead_after}\n\
+             sentinel failover-timeout {name} 5000\n"
+        );
+        let start = || Server::builder().sentinel(&configuration).start();
+        let sentinels = vec![start()?, start()?, start()?];
+        let known = format!("slaves={replicas},sentinels={}", sentinels.len());
+        for sentinel in &sentinels {
+            until("the sentinels know all others", || info(sentinel, "sentinel").contains(&known))?;
+        }
+        Ok(Group { servers, sentinels })
+    }
+
+    /// Returns the URLs of the sentinels.
+    pub fn sentinel_urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(Server::tcp_url).collect()
+    }
+}
+
+fn info(server: &Server, section: &str) -> String {
+    let mut info = redis::cmd("INFO");
+    info.arg(section).query(&mut server.connection()).expect("the test server answers")
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) -> io::Result<()> {
+    let end = Instant::now() + ASSEMBLY;
+    while !condition() {
+        if Instant::now() > end {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("not so in time: {what}")));
+        }
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The topologies over which one suite of tests of the mutex runs, each with clients of its own kind.
+//!
+//! | module | what clients connect to |
+//! | --- | --- |
+//! | `server` | one server, over TCP |
+//! | `unix_socket` | one server, over its socket |
+//! | `tls` | one server, over TLS |
+//! | `sentinel` | the master of a group with replicas, that sentinels tell of |
+//! | `cluster` | three masters with replicas, each with a part of the names |
+//! | `quorum` | five servers, a majority of which decides |
+//!
+//! `client` has what clients of all kinds have in common, and `scene` what tests do there.
+
+mod client;
+mod cluster;
+mod quorum;
+pub mod scene;
+mod sentinel;
+mod server;
+mod tls;
+mod unix_socket;
+
+pub use client::{Builder, Client};
+pub use cluster::Cluster;
+pub use leasehold_support::Server;
+pub use quorum::Quorum;
+pub use sentinel::Sentinel;
+pub use server::OneServer;
+pub use tls::Tls;
+pub use unix_socket::UnixSocket;
+
+use leasehold::Wait;
+
+/// Servers, and how clients reach them.
+pub trait Topology: Sized + Send + Sync + 'static {
+    /// What makes the clients.
+    type Builder: Builder;
+
+    /// The ways in which a mutex waits there, the usual one first.
+    const WAITS: &'static [Wait];
+
+    /// Whether a name may have braces that are no tag.
+    const STRAY_BRACES: bool = true;
+
+    /// Starts the servers, and waits until they serve.
+    fn start() -> Self;
+
+    /// How clients reach it: one line of text, which can be given to another process.
+    fn address(&self) -> String;
+
+    /// A builder of clients for an address.
+    ///
+    /// # Panics
+    ///
+    /// If it is none.
+    fn builder(address: &str) -> Self::Builder;
+
+    /// All processes of it.
+    fn servers(&self) -> Vec<&Server>;
+
+    /// The servers that keep the lock of this name, and take commands that write to it.
+    fn keepers(&self, name: &[u8]) -> Vec<&Server>;
+}
+
+/// The ways in which a mutex waits on one server, or on one at a time.
+const QUEUE_AND_SPIN: &[Wait] = &[Wait::queue(), Wait::spin()];
