@@ -139,19 +139,21 @@ fn a_grant_whose_reply_never_comes_is_given_back() {
     let (server, proxy) = start();
     let client = hasty(&proxy.url());
     for kind in ["mutex", "reentrant"] {
-        let fault = proxy.add(Fault::request("ghost", SILENCE));
+        // A name each: a clean-up of the one before would meet the fault.
+        let name = format!("ghost-{kind}");
+        let fault = proxy.add(Fault::request(&name, SILENCE));
         let error = match kind {
-            "mutex" => client.mutex("ghost").unwrap().try_lock().unwrap_err(),
-            _ => client.reentrant("ghost").unwrap().try_lock().unwrap_err(),
+            "mutex" => client.mutex(&name).unwrap().try_lock().unwrap_err(),
+            _ => client.reentrant(&name).unwrap().try_lock().unwrap_err(),
         };
         assert_eq!(fault.fired(), 1);
         assert!(error.is_unknown_outcome(), "{error:?}");
         let freed = (0..1_500).any(|_| {
             thread::sleep(ms(2));
-            !exists(&server, "ghost")
+            !exists(&server, &name)
         });
-        assert!(freed, "{kind}: a ghost holds it for {} ms more", pttl(&server, "ghost"));
-        stays_away(&server, "ghost");
+        assert!(freed, "{kind}: a ghost holds it for {} ms more", pttl(&server, &name));
+        stays_away(&server, &name);
     }
 }
 
@@ -185,19 +187,23 @@ fn a_garbage_reply_is_not_taken_for_an_answer() {
     let _turn = together();
     let (server, proxy) = start();
     let client = LockClient::open(proxy.url()).unwrap();
-    for garbage in
+    for (number, garbage) in
         ["?!\r\n", "+OK\r\n", ":77\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*0\r\n", "\r\n"]
+            .into_iter()
+            .enumerate()
     {
+        // A name each: the worker gives the one before back later on, and would meet the fault.
+        let name = format!("garbage-{number}");
         let action = Action::Garbage(garbage.as_bytes().to_vec());
-        let fault = proxy.add(Fault::request("x", action.clone()));
-        let guard = client.mutex("x").unwrap().try_lock().unwrap().expect("ours");
+        let fault = proxy.add(Fault::request(&name, action.clone()));
+        let guard = client.mutex(&name).unwrap().try_lock().unwrap().expect("ours");
         assert_eq!(fault.fired(), 1, "{garbage:?}");
         guard.check().unwrap();
         // And the same for its release.
-        let fault = proxy.add(Fault::request("x", action));
+        let fault = proxy.add(Fault::request(&name, action));
         guard.release().unwrap();
         assert_eq!(fault.fired(), 1, "{garbage:?}");
-        assert!(!exists(&server, "x"), "{garbage:?}");
+        assert!(!exists(&server, &name), "{garbage:?}");
     }
 }
 
