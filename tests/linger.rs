@@ -401,6 +401,29 @@ fn locking_again_and_again_takes_no_memory() {
     assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
 }
 
+/// Nor while the worker, which would clear up after it, waits for Redis.
+#[cfg(target_os = "linux")]
+#[test]
+fn locking_again_while_redis_is_silent_takes_no_memory() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = LockClient::builder(server.url()).command_timeout(ms(20_000)).build().unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let again = |times: usize| (0..times).for_each(|_| drop(lock.lock().unwrap()));
+    again(20_000);
+    let before = resident();
+    linger(&server, &client.mutex_with("y", lingering(ms(500))).unwrap());
+    server.pause();
+    // By now the worker gives that one back, and has no answer.
+    thread::sleep(ms(700));
+    again(300_000);
+    let grown = resident().saturating_sub(before);
+    server.resume();
+    assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
+}
+
 #[cfg(target_os = "linux")]
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();

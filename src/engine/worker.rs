@@ -3,7 +3,8 @@
 //! Callers put work into an unbounded channel and do not wake the worker for it, which would cost
 //! more than a lock: they ring a bell, a channel of one, only when their work is due before the
 //! worker would wake by itself, or when much has piled up. A lease that is released in the
-//! meantime is thrown away unseen.
+//! meantime is thrown away unseen, by callers too where the worker does not come to it: who locks
+//! again and again while Redis keeps the worker waiting must not fill the memory.
 //!
 //! Each turn, all that is due goes out as one pipeline. Due times are rounded down to ticks of a
 //! fraction of the lease, so that what falls due about the same time travels together.
@@ -26,6 +27,8 @@ use crate::wire::failure::Failure;
 
 /// More work than this wakes the worker, so that what is over is thrown away.
 const PILE: usize = 1024;
+/// More than this, and callers throw away too.
+const HEAP: usize = 4 * PILE;
 /// What failed is tried again after this share of its lease, within these bounds.
 const RETRIES_PER_LEASE: u32 = 30;
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
@@ -87,6 +90,7 @@ impl Unreturned {
 #[derive(Debug)]
 pub(crate) struct Worker {
     sender: Sender<Entry>,
+    receiver: Arc<Receiver<Entry>>,
     bell: Sender<()>,
     wakes_at: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
@@ -106,6 +110,7 @@ impl Worker {
     ) -> Worker {
         let (bell, rung) = bounded(1);
         let (sender, receiver) = unbounded();
+        let receiver = Arc::new(receiver);
         let wakes_at = Arc::new(AtomicU64::new(AWAKE));
         let unreturned = Arc::new(Unreturned::default());
         let runner = Runner {
@@ -113,7 +118,7 @@ impl Worker {
             clock: Arc::clone(&clock),
             exchange,
             callbacks,
-            receiver,
+            receiver: Arc::clone(&receiver),
             rung,
             wakes_at: Arc::clone(&wakes_at),
             agenda: BinaryHeap::new(),
@@ -123,7 +128,7 @@ impl Worker {
         };
         let runner = Arc::new(Mutex::new(Some(runner)));
         let started = AtomicBool::new(false);
-        Worker { unreturned, sender, bell, wakes_at, clock, started, runner }
+        Worker { unreturned, sender, receiver, bell, wakes_at, clock, started, runner }
     }
 
     /// Renews a lease as its options say, and finds out when it is lost.
@@ -195,8 +200,27 @@ impl Worker {
         if !self.started.load(Ordering::Acquire) {
             self.start();
         }
+        self.hand_in(Entry { due, duty });
+        if self.sender.len() > HEAP && !mutated!("pile-without-end") {
+            self.throw_away();
+        }
+    }
+
+    /// Two for each that comes, so that the pile does not grow.
+    fn throw_away(&self) {
+        for _ in 0..2 {
+            if let Ok(entry) = self.receiver.try_recv()
+                && !entry.duty.is_over()
+            {
+                self.hand_in(entry);
+            }
+        }
+    }
+
+    fn hand_in(&self, entry: Entry) {
+        let due = entry.due;
         // Somebody receives for as long as this lives, or will once the thread could be started.
-        let _ = self.sender.send(Entry { due, duty });
+        let _ = self.sender.send(entry);
         if due.as_nanos() < self.wakes_at.load(Ordering::SeqCst) || self.sender.len() > PILE {
             let _ = self.bell.try_send(());
         }
@@ -235,7 +259,7 @@ struct Runner {
     clock: Arc<dyn Clock>,
     exchange: Duration,
     callbacks: Callbacks,
-    receiver: Receiver<Entry>,
+    receiver: Arc<Receiver<Entry>>,
     rung: Receiver<()>,
     /// When the worker wakes by itself, in nanoseconds.
     wakes_at: Arc<AtomicU64>,

@@ -205,6 +205,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 18",
         "linger::a_lease_that_somebody_waits_for_does_not_linger",
     ),
+    bug(
+        "pile-without-end",
+        "the work that waits for the worker is bounded",
+        "linger::locking_again_while_redis_is_silent_takes_no_memory",
+    ),
     bug("linger-not-revoked", "rule 18", "linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
         "reentry-after-loss",
