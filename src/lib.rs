@@ -470,7 +470,9 @@
 //!   same reason [`request_release`](Mutex::request_release) tells only that somebody may have heard.
 //! - **Redisson** listens to sharded channels there. It is told of releases on them, and what it releases
 //!   itself is noticed within a second.
-//! - **There is a pool to each master** that is needed, each with a thread that connects.
+//! - **There is a pool to each master** that is needed, each with a thread that connects. From the first
+//!   wait on, one thread and one connection for each master listen, also as masters come and go: what is
+//!   said at one may take the others 40 ms and more to pass on.
 //!
 //! # Tests of code that locks
 //!

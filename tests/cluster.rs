@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -285,13 +286,9 @@ fn a_slot_moves_under_those_who_spin() {
     moved_under_load(move |client, name| client.mutex_with(name, options)?.lock());
 }
 
-/// Where a client listens.
-fn ears(cluster: &Cluster) -> Vec<usize> {
-    let hears = |node: &Server| {
-        let all: Vec<String> = ask(node, &["PUBSUB", "CHANNELS", "leasehold:*"]);
-        !all.is_empty()
-    };
-    (0..cluster.nodes().len()).filter(|&number| hears(&cluster.nodes()[number])).collect()
+/// How many clients listen to their own channel at a node.
+fn ears(node: &Server) -> usize {
+    ask::<Vec<String>>(node, &["PUBSUB", "CHANNELS", "leasehold:*"]).len()
 }
 
 /// So many hand-overs between two clients, by turns; each would take a heartbeat if it were not for the
@@ -363,23 +360,183 @@ fn who_listens_to_the_channel_of_a_slot_is_told_of_a_release() {
     assert!(guard.release().is_err());
 }
 
+/// The nodes pass on what is published, but that may take them long: a message is heard at once only
+/// where it is published.
 #[test]
-fn who_listens_to_a_node_that_dies_listens_to_another() {
+fn clients_listen_at_every_master_and_to_a_name_where_it_is() {
+    let cluster = start(3, 0);
+    let clients = [client(&cluster), client(&cluster)];
+    let all = |count| cluster.nodes().iter().all(|node| ears(node) == count);
+    let name = cluster.name_at(0, "x");
+    hand_over(&cluster, &clients, &name, 2);
+    until("they listen everywhere", || all(2));
+    let channel = format!("redisson_lock__channel:{{{name}r}}");
+    let name = format!("{{{name}r}}");
+    let home = cluster.home(&name);
+    let heard =
+        |node: &Server| !ask::<Vec<String>>(node, &["PUBSUB", "CHANNELS", &channel]).is_empty();
+    let where_heard =
+        || -> Vec<usize> { (0..3).filter(|&number| heard(&cluster.nodes()[number])).collect() };
+    let guard = clients[0].reentrant(&name).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| clients[1].reentrant(&name).unwrap().lock().unwrap().release());
+        until("it listens", || !where_heard().is_empty());
+        // Whoever looks every now and then has looked.
+        thread::sleep(ms(600));
+        assert_eq!(where_heard(), [home]);
+        let next = (home + 1) % 3;
+        cluster.migrate(cluster.slot(&name), home, next);
+        until("it listens where the name is now", || where_heard() == [next]);
+        guard.release().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    drop(clients);
+    until("nobody listens any longer", || all(0));
+}
+
+#[test]
+fn a_promoted_master_is_listened_to() {
+    let cluster = start(3, 1);
+    let clients = [client(&cluster), client(&cluster)];
+    let name = cluster.name_at(0, "x");
+    hand_over(&cluster, &clients, &name, 2);
+    let (old, promoted) = (&cluster.nodes()[0], &cluster.nodes()[3]);
+    until("they listen", || ears(old) == 2);
+    assert_eq!(ears(promoted), 0);
+    let guard = clients[0].mutex(cluster.name_at(1, "kept")).unwrap().lock().unwrap();
+    old.kill();
+    within(SOON * 4, "they listen to the promoted one", || ears(promoted) == 2);
+    guard.release().unwrap();
+    let lock = clients[0].mutex(&name).unwrap();
+    until("it serves", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+    let queue = format!("{{{name}}}:queue");
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| clients[1].mutex(&name).unwrap().lock().unwrap().release());
+        until("it waits", || ask::<u32>(promoted, &["ZCARD", &queue]) == 1);
+        guard.release().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_master_that_cannot_be_listened_to_makes_nobody_deaf() {
     let cluster = Cluster::start_with(3, 0, &["--cluster-require-full-coverage", "no"]).unwrap();
     let clients = [client(&cluster), client(&cluster)];
-    let anywhere = cluster.name_at(0, "x");
-    hand_over(&cluster, &clients, &anywhere, 2);
-    let ear = ears(&cluster)[0];
-    let name = cluster.name_at((ear + 1) % 3, "y");
-    cluster.nodes()[ear].kill();
-    let rest = |number: &usize| *number != ear;
-    until("they listen elsewhere", || {
-        let others = (0..3).filter(rest).map(|number| &cluster.nodes()[number]);
-        let heard =
-            |node: &Server| ask::<Vec<String>>(node, &["PUBSUB", "CHANNELS", "leasehold:*"]).len();
-        others.map(heard).sum::<usize>() == 2
+    hand_over(&cluster, &clients, &cluster.name_at(0, "x"), 2);
+    cluster.nodes()[1].kill();
+    for home in [0, 2] {
+        hand_over(&cluster, &clients, &cluster.name_at(home, "y"), 10);
+    }
+    // Also those who never heard it.
+    let clients = [client(&cluster), client(&cluster)];
+    for home in [0, 2] {
+        hand_over(&cluster, &clients, &cluster.name_at(home, "z"), 10);
+    }
+}
+
+/// Rule 12: what was said while nobody listened is made good by asking.
+#[test]
+fn who_waits_asks_again_when_the_master_of_its_name_is_heard_again() {
+    const ROUNDS: u32 = 10;
+    let cluster = start(3, 0);
+    let (holder, waiter) = (client(&cluster), client(&cluster));
+    let (name, other) = (cluster.name_at(0, "x"), cluster.name_at(1, "y"));
+    let home = &cluster.nodes()[0];
+    let guards = [&name, &other].map(|name| holder.mutex(name).unwrap().lock().unwrap());
+    thread::scope(|scope| {
+        let waits = [&name, &other].map(|name| {
+            let lock = waiter.mutex(name).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release())
+        });
+        let joined = || ask::<u32>(home, &["ZCARD", &format!("{{{name}}}:queue")]) == 1;
+        until("it waits", || joined() && cluster.nodes().iter().all(|node| ears(node) == 1));
+        let calls = || home.commands().calls("evalsha");
+        let begin = Instant::now();
+        for _ in 0..ROUNDS {
+            let before = calls();
+            ask::<()>(home, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+            until("it asks again", || calls() > before);
+        }
+        let took = begin.elapsed();
+        guards.into_iter().for_each(|guard| guard.release().unwrap());
+        waits.into_iter().for_each(|waits| waits.join().unwrap().unwrap());
+        // Else it asked only because a heartbeat was due.
+        assert!(took < Duration::from_secs(1) * ROUNDS / 2, "{ROUNDS} rounds took {took:?}");
     });
-    hand_over(&cluster, &clients, &name, 10);
+}
+
+/// What every master tells is told once.
+#[test]
+fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
+    let cluster = start(3, 0);
+    let asked = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&asked);
+    let holder = builder(&cluster).command_timeout(SOON).on_release_request(move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+    });
+    let (holder, other) = (holder.build().unwrap(), client(&cluster));
+    hand_over(&cluster, &[holder.clone(), other.clone()], &cluster.name_at(0, "warm"), 1);
+    until("both listen everywhere", || cluster.nodes().iter().all(|node| ears(node) == 2));
+    let mut made = 0;
+    for home in 0..3 {
+        let name = cluster.name_at(home, "x");
+        let guard = holder.mutex(&name).unwrap().lock().unwrap();
+        let lock = other.mutex(&name).unwrap();
+        for _ in 0..3 {
+            lock.request_release().unwrap();
+            made += 1;
+        }
+        until("they are told", || asked.load(Ordering::SeqCst) >= made);
+        guard.release().unwrap();
+    }
+    // The slowest way between two nodes takes a tenth of this.
+    thread::sleep(ms(500));
+    assert_eq!(asked.load(Ordering::SeqCst), made);
+}
+
+/// Commands for each time that one lock was taken by one of three clients that want it.
+fn price(masters: usize, lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) -> f64 {
+    const EACH: u32 = 40;
+    let cluster = start(masters, 0);
+    let clients: [LockClient; 3] = std::array::from_fn(|_| client(&cluster));
+    let name = cluster.name_at(0, "x");
+    let section = |client: &LockClient| {
+        let guard = lock(client, &name).expect("it is ridden out");
+        thread::sleep(ms(2));
+        guard.release().expect("it is still held");
+    };
+    let contend = |times: u32| {
+        thread::scope(|scope| {
+            for client in &clients {
+                scope.spawn(move || (0..times).for_each(|_| section(client)));
+            }
+        });
+    };
+    until("all have waited, and listen", || {
+        contend(1);
+        cluster.nodes().iter().all(|node| ears(node) == clients.len())
+    });
+    let count = || -> Vec<_> { cluster.nodes().iter().map(Server::commands).collect() };
+    let before = count();
+    contend(EACH);
+    let sent: u64 = count()
+        .iter()
+        .zip(&before)
+        .map(|(after, before)| after.since(before).client_commands(&["info", "pubsub", "ping"]))
+        .sum();
+    sent as f64 / f64::from(EACH * 3)
+}
+
+#[test]
+fn a_lock_costs_no_more_where_there_are_more_masters() {
+    for (what, lock) in [
+        ("mutex", (|client, name| client.mutex(name)?.lock()) as fn(&LockClient, &str) -> _),
+        ("reentrant", |client, name| client.reentrant(name)?.lock()),
+    ] {
+        let (one, five) = (price(1, lock), price(5, lock));
+        assert!(five < one * 1.5 + 0.2, "{what}: {one:.2}, and {five:.2} at five masters");
+    }
 }
 
 /// A waiter that was killed cannot be told from one that listens on another node. It is handed the

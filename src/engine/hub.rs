@@ -1,4 +1,5 @@
-//! The thread that listens for what wakes waiters: one per client, with its own connection.
+//! The thread that listens for what wakes waiters: one per client, with its own connection. Where there
+//! are several servers, each of them has a thread and a connection besides.
 //!
 //! | state | meaning | goes to |
 //! | --- | --- | --- |
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use crate::base::tag::slot_of;
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
@@ -370,6 +372,15 @@ impl Ear<'_> {
                 }
             }
             Wake::Live => self.come_live(&engine),
+            Wake::Missed { slots } => {
+                let has = |slot: &Slot| {
+                    let place = slot_of(slot.target().key());
+                    slots.iter().any(|range| range.contains(&place))
+                };
+                for slot in engine.table().all().iter().filter(|slot| has(slot)) {
+                    slot.nudge();
+                }
+            }
             Wake::Listening { channel } => {
                 if let Some(channel) = self.shared.state.lock().channels.get_mut(&channel) {
                     channel.heard = Heard::Confirmed;

@@ -1,6 +1,7 @@
 //! The messages that wake waiters, and listening for them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::id::Identity;
@@ -30,6 +31,8 @@ pub(crate) enum Wake {
     Released { channel: Vec<u8> },
     /// The client's own channel is listened to.
     Live,
+    /// Something may have been said about names in these slots of a cluster, and to nobody.
+    Missed { slots: Vec<RangeInclusive<u16>> },
     /// A channel of one name is listened to.
     Listening { channel: Vec<u8> },
     /// Nothing, or nothing of ours.
@@ -112,7 +115,8 @@ pub(crate) fn understand(event: Event, own: &[u8]) -> Wake {
     }
 }
 
-fn read(payload: &[u8]) -> Wake {
+/// What a message on the client's own channel says.
+pub(crate) fn read(payload: &[u8]) -> Wake {
     read_inner(payload).unwrap_or(Wake::Nothing)
 }
 

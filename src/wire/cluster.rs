@@ -16,20 +16,24 @@
 //! | `TRYAGAIN` | the slot is being moved; asked again after a short pause, until the deadline |
 //! | no connection can be made | the map is asked for; another node is asked if that says so |
 //! | no answer | nothing is sent again: it may have been done |
+//!
+//! All masters on the map are listened to. A master that is heard has the word on its own slots; on those
+//! of one that is not, the first has it that is heard: the nodes pass on to each other what is published.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redis::ConnectionInfo;
 
-use crate::base::sync::{self, Arc, AtomicUsize, Condvar, Mutex, OnceLock, Ordering};
+use crate::base::sync::{self, Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering};
 use crate::base::tag::SLOTS;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::Reply;
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{self, Question};
-use crate::wire::manager::Source;
+use crate::wire::manager::{Manager, Source};
 use crate::wire::node::{Lane, Node, NodeSettings};
 use crate::wire::pool::{PoolSettings, connector};
 use crate::wire::script::Call;
@@ -65,8 +69,9 @@ pub(crate) struct Cluster {
     clock: Arc<dyn Clock>,
     map: Mutex<Map>,
     asked: Condvar,
-    /// Who is listened to next.
-    ear: AtomicUsize,
+    /// Grows whenever another may have the word on a slot.
+    changes: AtomicU64,
+    process: u32,
 }
 
 /// What is known of the slots.
@@ -101,15 +106,24 @@ impl Map {
     fn find(&self, address: &Address) -> Option<&Arc<Member>> {
         self.masters.iter().find(|member| member.address == *address)
     }
+
+    fn has(&self, member: &Arc<Member>) -> bool {
+        self.masters.iter().any(|other| Arc::ptr_eq(other, member))
+    }
 }
 
-/// One node: a pool for callers, and a connection for the worker, both made when first needed.
+/// One node: a pool for callers, and a connection for the worker, both made when first needed. A
+/// connection that listens is its thread's.
 pub(crate) struct Member {
     address: Address,
     info: ConnectionInfo,
     settings: Arc<ClusterSettings>,
     clock: Arc<dyn Clock>,
     links: OnceLock<Links>,
+    /// What connections that listen have in common. Who listens to a node may need no pool there.
+    ear: OnceLock<Manager>,
+    /// Whether it is listened to.
+    heard: AtomicBool,
 }
 
 struct Links {
@@ -139,6 +153,24 @@ impl Member {
         })
     }
 
+    /// Its address, without user information.
+    pub(crate) fn shown(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Acquire)
+    }
+
+    fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        let ear = self.ear.get_or_init(|| {
+            let ClusterSettings { connect_timeout, command_timeout, .. } = *self.settings;
+            let (source, clock) = (Source::Fixed(self.info.clone()), Arc::clone(&self.clock));
+            Manager::new(source, clock, Arc::default(), connect_timeout, command_timeout)
+        });
+        ear.subscribe(channel)
+    }
+
     /// The way of callers to it.
     pub(crate) fn transport(&self) -> &Arc<Transport> {
         &self.links().callers
@@ -149,6 +181,9 @@ impl Member {
         if let Some(links) = self.links.get() {
             links.callers.retire();
             links.worker.distrust();
+        }
+        if let Some(ear) = self.ear.get() {
+            ear.move_on();
         }
     }
 }
@@ -194,8 +229,8 @@ impl Cluster {
             clock,
             map: Mutex::default(),
             asked: Condvar::new(),
-            // So that not all clients listen to the same.
-            ear: AtomicUsize::new(fastrand::usize(..SHARE * 1000)),
+            changes: AtomicU64::new(0),
+            process: std::process::id(),
         }
     }
 
@@ -355,13 +390,20 @@ impl Cluster {
         }
     }
 
-    /// Does something at any node, the next one where that could not.
+    /// Does something at any node, the next one where that could not. The first is who has a slot, if
+    /// one is named.
     pub(crate) fn anywhere<T>(
         &self,
+        slot: Option<u16>,
         deadline: Moment,
         step: impl Fn(&Arc<Transport>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let masters = self.masters(deadline)?;
+        let mut masters = self.masters(deadline)?;
+        if let Some(slot) = slot {
+            let home = self.map.lock().master(slot).map(Arc::clone);
+            masters
+                .sort_by_key(|member| home.as_ref().is_none_or(|home| !Arc::ptr_eq(home, member)));
+        }
         let mut outcome = Err(nowhere());
         for member in masters {
             outcome = step(member.transport());
@@ -375,13 +417,78 @@ impl Cluster {
         outcome
     }
 
-    /// Makes a connection that listens to a channel, each time to another node: what is published on
-    /// one of them is heard on all.
-    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        let masters = self.masters(self.clock.now().after(self.settings.command_timeout))?;
-        let turn = self.ear.fetch_add(1, Ordering::Relaxed);
-        let Some(member) = masters.get(turn % masters.len().max(1)) else { return Err(nowhere()) };
-        member.transport().subscribe(channel).inspect_err(|_| _ = self.suspect(member))
+    /// The present moment on the clock of all connections.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Whom to listen to. Where nobody is known yet, the nodes are asked.
+    pub(crate) fn audible(&self) -> Result<Vec<Arc<Member>>, Failure> {
+        let known = self.map.lock().masters.clone();
+        if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
+    }
+
+    /// Differs from before whenever that may, or who [has the word](Self::has_word).
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A node is listened to from now on, or no longer.
+    pub(crate) fn set_heard(&self, member: &Member, heard: bool) {
+        if member.heard.swap(heard, Ordering::AcqRel) != heard {
+            self.change();
+        }
+    }
+
+    /// Whether a node is the one to listen to for what is published about a slot.
+    pub(crate) fn has_word(&self, slot: u16, member: &Arc<Member>) -> bool {
+        let map = self.map.lock();
+        let home = map.master(slot).filter(|home| home.is_heard());
+        let word = home.or_else(|| map.masters.iter().find(|member| member.is_heard()));
+        word.is_some_and(|word| Arc::ptr_eq(word, member))
+    }
+
+    /// The slots that a node has.
+    pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
+        let map = self.map.lock();
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for slot in (0..SLOTS)
+            .filter(|&slot| map.master(slot).is_some_and(|master| Arc::ptr_eq(master, member)))
+        {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        ranges
+    }
+
+    /// Makes a connection that listens to a channel at one node, on the caller's thread. Where that
+    /// fails, the nodes are asked whether another has taken its place.
+    pub(crate) fn subscribe(
+        &self,
+        member: &Arc<Member>,
+        channel: &[u8],
+    ) -> Result<Subscription, Failure> {
+        if std::process::id() != self.process {
+            return Err(Failure::NotSent(Hindrance::Forked));
+        }
+        member.subscribe(channel).inspect_err(|_| {
+            // Else it has gone, and its thread is about to.
+            if self.map.lock().has(member) {
+                let seen = self.suspect(member);
+                let _ = self.ask(seen, self.patience());
+            }
+        })
+    }
+
+    /// For how long who listens waits for what nodes tell of each other.
+    fn patience(&self) -> Moment {
+        self.clock.now().after(self.settings.command_timeout)
     }
 
     /// No connection to the node of a slot is used any longer.
@@ -475,6 +582,7 @@ impl Cluster {
                 let gone = self.draw(&mut map, &asked, &ranges);
                 let spare = std::mem::take(&mut map.spare);
                 drop(map);
+                self.change();
                 // Their connections end without the lock.
                 drop(spare);
                 gone.iter().for_each(|member| member.retire());
@@ -549,6 +657,7 @@ impl Cluster {
         if let Some(entry) = map.slots.get_mut(usize::from(slot)) {
             *entry = u16::try_from(place).unwrap_or(NOBODY);
         }
+        self.change();
     }
 
     fn member_at(&self, address: &Address) -> Arc<Member> {
@@ -562,6 +671,7 @@ impl Cluster {
         let found = map.masters.iter().position(|member| member.address == *address);
         found.unwrap_or_else(|| {
             map.masters.push(self.member(address));
+            self.change();
             map.masters.len() - 1
         })
     }
@@ -581,6 +691,8 @@ impl Cluster {
             settings: Arc::clone(&self.settings),
             clock: Arc::clone(&self.clock),
             links: OnceLock::new(),
+            ear: OnceLock::new(),
+            heard: AtomicBool::new(false),
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Attempts, Manager, Source};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
+use crate::wire::relay::Station;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
 
@@ -144,14 +145,6 @@ impl Node {
         lane.pool.ready().or_else(|| lane.order())
     }
 
-    /// A connection that listens to a channel, made on this thread.
-    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        if !self.is_ours() {
-            return Err(Failure::NotSent(Hindrance::Forked));
-        }
-        self.worker.manager.subscribe(channel)
-    }
-
     /// Whether all connections are there, and others have them.
     pub(crate) fn is_exhausted(&self, lane: Lane) -> bool {
         self.lane(lane).pool.is_full()
@@ -194,6 +187,19 @@ impl Node {
             self.silent.store(silent, Ordering::Relaxed);
             log::debug!("{} is {}", self.address, if silent { "silent" } else { "back" });
         }
+    }
+}
+
+impl Station for Node {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        if !self.is_ours() {
+            return Err(Failure::NotSent(Hindrance::Forked));
+        }
+        self.worker.manager.subscribe(channel)
     }
 }
 

@@ -3,19 +3,21 @@
 //! | a server's thread | does | then |
 //! | --- | --- | --- |
 //! | connects | within the server's time-outs | listens, or rests |
-//! | listens | asks for the channels that are wished for, passes on what it hears, asks for a sign of life after a long silence | rests when the connection fails |
+//! | listens | asks for the channels that are wished for there, passes on what is news, asks for a sign of life after a long silence | rests when the connection fails |
 //! | rests | for a time that grows while the server cannot be listened to | connects |
+//!
+//! Each ends soon after its server was removed, or the relay dropped, whatever it does at that time.
 //!
 //! The driver has nothing to wait on for several connections at once. A thread for each server is what
 //! keeps one that is dead, slow to connect or silent from holding up what the others say.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::wire::failure::Failure;
-use crate::wire::node::Node;
 use crate::wire::subscription::{Event, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
@@ -26,45 +28,98 @@ const DEAD_LOOKS: u32 = SILENT_LOOKS + 15;
 const FIRST_REST: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// The channels to listen to, whoever listens. The number of a wish tells it from an earlier one for
-/// the same channel.
+/// A server that can be listened to.
+pub(crate) trait Station: Send + Sync {
+    /// Its address, without user information.
+    fn address(&self) -> String;
+
+    /// A connection that listens to a channel, made on this thread.
+    fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure>;
+
+    /// Whether a channel that is wished for is to be asked for here.
+    fn has(&self, _channel: &[u8]) -> bool {
+        true
+    }
+
+    /// Differs from before whenever that may.
+    fn version(&self) -> u64 {
+        0
+    }
+
+    /// Whether what was heard here is to be told.
+    fn is_news(&self, _event: &Event) -> bool {
+        true
+    }
+}
+
+/// The channels to listen to, whoever listens.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes(Mutex<(u64, HashMap<Vec<u8>, u64>)>);
+pub(crate) struct Wishes(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    /// Grows with every change.
+    version: u64,
+    /// The number of a wish tells it from an earlier one for the same channel.
+    channels: HashMap<Vec<u8>, u64>,
+}
+
+/// What one server was asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The versions by which it was.
+    seen: Option<(u64, u64)>,
+    channels: HashMap<Vec<u8>, u64>,
+}
 
 impl Wishes {
     pub(crate) fn add(&self, channel: &[u8]) {
-        let (number, wishes) = &mut *self.0.lock();
-        if !wishes.contains_key(channel) {
-            *number += 1;
-            wishes.insert(channel.to_vec(), *number);
+        let list = &mut *self.0.lock();
+        if !list.channels.contains_key(channel) {
+            list.version += 1;
+            list.channels.insert(channel.to_vec(), list.version);
         }
     }
 
     pub(crate) fn remove(&self, channel: &[u8]) {
-        self.0.lock().1.remove(channel);
+        self.retain(|other| other != channel);
+    }
+
+    pub(crate) fn retain(&self, keep: impl Fn(&[u8]) -> bool) {
+        let list = &mut *self.0.lock();
+        list.version += 1;
+        list.channels.retain(|channel, _| keep(channel));
     }
 
     pub(crate) fn contains(&self, channel: &[u8]) -> bool {
-        self.0.lock().1.contains_key(channel)
+        self.0.lock().channels.contains_key(channel)
     }
 
-    /// Makes a listener ask for what is wished for now and was not when it last asked.
+    /// Makes a listener ask for what is wished for there now and was not when it last asked.
     fn follow(
         &self,
-        known: &mut HashMap<Vec<u8>, u64>,
+        asked: &mut Asked,
+        station: &dyn Station,
         subscription: &mut Subscription,
     ) -> Result<(), Failure> {
-        let wishes = self.0.lock().1.clone();
-        if *known != wishes {
-            for (channel, _) in wishes.iter().filter(|(name, wish)| known.get(*name) != Some(wish))
-            {
-                subscription.subscribe(channel)?;
-            }
-            for channel in known.keys().filter(|name| !wishes.contains_key(*name)) {
-                subscription.unsubscribe(channel)?;
-            }
-            *known = wishes;
+        let version = station.version();
+        let list = self.0.lock();
+        let seen = Some((list.version, version));
+        if asked.seen == seen {
+            return Ok(());
         }
+        let mut wishes = list.channels.clone();
+        drop(list);
+        wishes.retain(|channel, _| station.has(channel));
+        for (channel, _) in
+            wishes.iter().filter(|(name, wish)| asked.channels.get(*name) != Some(wish))
+        {
+            subscription.subscribe(channel)?;
+        }
+        for channel in asked.channels.keys().filter(|name| !wishes.contains_key(*name)) {
+            subscription.unsubscribe(channel)?;
+        }
+        *asked = Asked { seen, channels: wishes };
         Ok(())
     }
 }
@@ -73,60 +128,86 @@ impl Wishes {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Event(Event),
+    /// A channel that was asked for is not to be heard there; all else is.
+    Refused(Failure),
     /// Nothing is, until it is [`Event::Subscribed`] anew.
     Down(Failure),
+    /// Nothing is any more: there is no thread.
+    Over,
 }
 
-/// The threads. They end soon after this is dropped.
-#[derive(Debug)]
+/// The threads, one for each server. They end soon after this is dropped.
 pub(crate) struct Relay {
+    own: Vec<u8>,
+    wishes: Arc<Wishes>,
+    sender: Sender<(usize, Heard)>,
     heard: Receiver<(usize, Heard)>,
-    closed: Arc<AtomicBool>,
+    /// Which of them are to end, by number.
+    closed: HashMap<usize, Arc<AtomicBool>>,
+    count: usize,
 }
 
 impl Relay {
-    /// Begins to listen to all servers, on this channel and on those that are wished for.
-    pub(crate) fn start(nodes: &Arc<[Node]>, own: &[u8], wishes: &Arc<Wishes>) -> Relay {
+    /// Listens to nobody yet; then to this channel at each server, and to those that are wished for.
+    pub(crate) fn new(own: &[u8], wishes: &Arc<Wishes>) -> Relay {
         let (sender, heard) = unbounded();
+        let (own, wishes) = (own.to_vec(), Arc::clone(wishes));
+        Relay { own, wishes, sender, heard, closed: HashMap::new(), count: 0 }
+    }
+
+    /// Begins to listen to a server. Answers its number, which is how many there were before.
+    pub(crate) fn add(&mut self, station: Arc<dyn Station>) -> usize {
+        let number = self.count;
+        self.count += 1;
         let closed = Arc::new(AtomicBool::new(false));
-        for number in 0..nodes.len() {
-            let ear = Ear {
-                nodes: Arc::clone(nodes),
-                number,
-                own: own.to_vec(),
-                wishes: Arc::clone(wishes),
-                closed: Arc::clone(&closed),
-                heard: sender.clone(),
-            };
-            if let Err(error) = sync::spawn("leasehold-wakes", move || ear.run()) {
-                log::error!("no thread to listen for wake-ups could be started: {error}");
-                // Nobody hears it, which the receiver must know.
-                let down = Heard::Down(Failure::Unknown(error.into()));
-                let _ = sender.send((number, down));
-            }
+        self.closed.insert(number, Arc::clone(&closed));
+        let ear = Ear {
+            station,
+            number,
+            own: self.own.clone(),
+            wishes: Arc::clone(&self.wishes),
+            closed,
+            heard: self.sender.clone(),
+        };
+        if let Err(error) = sync::spawn("leasehold-wakes", move || ear.run()) {
+            log::error!("no thread to listen for wake-ups could be started: {error}");
         }
-        Relay { heard, closed }
+        number
+    }
+
+    /// Listens to a server no longer. What it said before may still be told.
+    pub(crate) fn remove(&mut self, number: usize) {
+        if let Some(closed) = self.closed.remove(&number) {
+            closed.store(true, Ordering::Release);
+        }
     }
 
     /// The next that is heard, and of which server; `None` if there is nothing for so long.
     pub(crate) fn next(&self, wait: Duration) -> Result<Option<(usize, Heard)>, Failure> {
         match self.heard.recv_timeout(wait) {
+            // All of them begin anew.
+            Ok((_, Heard::Over)) | Err(RecvTimeoutError::Disconnected) => Err(Failure::silent()),
             Ok(heard) => Ok(Some(heard)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(Failure::silent()),
         }
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.values().for_each(|closed| closed.store(true, Ordering::Release));
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("servers", &self.closed.len()).finish_non_exhaustive()
     }
 }
 
 /// One server's thread.
 struct Ear {
-    nodes: Arc<[Node]>,
+    station: Arc<dyn Station>,
     number: usize,
     own: Vec<u8>,
     wishes: Arc<Wishes>,
@@ -140,7 +221,7 @@ impl Ear {
         while !self.is_closed() {
             let Err((failure, listened)) = self.listen() else { return };
             rest = if listened { FIRST_REST } else { (rest * 2).min(LONGEST_REST) };
-            log::debug!("wake-ups of {} are not heard: {failure}", self.node().address());
+            log::debug!("wake-ups of {} are not heard: {failure}", self.station.address());
             if !self.tell(Heard::Down(failure)) {
                 return;
             }
@@ -157,30 +238,44 @@ impl Ear {
     /// Listens until nobody wants it (`Ok`) or the connection fails; then also whether there was one.
     fn listen(&self) -> Result<(), (Failure, bool)> {
         let mut subscription =
-            self.node().subscribe(&self.own).map_err(|failure| (failure, false))?;
-        let mut known = HashMap::new();
+            self.station.subscribe(&self.own).map_err(|failure| (failure, false))?;
+        let mut asked = Asked::default();
+        let mut confirmed = false;
         let mut silent_looks = 0;
         while !self.is_closed() {
             let event = self
                 .wishes
-                .follow(&mut known, &mut subscription)
-                .and_then(|()| subscription.next(LOOK))
-                .map_err(|failure| (failure, true))?;
-            if matches!(event, Event::Nothing) {
-                silent_looks += 1;
-                match silent_looks {
-                    // Asking again for what one has is answered, and needs no other permission.
-                    SILENT_LOOKS => {
-                        subscription.subscribe(&self.own).map_err(|failure| (failure, true))?;
+                .follow(&mut asked, &*self.station, &mut subscription)
+                .and_then(|()| subscription.next(LOOK));
+            let heard = match event {
+                Ok(Event::Nothing) => {
+                    silent_looks += 1;
+                    match silent_looks {
+                        // Asking again for what one has is answered, and needs no other permission.
+                        SILENT_LOOKS => {
+                            subscription.subscribe(&self.own).map_err(|failure| (failure, true))?;
+                        }
+                        DEAD_LOOKS.. => return Err((Failure::silent(), true)),
+                        _ => {}
                     }
-                    DEAD_LOOKS.. => return Err((Failure::silent(), true)),
-                    _ => {}
+                    continue;
                 }
-            } else {
-                silent_looks = 0;
-                if !self.tell(Heard::Event(event)) {
-                    return Ok(());
+                Ok(event) => {
+                    confirmed |=
+                        matches!(&event, Event::Subscribed { channel } if *channel == self.own);
+                    if !self.station.is_news(&event) {
+                        silent_looks = 0;
+                        continue;
+                    }
+                    Heard::Event(event)
                 }
+                // Which of several was refused is not told.
+                Err(failure @ Failure::Refused(_)) if confirmed => Heard::Refused(failure),
+                Err(failure) => return Err((failure, confirmed)),
+            };
+            silent_looks = 0;
+            if !self.tell(heard) {
+                return Ok(());
             }
         }
         Ok(())
@@ -191,11 +286,16 @@ impl Ear {
         self.heard.send((self.number, heard)).is_ok()
     }
 
-    fn node(&self) -> &Node {
-        &self.nodes[self.number]
-    }
-
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        // It panicked, or was never run.
+        if !self.is_closed() {
+            let _ = self.heard.send((self.number, Heard::Over));
+        }
     }
 }

@@ -415,4 +415,29 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "renewal",
         "cluster::a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end",
     ),
+    bug(
+        "cluster-one-master-listened-to",
+        "wake-ups of a cluster",
+        "cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
+    ),
+    bug(
+        "cluster-name-listened-to-everywhere",
+        "wake-ups of a cluster",
+        "cluster::a_lock_costs_no_more_where_there_are_more_masters",
+    ),
+    bug(
+        "cluster-new-master-not-listened-to",
+        "wake-ups of a cluster",
+        "cluster::a_promoted_master_is_listened_to",
+    ),
+    bug(
+        "cluster-echo-told",
+        "wake-ups of a cluster",
+        "cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
+    ),
+    bug(
+        "cluster-return-wakes-nobody",
+        "rule 12",
+        "cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",
+    ),
 ];

@@ -126,6 +126,8 @@ impl Chorus {
         let bit = 1 << server;
         match heard {
             Heard::Down(failure) => return self.down(bit, failure),
+            Heard::Refused(failure) => return self.refuse(bit, failure),
+            Heard::Over => return Err(Failure::silent()),
             Heard::Event(Event::Subscribed { channel }) if channel == self.own => {
                 self.refused &= !bit;
                 let before = self.servers;
@@ -182,9 +184,10 @@ impl Chorus {
             channel.servers &= !bit;
         }
         self.refused &= !bit;
-        if failure.is_passing() {
-            return Ok(());
-        }
+        if failure.is_passing() { Ok(()) } else { self.refuse(bit, failure) }
+    }
+
+    fn refuse(&mut self, bit: u64, failure: Failure) -> Result<(), Failure> {
         self.refused |= bit;
         // So many that the others are not enough.
         if (self.refused.count_ones() as usize) > self.all - self.enough {

@@ -110,7 +110,7 @@ pub(crate) struct Rules {
 /// Locks on several servers, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Quorum {
-    nodes: Arc<[Node]>,
+    nodes: Vec<Arc<Node>>,
     rules: Rules,
     identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
@@ -127,7 +127,7 @@ impl Quorum {
         clock: Arc<dyn Clock>,
     ) -> Quorum {
         Quorum {
-            nodes: nodes.into(),
+            nodes: nodes.into_iter().map(Arc::new).collect(),
             rules,
             identity,
             clock,
@@ -386,7 +386,11 @@ impl Protocol for Quorum {
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let own = wake::client_channel(&self.identity);
-        let relay = Relay::start(&self.nodes, &own, &self.wishes);
+        let mut relay = Relay::new(&own, &self.wishes);
+        for node in &self.nodes {
+            let node = Arc::clone(node);
+            relay.add(node);
+        }
         let audience = Audience {
             wishes: Arc::clone(&self.wishes),
             clock: Arc::clone(&self.clock),

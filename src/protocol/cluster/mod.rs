@@ -8,9 +8,13 @@
 //! whole; without it, a script could fail half-way, at a key that is gone because the script itself took
 //! the last out of it. Renewals alone go on: what they touch is there, on one side or the other.
 //!
-//! A message is heard on all nodes, but who publishes is told only of those who listen on the same.
-//! A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
+//! Messages are [heard](listener) at all masters, but who publishes is told only of those who listen at the
+//! same. A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
 //! node's clock it was minted.
+
+mod listener;
+
+use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
@@ -18,6 +22,7 @@ use crate::base::sync::Arc;
 use crate::base::tag::slot_of;
 use crate::base::time::Moment;
 use crate::protocol::answer::verdict;
+use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, wake,
@@ -25,19 +30,26 @@ use crate::protocol::{
 use crate::wire::Pipeline;
 use crate::wire::cluster::{Aside, Cluster as Nodes};
 use crate::wire::failure::Failure;
+use crate::wire::relay::Wishes;
 use crate::wire::script::Call;
-use std::time::Duration;
-
 /// Locks in a cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    nodes: Nodes,
+    nodes: Arc<Nodes>,
     identity: Arc<Identity>,
+    wishes: Arc<Wishes>,
 }
 
 impl Cluster {
     pub(crate) fn new(nodes: Nodes, identity: Arc<Identity>) -> Cluster {
-        Cluster { nodes, identity }
+        Cluster { nodes: Arc::new(nodes), identity, wishes: Arc::default() }
+    }
+
+    /// Sends a message to a thread that listens: to that at the node that has a slot, if one is named.
+    fn nudge(&self, slot: Option<u16>, deadline: Moment) -> Result<(), Failure> {
+        let channel = wake::client_channel(&self.identity);
+        let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
+        self.nodes.anywhere(slot, deadline, |node| node.call(&call, deadline).map(drop))
     }
 
     /// Does something by the protocol over the one server that has the lock.
@@ -149,14 +161,17 @@ impl Protocol for Cluster {
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let channel = wake::client_channel(&self.identity);
-        let subscription = self.nodes.subscribe(&channel)?;
-        Ok(Box::new(wake::Subscribed::new(subscription, channel)))
+        Ok(Box::new(Choir::new(&self.nodes, channel, &self.wishes)?))
+    }
+
+    /// The threads that listen wait for a message, so they are sent one.
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.wishes.add(channel);
+        self.nudge(Some(slot_of(channel)), deadline)
     }
 
     fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
-        let channel = wake::client_channel(&self.identity);
-        let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
-        self.nodes.anywhere(deadline, |node| node.call(&call, deadline).map(drop))
+        self.nudge(None, deadline)
     }
 
     fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {
