@@ -435,6 +435,37 @@ fn a_master_that_cannot_be_listened_to_makes_nobody_deaf() {
     }
 }
 
+/// Its releases find nobody who listens there, and wake who waits all the same.
+#[test]
+fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
+    let cluster = start(3, 0);
+    for (number, node) in cluster.nodes().iter().enumerate() {
+        let rule = ["ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all"];
+        ask::<()>(node, &rule);
+        if number == 0 {
+            ask::<()>(node, &["ACL", "SETUSER", "locks", "-subscribe"]);
+        }
+    }
+    let url = cluster.urls()[0].replace("redis://", "redis://locks:secret@");
+    let clients = [(); 2].map(|()| LockClient::builder(&url).cluster([""; 0]).build().unwrap());
+    for home in 0..3 {
+        hand_over(&cluster, &clients, &cluster.name_at(home, "x"), 10);
+    }
+    assert_eq!([0, 1, 2].map(|number| ears(&cluster.nodes()[number])), [0, 2, 2]);
+    let name = cluster.name_at(0, "r");
+    let guard = clients[0].reentrant(&name).unwrap().lock().unwrap();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| clients[1].reentrant(&name).unwrap().lock().unwrap().release());
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        let heard = |node| !ask::<Vec<String>>(node, &["PUBSUB", "CHANNELS", &channel]).is_empty();
+        until("it listens at another", || cluster.nodes()[1..].iter().any(heard));
+        guard.release().unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    assert!(begin.elapsed() < SOON);
+}
+
 /// Rule 12: what was said while nobody listened is made good by asking.
 #[test]
 fn who_waits_asks_again_when_the_master_of_its_name_is_heard_again() {

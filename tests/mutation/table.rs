@@ -398,7 +398,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-count-of-listeners-believed",
         "rule 12",
-        "cluster::a_waiter_is_woken_by_a_message_wherever_it_listens",
+        "cluster::who_is_not_let_listen_at_a_master_is_told_by_the_others",
     ),
     bug(
         "cluster-grant-dated-by-its-receipt",
