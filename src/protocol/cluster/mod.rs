@@ -32,6 +32,7 @@ use crate::wire::cluster::{Aside, Cluster as Nodes};
 use crate::wire::failure::Failure;
 use crate::wire::relay::Wishes;
 use crate::wire::script::Call;
+
 /// Locks in a cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
