@@ -7,6 +7,7 @@ use std::time::Instant;
 use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::fault::server::Stopped;
 use leasehold_support::fault::{Injector, Site};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Cluster, Proxy, Server};
 
 use crate::common::{SLACK, SOON, ask, exists, ms, renewed, until};
@@ -100,7 +101,7 @@ fn moved_at_wait(trial: &Trial) {
         cluster.migrate(cluster.slot(&name), 0, 2);
         let begin = Instant::now();
         held.release().unwrap();
-        let took = waiting.join().unwrap().saturating_duration_since(begin);
+        let took = waiting.join().unwrap().spent_since(begin);
         // A heartbeat at the most.
         assert!(took < ms(1_300) + SLACK, "{took:?}");
     });
