@@ -1,6 +1,6 @@
 //! How long the machine kept threads from a processor, for bounds on the time that something takes.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,27 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Who is woken later than this was kept waiting.
 const LATE: Duration = Duration::from_millis(2);
 
-/// The times in which some processor was not to be had, in no order.
-static LAGS: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
+/// What those who watch have seen.
+static SEEN: Mutex<Seen> = Mutex::new(Seen { lags: Vec::new(), due: Vec::new() });
+
+struct Seen {
+    /// The times in which some processor was not to be had, in no order.
+    lags: Vec<(Instant, Instant)>,
+    /// When each of those who watch is to be woken next. One that is late may have yet to say so.
+    due: Vec<Instant>,
+}
+
+impl Seen {
+    /// What kept somebody waiting until now, too.
+    fn lags(&self, now: Instant) -> Vec<(Instant, Instant)> {
+        let late = self.due.iter().filter(|due| now > **due + LATE).map(|due| (*due, now));
+        self.lags.iter().copied().chain(late).collect()
+    }
+}
+
+fn seen() -> MutexGuard<'static, Seen> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Begins to watch the processors that this process may use, for as long as it lives; once is enough.
 ///
@@ -21,7 +40,10 @@ pub fn watch() {
     WATCHED.call_once(|| {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         for number in (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)) {
-            thread::spawn(move || watch_processor(number));
+            let mut seen = seen();
+            seen.due.push(Instant::now() + PAUSE);
+            let index = seen.due.len() - 1;
+            thread::spawn(move || watch_processor(number, index));
         }
     });
 }
@@ -47,7 +69,7 @@ impl Spent for Instant {
 
 /// Returns how much of the time between these two was lost, on any processor, since [`watch`].
 fn between(begin: Instant, end: Instant) -> Duration {
-    let mut lags = LAGS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut lags = seen().lags(Instant::now());
     lags.retain(|lag| lag.1 > begin && lag.0 < end);
     sum(lags, begin, end)
 }
@@ -64,24 +86,36 @@ fn sum(mut lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Durat
     sum
 }
 
-fn watch_processor(number: usize) {
+fn watch_processor(number: usize, index: usize) {
     let mut only = CpuSet::new();
     only.set(number);
     // Where that is not allowed it watches whatever it runs on.
     let _ = sched_setaffinity(None, &only);
+    let mut due = seen().due[index];
     loop {
-        let due = Instant::now() + PAUSE;
-        thread::sleep(PAUSE);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let mut seen = seen();
         let at = Instant::now();
         if at > due + LATE {
-            LAGS.lock().unwrap_or_else(PoisonError::into_inner).push((due, at));
+            seen.lags.push((due, at));
         }
+        due = at + PAUSE;
+        seen.due[index] = due;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_late_and_has_not_said_so_yet_is_counted() {
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let seen = Seen { lags: vec![(at(1), at(4))], due: vec![at(10), at(29)] };
+        assert_eq!(seen.lags(at(30)), [(at(1), at(4)), (at(10), at(30))]);
+        assert_eq!(seen.lags(at(11)), [(at(1), at(4))]);
+    }
 
     #[test]
     fn what_several_saw_counts_once_and_only_within_the_time_asked_for() {
