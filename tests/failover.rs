@@ -226,7 +226,7 @@ fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_i
     let group = group(2);
     let (old, replicas) = (&group.servers[0], &group.servers[1..]);
     let client = client(&group);
-    let lock = |name: &str| client.mutex_with(name, renewed(15_000)).unwrap();
+    let lock = |name: &str| client.mutex_with(name, renewed(30_000)).unwrap();
     let kept = lock("kept").lock().unwrap();
     let owned = lock("owned").lock().unwrap().into_owned().unwrap();
     until("it has reached them", || replicas.iter().all(|replica| exists(replica, "owned")));
@@ -239,7 +239,7 @@ fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_i
     replicas.iter().for_each(Server::resume);
     let (master, _) = promoted(&group);
     assert!(exists(master, "kept") && !exists(master, "lost"));
-    within(SOON * 2, "the holder is told", || lost.loss().is_some());
+    within(SOON * 3, "the holder is told", || lost.loss().is_some());
     assert!(!lost.is_valid());
     assert_eq!(lost.loss().unwrap().cause(), LossCause::Deleted);
     let loss = told.recv_timeout(SOON).unwrap();

@@ -1,6 +1,6 @@
 //! Faults of a cluster: slots that move, and nodes that are not there.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use leasehold_support::{Cluster, Proxy, Server};
 
 use crate::common::{SLACK, SOON, ask, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::trial::{COMMAND, LEASE, Trial};
+use crate::trial::{COMMAND, LEASE, Trial, shared};
 
 kinds! {
     moved_at_hold "slot-moved@hold" "S";
@@ -25,8 +25,7 @@ kinds! {
 /// One cluster for all, which each leaves as it was; one of them at a time.
 fn cluster() -> MutexGuard<'static, Cluster> {
     static CLUSTER: OnceLock<Mutex<Cluster>> = OnceLock::new();
-    let start = || Mutex::new(Cluster::start(3, 0).expect("a cluster"));
-    CLUSTER.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+    shared(&CLUSTER, || Cluster::start(3, 0).expect("a cluster"))
 }
 
 fn builder(cluster: &Cluster) -> LockClientBuilder {
