@@ -188,14 +188,18 @@ macro_rules! life {
             guard.check()?;
             assert!(other.is_locked()? && other.holder()?.is_some());
             assert!(other.try_lock()?.is_none());
-            assert!(other.try_lock_for(ms(50))?.is_none());
-            guard.extend(ms(2_000))?;
+            match other.try_lock_for(ms(200)) {
+                // The machine stood still.
+                Err(error) if error.is_unknown_outcome() => {}
+                other => assert!(other?.is_none()),
+            }
+            guard.extend(ms(3_200))?;
             thread::scope(|scope| -> Result<()> {
                 let waiter = scope.spawn(|| -> Result<()> {
                     other.try_lock_for(SOON)?.expect("its turn").release()
                 });
                 // It renews meanwhile, and the waiter asks again.
-                thread::sleep(ms(1_200));
+                thread::sleep(ms(1_400));
                 let released = guard.release();
                 waiter.join().expect("no panic")?;
                 released
@@ -219,7 +223,7 @@ life!(live_reentrant, ReentrantLock);
 
 /// Renewed while it is lived.
 fn short() -> LockOptions {
-    renewed(1_000)
+    renewed(3_000)
 }
 
 #[test]
@@ -293,7 +297,7 @@ fn the_rule_of_a_reentrant_lock_that_spins_is_exact() {
 /// The rule of the README with this title, tried on three servers at a time.
 #[track_caller]
 fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: LockOptions) {
-    const LONGEST: Duration = ms(2_500);
+    const LONGEST: Duration = ms(3_500);
     let servers = servers(9);
     let stages: Vec<_> = servers.chunks(3).map(|servers| servers.iter().collect()).collect();
     // They count when they have surely run for longer than the longest lease, in whole seconds.

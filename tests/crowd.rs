@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{SLACK, SOON, alone, ask, exists, ms, open, renewed, server, until};
+use common::{SLACK, SOON, alone, ask, exists, ms, open, renewed, server, until, within};
 use leasehold::{Error, LockClient, Mutex};
 use leasehold_support::Server;
+use leasehold_support::lag::Spent as _;
 
 /// As much as a waiting thread needs, without optimisation.
 const STACK: usize = 128 * 1024;
 const THREADS: usize = 5_000;
+/// So many take their time where others want the machine too.
+const LATEST: Duration = Duration::from_secs(60);
 
 fn connections(server: &Server) -> usize {
     // Less the one that asks.
@@ -33,7 +36,7 @@ fn small(name: String) -> thread::Builder {
 fn soon(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
+        assert!(begin.spent() < SOON, "not within {SOON:?}: {what}");
         thread::yield_now();
     }
 }
@@ -64,7 +67,7 @@ fn five_thousand_threads_are_served_in_the_order_in_which_they_came() {
         }
         most.fetch_max(connections(&server), Ordering::SeqCst);
         guard.release().unwrap();
-        until("they are served", || {
+        within(LATEST, "they are served", || {
             most.fetch_max(connections(&server), Ordering::SeqCst);
             served.lock().unwrap().len() == THREADS
         });
@@ -109,10 +112,10 @@ fn five_thousand_threads_each_get_a_verdict() {
         }
         assert!(connections(&server) <= POOL as usize + 2 + 3, "{}", connections(&server));
         let hurried = THREADS.div_ceil(3) as u32;
-        until("the hurried ones give up", || none.load(Ordering::SeqCst) == hurried);
+        within(LATEST, "the hurried ones give up", || none.load(Ordering::SeqCst) == hurried);
         let called_off = lock.cancel_waits();
         assert_eq!(called_off, THREADS - hurried as usize);
-        until("all were called off", || off.load(Ordering::SeqCst) == called_off as u32);
+        within(LATEST, "all were called off", || off.load(Ordering::SeqCst) == called_off as u32);
         assert_eq!(some.load(Ordering::SeqCst), 0);
     });
     until("nothing waits in Redis", || waiting(&server, "x") == 0);
@@ -151,8 +154,8 @@ fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
         assert!(connections(&server) <= CLIENTS * 2 + 4, "{}", connections(&server));
         let begin = Instant::now();
         guard.release().unwrap();
-        until("all were served", || served.lock().unwrap().len() == CLIENTS);
-        assert!(begin.elapsed() < ms(3_000) + SLACK, "{:?}", begin.elapsed());
+        within(LATEST, "all were served", || served.lock().unwrap().len() == CLIENTS);
+        assert!(begin.spent() < ms(3_000) + SLACK, "{:?}", begin.spent());
     });
     let served = served.into_inner().unwrap();
     assert!(served.iter().map(|(number, _)| *number).eq(0..CLIENTS), "{served:?}");
@@ -216,8 +219,8 @@ fn many_names_that_were_waited_for_leave_nothing_in_redis() {
     let (holder, client) = (open(&server), open(&server));
     for number in 0..NAMES {
         let name = format!("x{number}");
-        let guard = holder.mutex_with(&name, renewed(1_000)).unwrap().lock().unwrap();
-        let lock = client.mutex_with(&name, renewed(1_000)).unwrap();
+        let guard = holder.mutex_with(&name, renewed(3_000)).unwrap().lock().unwrap();
+        let lock = client.mutex_with(&name, renewed(3_000)).unwrap();
         thread::scope(|scope| {
             let hurried = scope.spawn(|| lock.try_lock_for(ms(5)).is_ok_and(|g| g.is_some()));
             if number % 2 == 0 {

@@ -80,7 +80,7 @@ fn another_thread_does_not_reenter() {
 #[test]
 fn reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold() {
     let server = server();
-    let lock = open(&server).mutex_with("x", fixed(300)).unwrap();
+    let lock = open(&server).mutex_with("x", fixed(1_500)).unwrap();
     let guard = lock.lock().unwrap();
     until("it is over", || !guard.is_valid());
     for again in [lock.lock(), lock.try_lock().map(|it| it.expect("a guard"))] {
@@ -95,10 +95,10 @@ fn reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold() {
 fn a_guard_outlives_its_lock_and_its_client() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(500)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
     let guard = lock.lock().unwrap();
     drop((lock, client));
-    thread::sleep(ms(1_200));
+    thread::sleep(ms(3_000));
     guard.check().unwrap();
     guard.release().unwrap();
     assert!(!exists(&server, "x"));
@@ -143,7 +143,7 @@ fn a_panic_while_holding_is_no_double_panic_when_redis_is_down() {
 fn a_thread_that_ends_gives_back_what_it_holds() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("forgotten", renewed(1_000)).unwrap();
+    let lock = client.mutex_with("forgotten", renewed(3_000)).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             std::mem::forget(lock.lock().unwrap());
@@ -155,7 +155,7 @@ fn a_thread_that_ends_gives_back_what_it_holds() {
     // Another thread of the process is not kept out by the dead one.
     assert!(lock.try_lock_for(common::SOON).unwrap().is_some());
     // Nor does a renewal bring anything back.
-    thread::sleep(ms(600));
+    thread::sleep(ms(1_200));
     assert!(!exists(&server, "forgotten"));
 }
 
@@ -169,7 +169,7 @@ fn a_guard_in_a_thread_local_is_given_back_when_its_thread_ends() {
     // Destructors run in some order: once the library's table was first used before ours, and
     // once after.
     for ours_first in [false, true] {
-        let lock = client.mutex_with("x", renewed(1_000)).unwrap();
+        let lock = client.mutex_with("x", renewed(3_000)).unwrap();
         thread::scope(|scope| {
             let ended = scope.spawn(|| {
                 if ours_first {
@@ -189,14 +189,14 @@ fn a_guard_in_a_thread_local_is_given_back_when_its_thread_ends() {
 fn an_owned_lease_goes_to_another_thread_and_becomes_its_hold() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(600)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
     let owned = guard.into_owned().expect("held once");
     assert_eq!((owned.fencing_token(), owned.is_valid(), lock.hold_count()), (token, true, 0));
     // No thread's hold now, and nobody else's either.
     assert!(lock.try_lock().unwrap().is_none());
-    thread::sleep(ms(1_300));
+    thread::sleep(ms(3_000));
     assert!(owned.is_valid() && owned.loss().is_none(), "it is renewed on its way");
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -244,10 +244,10 @@ fn an_owned_lease_is_given_back_by_drop_by_release_and_reports_a_loss() {
 fn a_forgotten_guard_ends_with_max_hold() {
     let server = server();
     let client = open(&server);
-    let options = renewed(500).max_hold(ms(900));
+    let options = renewed(2_000).max_hold(ms(4_500));
     let lock = client.mutex_with("x", options).unwrap();
     std::mem::forget(lock.lock().unwrap());
-    thread::sleep(ms(600));
+    thread::sleep(ms(2_500));
     assert!(exists(&server, "x"), "it is renewed until then");
     until("it has ended", || !exists(&server, "x"));
     assert!(!lock.is_held_by_current_thread());

@@ -28,7 +28,7 @@ fn start() -> (Server, Proxy) {
 fn a_client_ends_with_its_last_handle_lock_and_guard() {
     let (_server, proxy) = start();
     let client = LockClient::open(proxy.url()).unwrap();
-    let lock = client.clone().mutex_with("x", renewed(900)).unwrap();
+    let lock = client.clone().mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     drop((client, lock));
     assert!(guard.is_valid() && proxy.connections() > 0);
@@ -61,7 +61,7 @@ fn what_the_callback_owns_is_dropped_with_the_client() {
     let kept = std::sync::Arc::clone(&owned);
     let builder = LockClient::builder(server.url());
     let client = builder.on_loss(move |_| assert_eq!(*kept, ())).build().unwrap();
-    let guard = client.mutex_with("x", renewed(600)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     guard.release().unwrap();
     drop(client);
     until("it is dropped", || std::sync::Arc::strong_count(&owned) == 1);
@@ -72,7 +72,7 @@ fn what_the_callback_owns_is_dropped_with_the_client() {
 fn what_is_left_to_the_worker_is_done_after_the_clients_end() {
     let (server, proxy) = start();
     let client = common::hasty(&proxy.url());
-    let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(20_000)).unwrap().lock().unwrap();
     drop(client);
     proxy.refuse();
     proxy.cut();
@@ -89,7 +89,7 @@ fn many_clients_and_locks_leave_no_threads_and_no_connections() {
     for _ in 0..20 {
         let client = LockClient::open(proxy.url()).unwrap();
         for number in 0..5 {
-            let lock = client.mutex_with(format!("x{number}"), renewed(900)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
             lock.lock().unwrap().release().unwrap();
         }
     }
@@ -107,11 +107,11 @@ fn a_client_has_few_connections_and_threads() {
     let client = builder.build().unwrap();
     let guards: Vec<_> = (0..50)
         .map(|number| {
-            let lock = client.mutex_with(format!("x{number}"), renewed(900)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
             lock.lock().unwrap()
         })
         .collect();
-    thread::sleep(ms(1_200));
+    thread::sleep(ms(3_000));
     assert!(guards.iter().all(leasehold::Guard::is_valid));
     // The pool, the worker's, and later the subscriber's.
     assert!(proxy.connections() <= 5, "{}", proxy.connections());

@@ -8,8 +8,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
-use common::{SLACK, SOON, ask, exists, fixed, hasty, ms, open, renewed, server, until, warm};
+use common::{
+    HASTE, SLACK, SOON, ask, exists, fixed, hasty, ms, open, renewed, server, until, warm,
+};
 use leasehold::{Guard, LockClient, Loss, LossCause, LossReceiver, OwnedLease};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
 
 /// What the hold's own callback is told.
@@ -46,7 +49,7 @@ fn deletion_and_theft_are_told_within_one_renewal() {
         ask::<()>(&server, command);
         let begin = Instant::now();
         let loss = losses.recv_timeout(SOON).unwrap();
-        assert!(begin.elapsed() < ms(1_000) + SLACK * 2, "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(1_000) + SLACK * 2, "{:?}", begin.spent());
         assert!(!guard.is_valid());
         assert_eq!((loss.cause(), loss.fencing_token()), (cause, guard.fencing_token()));
         assert_eq!((Some(&loss), loss.name()), (guard.loss().as_ref(), b"x".as_slice()));
@@ -63,20 +66,20 @@ fn the_hold_is_invalid_first_and_told_then() {
     let client = open(&server);
     let receiver = client.losses();
     let cases: [(&str, _, End, _); 5] = [
-        ("fixed", fixed(400), |_, _| {}, LossCause::Expired),
-        ("max", renewed(900).max_hold(ms(500)), |_, _| {}, LossCause::MaxHold),
-        ("gone", renewed(900), |server, _| delete(server, "gone"), LossCause::Deleted),
+        ("fixed", fixed(1_500), |_, _| {}, LossCause::Expired),
+        ("max", renewed(3_000).max_hold(ms(1_500)), |_, _| {}, LossCause::MaxHold),
+        ("gone", renewed(2_400), |server, _| delete(server, "gone"), LossCause::Deleted),
         (
             "dead",
-            renewed(900),
+            renewed(2_000),
             |server, _| {
                 server.pause();
-                thread::sleep(ms(1_000));
+                thread::sleep(ms(2_500));
                 server.resume();
             },
             LossCause::Unreachable,
         ),
-        ("shut", renewed(900), |_, client| client.shutdown(SOON).unwrap(), LossCause::ShutDown),
+        ("shut", renewed(2_400), |_, client| client.shutdown(SOON).unwrap(), LossCause::ShutDown),
     ];
     for (name, options, end, cause) in cases {
         let lock = client.mutex_with(name, options).unwrap();
@@ -104,12 +107,13 @@ fn an_outage_is_told_soon_after_the_end_of_validity() {
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();
     let client = hasty(&proxy.url());
-    let guard = client.mutex_with("x", renewed(1_200)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     let losses = told(&guard);
     proxy.black_hole();
-    let end = Instant::now() + guard.remaining();
+    let (begin, left) = (Instant::now(), guard.remaining());
     let loss = losses.recv_timeout(SOON).unwrap();
-    assert!(!guard.is_valid() && Instant::now() < end + ms(300) + SLACK * 2);
+    let took = begin.spent();
+    assert!(!guard.is_valid() && took < left + HASTE + SLACK * 2, "{took:?} of {left:?}");
     assert_eq!(loss.cause(), LossCause::Unreachable);
     proxy.heal();
 }
@@ -121,7 +125,7 @@ fn several_callbacks_of_one_hold_are_called_in_order_and_before_the_clients() {
     let last = sender.clone();
     let builder = LockClient::builder(server.url());
     let client = builder.on_loss(move |_| last.send(3).unwrap()).build().unwrap();
-    let lock = client.mutex_with("x", renewed(900)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let outer = lock.lock().unwrap();
     let inner = lock.lock().unwrap();
     let (one, two) = (sender.clone(), sender);
@@ -148,7 +152,7 @@ fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
         .build()
         .unwrap();
     let receiver = client.losses();
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     delete(&server, "x");
     let loss = receiver.recv_timeout(SOON).unwrap();
     until("the client's is called", || calls.load(Ordering::SeqCst) == 1);
@@ -167,7 +171,7 @@ fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
 fn who_asks_after_the_end_of_validity_is_told_too() {
     let server = server();
     let client = open(&server);
-    let guard = client.mutex_with("x", fixed(300)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
     until("it is over", || !guard.is_valid());
     assert_eq!(told(&guard).recv_timeout(SOON).unwrap().cause(), LossCause::Expired);
 }
@@ -176,7 +180,7 @@ fn who_asks_after_the_end_of_validity_is_told_too() {
 fn a_callback_is_dropped_uncalled_when_the_lock_is_given_back() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(900)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     for way in 0..5 {
         let guard = lock.lock().unwrap();
         let losses = told(&guard);
@@ -206,7 +210,7 @@ fn a_callback_is_dropped_uncalled_when_the_lock_is_given_back() {
 fn a_callback_goes_along_with_an_owned_lease() {
     let server = server();
     let client = open(&server);
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     let losses = told(&guard);
     let owned = guard.into_owned().unwrap();
     thread::spawn(move || {
@@ -223,7 +227,7 @@ fn a_callback_goes_along_with_an_owned_lease() {
 fn a_callback_does_not_outlive_a_local_hand_off() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(900)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     let losses = told(&guard);
     server.reset_stats();
@@ -283,8 +287,8 @@ fn a_loss_that_the_release_finds_is_told() {
 fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
     let server = server();
     let client = open(&server);
-    let kept = client.mutex_with("kept", renewed(900)).unwrap().lock().unwrap();
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let kept = client.mutex_with("kept", renewed(2_400)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     let panicked = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&panicked);
     guard.on_loss(move |_| {
@@ -296,7 +300,7 @@ fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
     assert!(losses.recv_timeout(SOON).is_ok());
     assert!(panicked.load(Ordering::SeqCst));
     let begin = Instant::now();
-    while begin.elapsed() < ms(1_500) {
+    while begin.elapsed() < ms(3_500) {
         assert!(kept.is_valid() && exists(&server, "kept"));
         thread::sleep(ms(20));
     }
@@ -307,7 +311,7 @@ fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
 fn a_callback_may_lock_and_ask_again() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(900)).unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let owned = Arc::new(lock.lock().unwrap().into_owned().unwrap());
     let (sender, tokens) = mpsc::channel();
     let (again, next) = (Arc::downgrade(&owned), lock.clone());
@@ -325,7 +329,7 @@ fn every_receiver_is_told_everything_from_its_beginning_on() {
     let server = server();
     let client = open(&server);
     let lose = |name: &str| {
-        let guard = client.mutex_with(name, renewed(600)).unwrap().lock().unwrap();
+        let guard = client.mutex_with(name, renewed(2_400)).unwrap().lock().unwrap();
         delete(&server, name);
         until("it is lost", || guard.loss().is_some());
     };
@@ -367,7 +371,7 @@ fn a_receiver_ends_with_its_client() {
     let server = server();
     let client = open(&server);
     let losses = client.losses();
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     let begun = Arc::new(Barrier::new(2));
     let beginning = Arc::clone(&begun);
     let reader = thread::spawn(move || {
@@ -389,7 +393,7 @@ fn a_receiver_is_told_of_the_shutdown_and_ends() {
     let server = server();
     let client = open(&server);
     let losses = client.losses();
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     client.shutdown(SOON).unwrap();
     let causes: Vec<LossCause> = losses.iter().map(|loss| loss.cause()).collect();
     assert_eq!(causes, [LossCause::ShutDown]);
@@ -405,7 +409,7 @@ fn a_thread_may_select() {
     let client = open(&server);
     let losses = client.losses();
     let (_work, never) = crossbeam_channel::bounded::<()>(1);
-    let _guard = client.mutex_with("x", fixed(200)).unwrap().lock().unwrap();
+    let _guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
     crossbeam_channel::select! {
         recv(losses.as_crossbeam()) -> loss => assert_eq!(loss.unwrap().cause(), LossCause::Expired),
         recv(never) -> _ => panic!("nobody sends"),

@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use common::{SOON, ask, exists, fixed, ms, no_key_is_immortal, open, pttl, server, until};
 use leasehold::LockClient;
 use leasehold_support::child::{hear, role, tell};
-use leasehold_support::{Child, Proxy};
+use leasehold_support::fault::Operation;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Child, Fault, Proxy};
 
 #[test]
 fn one_holder_at_a_time() {
@@ -77,9 +79,12 @@ fn a_very_short_wait_takes_a_free_lock() {
     let mut errors = Vec::new();
     for nanos in [1, 1_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 3_000_000] {
         for _ in 0..20 {
+            let begin = Instant::now();
             match lock.try_lock_for(Duration::from_nanos(nanos)) {
                 Ok(Some(guard)) => guard.release().unwrap(),
                 Ok(None) => panic!("nobody has it"),
+                // No answer came in time, as the machine stood still.
+                Err(_) if begin.elapsed() - begin.spent() > ms(5) => {}
                 Err(error) => errors.push(format!("{nanos} ns: {error}")),
             }
         }
@@ -156,7 +161,8 @@ fn a_waiter_gets_the_lock_soon_after_its_release_and_not_a_lease_later() {
         guard.release().unwrap();
         let (got, later) = waiter.join().unwrap();
         // The lease is 30 s.
-        assert!(got - released < ms(2_000), "{:?}", got - released);
+        let took = got.spent_since(released);
+        assert!(took < ms(2_000), "{took:?}");
         assert!(later > token);
     });
 }
@@ -168,7 +174,7 @@ fn a_waiter_asks_redis_at_a_bounded_rate() {
     let (client, other) = (open(&server), open(&server));
     let _guard = client.mutex("x").unwrap().lock().unwrap();
     server.reset_stats();
-    assert!(other.mutex("x").unwrap().try_lock_for(ms(1_000)).unwrap().is_none());
+    assert!(!matches!(other.mutex("x").unwrap().try_lock_for(ms(1_000)), Ok(Some(_))));
     let asked = server.command_calls(&["eval", "evalsha"]);
     assert!(asked <= 80, "{asked} commands in a second");
 }
@@ -179,13 +185,13 @@ fn validity_counts_from_the_attempt_that_was_granted() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let guard = client.mutex("x").unwrap().lock().unwrap();
-    let lock = other.mutex_with("x", fixed(2_000)).unwrap();
+    let lock = other.mutex_with("x", fixed(6_000)).unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.lock().unwrap().remaining());
-        thread::sleep(ms(1_200));
+        thread::sleep(ms(3_000));
         drop(guard);
         let remaining = waiter.join().unwrap();
-        assert!(remaining > ms(1_200) && remaining < ms(2_000), "{remaining:?}");
+        assert!(remaining > ms(4_000) && remaining < ms(6_000), "{remaining:?}");
     });
 }
 
@@ -194,9 +200,9 @@ fn a_fixed_lease_frees_the_lock_when_it_ends_and_not_before() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let begin = Instant::now();
-    let guard = client.mutex_with("x", fixed(500)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
     let next = other.mutex("x").unwrap().lock().unwrap();
-    assert!(begin.elapsed() >= ms(500));
+    assert!(begin.elapsed() >= ms(1_500));
     assert!(!guard.is_valid());
     assert!(next.fencing_token() > guard.fencing_token());
     assert!(guard.release().unwrap_err().is_lost());
@@ -258,19 +264,16 @@ fn try_lock_waits_for_a_release_that_is_under_way_in_this_process() {
     let lock = client.mutex("x").unwrap();
     for _ in 0..5 {
         let guard = lock.lock().unwrap();
-        proxy.delay(ms(30));
-        let releasing = AtomicBool::new(false);
+        let release = Fault::request("", Action::Delay(ms(50))).at(Operation::Release);
+        let release = proxy.add(release);
         thread::scope(|scope| {
             let next = scope.spawn(|| {
-                until("the release begins", || releasing.load(Ordering::SeqCst));
-                thread::sleep(ms(10));
+                assert!(release.wait_fired(SOON));
                 lock.try_lock().unwrap().is_some()
             });
-            releasing.store(true, Ordering::SeqCst);
             guard.release().unwrap();
             assert!(next.join().unwrap(), "the lock was free, or about to be");
         });
-        proxy.heal();
     }
 }
 
@@ -278,7 +281,7 @@ fn try_lock_waits_for_a_release_that_is_under_way_in_this_process() {
 fn a_client_that_sets_the_key_itself_is_excluded_and_excludes() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
-    let set = |server| -> Option<String> { ask(server, &["SET", "x", "me", "NX", "PX", "600"]) };
+    let set = |server| -> Option<String> { ask(server, &["SET", "x", "me", "NX", "PX", "3000"]) };
     assert!(set(&server).is_some());
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().expect("a holder");
@@ -286,7 +289,7 @@ fn a_client_that_sets_the_key_itself_is_excluded_and_excludes() {
     assert_eq!(holder.to_string(), "me");
     let begin = Instant::now();
     let guard = lock.lock().unwrap();
-    assert!(begin.elapsed() < SOON);
+    assert!(begin.spent() < SOON);
     assert!(set(&server).is_none());
     guard.release().unwrap();
     assert!(set(&server).is_some());
@@ -328,7 +331,7 @@ fn every_key_ends_and_no_lock_is_left_a_lease_after_use() {
     let server = server();
     let client = open(&server);
     for number in 0..50 {
-        let guard = client.mutex_with(format!("a{number}"), fixed(600)).unwrap().lock().unwrap();
+        let guard = client.mutex_with(format!("a{number}"), fixed(3_000)).unwrap().lock().unwrap();
         no_key_is_immortal(&server);
         match number % 3 {
             0 => guard.release().unwrap(),
@@ -336,8 +339,8 @@ fn every_key_ends_and_no_lock_is_left_a_lease_after_use() {
             _ => std::mem::forget(guard),
         }
     }
-    let guard = client.reentrant_with("b", fixed(600)).unwrap().lock().unwrap();
-    guard.extend(ms(700)).unwrap();
+    let guard = client.reentrant_with("b", fixed(3_000)).unwrap().lock().unwrap();
+    guard.extend(ms(3_500)).unwrap();
     no_key_is_immortal(&server);
     guard.release().unwrap();
     no_key_is_immortal(&server);
@@ -463,14 +466,14 @@ fn the_number_of_waits_called_off_is_right_also_in_mid_exchange() {
     common::warm(&server);
     let proxy = Proxy::start(&server).unwrap();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let lock = client.mutex("x").unwrap();
     assert!(lock.try_lock().unwrap().is_none());
-    // Nearly all of the waiting is waiting for answers now.
-    proxy.delay(ms(200));
+    // All of the waiting is waiting for an answer now.
+    proxy.delay(ms(1_500));
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| lock.lock().unwrap_err())).collect();
-        thread::sleep(ms(150));
+        thread::sleep(ms(1_200));
         let counted = lock.cancel_waits();
         for waiter in waiters {
             assert!(waiter.join().unwrap().is_cancelled());

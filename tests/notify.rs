@@ -12,6 +12,8 @@ use common::{
     until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, ReentrantLock, Wait};
+use leasehold_support::fault::Operation;
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 /// Rule 8: every waiter asks again at least this often.
@@ -71,7 +73,7 @@ fn a_release_by_redisson_wakes_our_waiter() {
             ask::<()>(&server, &["DEL", name]);
             let heard: u64 = ask(&server, &["PUBLISH", &channel, "0"]);
             assert_eq!(heard, 1);
-            let took = waiter.join().unwrap().0.duration_since(begin);
+            let took = waiter.join().unwrap().0.spent_since(begin);
             assert!(took < AT_ONCE, "{name}: {took:?}");
         });
         until("it is given back", || !exists(&server, name));
@@ -132,7 +134,7 @@ fn our_waiters_wake_each_other() {
         let begin = Instant::now();
         guard.release().unwrap();
         until("all were served", || served.lock().unwrap().len() == PROCESSES + 1);
-        assert!(begin.elapsed() < AT_ONCE * 2, "{:?}", begin.elapsed());
+        assert!(begin.spent() < AT_ONCE * 2, "{:?}", begin.spent());
     });
     assert!(served.into_inner().unwrap().is_sorted_by(|a, b| a < b));
     until("nothing is left", || !exists(&server, "x"));
@@ -167,7 +169,7 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
                 ask::<u64>(&server, &["PUBLISH", &channel("x"), "0"]);
                 assert!(fault.wait_fired(SOON));
             }
-            let took = waiter.join().unwrap().0.duration_since(begin);
+            let took = waiter.join().unwrap().0.spent_since(begin);
             assert!(took < bound, "{how}: {took:?}");
         });
         fault.remove();
@@ -186,19 +188,23 @@ fn a_release_before_the_waiter_listens_is_not_missed() {
     let lock = client.reentrant("x").unwrap();
     // The connection is there already: one that is new would make everybody ask again.
     redisson_holds(&server, "y", 60_000);
-    assert!(client.reentrant("y").unwrap().try_lock_for(ms(300)).unwrap().is_none());
+    until("it is connected", || {
+        assert!(!matches!(client.reentrant("y").unwrap().try_lock_for(ms(300)), Ok(Some(_))));
+        !ask::<String>(&server, &["CLIENT", "LIST", "TYPE", "pubsub"]).is_empty()
+    });
     redisson_holds(&server, "x", 60_000);
-    let hold = proxy.add(Fault::request("redisson_lock__channel", Action::Delay(ms(300))).nth(2));
+    let hold = Fault::request("redisson_lock__channel:{x}", Action::Hold).at(Operation::Subscribe);
+    let hold = proxy.add(hold);
     thread::scope(|scope| {
         let waiter = wait_for(scope, &lock);
-        // The second request that names the channel is the one that subscribes.
         assert!(hold.wait_fired(SOON));
         ask::<()>(&server, &["DEL", "x"]);
         let heard: u64 = ask(&server, &["PUBLISH", &channel("x"), "0"]);
         assert_eq!(heard, 0, "it was to come too late");
         let begin = Instant::now();
-        let took = waiter.join().unwrap().0.duration_since(begin);
-        assert!(took < ms(300) + AT_ONCE, "{took:?}");
+        hold.release();
+        let took = waiter.join().unwrap().0.spent_since(begin);
+        assert!(took < AT_ONCE, "{took:?}");
     });
 }
 
@@ -224,19 +230,24 @@ fn one_thread_of_a_process_contends() {
         until("it listens", || listening(&server, &channel("x")) == 1);
         thread::sleep(ms(100));
         server.reset_stats();
+        let begin = Instant::now();
+        let attempts = || server.command_calls(&["eval", "evalsha"]);
         for _ in 0..5 {
+            let before = attempts();
             ask::<u64>(&server, &["PUBLISH", &channel("x"), "0"]);
+            until("somebody asks", || attempts() > before);
             thread::sleep(ms(50));
         }
-        let attempts = server.command_calls(&["eval", "evalsha"]);
-        // One for each message, and a heartbeat or two.
-        assert!((4..=8).contains(&attempts), "{attempts} attempts for 5 messages");
+        let attempts = attempts();
+        // One for each message, and the heartbeats.
+        let most = 7 + begin.elapsed().as_secs();
+        assert!(attempts <= most, "{attempts} attempts for 5 messages");
         assert_eq!(served.load(Ordering::SeqCst), 0);
         ask::<()>(&server, &["DEL", "x"]);
         let begin = Instant::now();
         ask::<u64>(&server, &["PUBLISH", &channel("x"), "0"]);
         until("all were served", || served.load(Ordering::SeqCst) == THREADS as u32);
-        assert!(begin.elapsed() < ms(1_500) + SLACK, "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(1_500) + SLACK, "{:?}", begin.spent());
     });
     no_key_is_immortal(&server);
 }
@@ -254,9 +265,11 @@ fn an_idle_waiter_asks_about_once_a_second() {
         until("it listens", || listening(&server, &channel("x")) == 1);
         thread::sleep(ms(100));
         server.reset_stats();
+        let begin = Instant::now();
         thread::sleep(ms(2_500));
         let asked = server.command_calls(&["eval", "evalsha"]);
-        assert!((1..=4).contains(&asked), "{asked} times in 2.5 s");
+        let most = 2 + begin.elapsed().as_secs();
+        assert!((1..=most).contains(&asked), "{asked} times in {:?}", begin.elapsed());
         assert_eq!(lock.cancel_waits(), 1);
         assert!(waiter.join().unwrap().unwrap_err().is_cancelled());
     });
@@ -280,7 +293,7 @@ fn a_channel_that_nobody_needs_is_left() {
     within(ms(3_000), "it is left", || listening(&server, &channel("x")) == 0);
     // Given up, and then released.
     let guard = other.reentrant("x").unwrap().lock().unwrap();
-    assert!(lock.try_lock_for(ms(200)).unwrap().is_none());
+    assert!(!matches!(lock.try_lock_for(ms(200)), Ok(Some(_))));
     guard.release().unwrap();
     within(ms(3_000), "it is left", || listening(&server, &channel("x")) == 0);
     // It is listened to again when it is needed again.
@@ -290,7 +303,7 @@ fn a_channel_that_nobody_needs_is_left() {
         until("it listens", || listening(&server, &channel("x")) == 1);
         let begin = Instant::now();
         guard.release().unwrap();
-        assert!(waiter.join().unwrap().0.duration_since(begin) < AT_ONCE);
+        assert!(waiter.join().unwrap().0.spent_since(begin) < AT_ONCE);
     });
 }
 
@@ -304,7 +317,7 @@ fn channels_of_locks_that_nobody_waits_for_are_left_without_a_message() {
     for number in 0..NAMES {
         let name = format!("x{number}");
         redisson_holds(&server, &name, 60_000);
-        assert!(client.reentrant(&name).unwrap().try_lock_for(ms(20)).is_ok_and(|g| g.is_none()));
+        assert!(!matches!(client.reentrant(&name).unwrap().try_lock_for(ms(20)), Ok(Some(_))));
         ask::<()>(&server, &["DEL", &name]);
     }
     let left = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "redisson*"]).len();
@@ -333,7 +346,7 @@ fn all_channels_are_listened_to_again_after_a_cut() {
             ask::<u64>(&server, &["PUBLISH", &channel(name), "0"]);
         }
         for waiter in waiters {
-            let took = waiter.join().unwrap().0.duration_since(begin);
+            let took = waiter.join().unwrap().0.spent_since(begin);
             assert!(took < AT_ONCE, "{took:?}");
         }
     });
@@ -354,7 +367,7 @@ fn a_wait_with_pauses_needs_no_channel() {
         assert!(all.is_empty(), "{all:?}");
         let begin = Instant::now();
         ask::<()>(&server, &["DEL", "x"]);
-        assert!(waiter.join().unwrap().0.duration_since(begin) < ms(128) + SLACK);
+        assert!(waiter.join().unwrap().0.spent_since(begin) < ms(128) + SLACK);
     });
     let fixed = client.reentrant_with("x", fixed(5_000)).unwrap();
     let renewed = client.reentrant_with("x", renewed(5_000)).unwrap();

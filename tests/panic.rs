@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use common::{SLACK, SOON, ask, exists, hasty, ms, open, renewed, server, until, warm};
 use leasehold::{Guard, LockClient, LossCause};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
 
 /// Where it panics next: on threads whose name begins so, at messages that contain that.
@@ -83,7 +84,7 @@ fn the_worker_goes_on_renewing_and_finishing_releases() {
     let (server, proxy) = start();
     let client = hasty(&proxy.url());
     let kept: Vec<Guard> = (0..20)
-        .map(|number| client.mutex_with(format!("kept{number}"), renewed(3_000)).unwrap())
+        .map(|number| client.mutex_with(format!("kept{number}"), renewed(6_000)).unwrap())
         .map(|lock| lock.lock().unwrap())
         .collect();
     let dropped = client.mutex_with("dropped", renewed(20_000)).unwrap().lock().unwrap();
@@ -95,7 +96,7 @@ fn the_worker_goes_on_renewing_and_finishing_releases() {
     proxy.heal();
     until("the release is finished", || !exists(&server, "dropped"));
     let begin = Instant::now();
-    while begin.elapsed() < ms(5_000) {
+    while begin.elapsed() < ms(8_000) {
         let lost = kept.iter().find_map(Guard::loss);
         assert_eq!(lost, None, "after {:?} and {} panics", begin.elapsed(), fired());
         thread::sleep(ms(20));
@@ -112,21 +113,22 @@ fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed(
     let server = server();
     let client = open(&server);
     let kept: Vec<Guard> = (0..50)
-        .map(|number| client.mutex_with(format!("good{number}"), renewed(1_500)).unwrap())
+        .map(|number| client.mutex_with(format!("good{number}"), renewed(3_000)).unwrap())
         .map(|lock| lock.lock().unwrap())
         .collect();
-    let bad = client.mutex_with("bad", renewed(1_500)).unwrap().lock().unwrap();
+    let bad = client.mutex_with("bad", renewed(3_000)).unwrap().lock().unwrap();
     let (sender, told) = mpsc::channel();
     bad.on_loss(move |loss| sender.send(loss.cause()).unwrap());
     // Its renewals are denied from now on, and a warning is logged of each.
     ask::<()>(&server, &["ACL", "SETUSER", "default", "resetkeys", "~*good*"]);
-    let end = Instant::now() + bad.remaining();
+    let (begin, left) = (Instant::now(), bad.remaining());
     let cause = told.recv_timeout(SOON).unwrap();
-    assert!(!bad.is_valid() && Instant::now() < end + SLACK * 2);
+    let took = begin.spent();
+    assert!(!bad.is_valid() && took < left + SLACK * 2, "{took:?} of {left:?}");
     assert_eq!(cause, LossCause::Unreachable);
     assert!(fired() >= 2, "{}", fired());
     let begin = Instant::now();
-    while begin.elapsed() < ms(3_000) {
+    while begin.elapsed() < ms(6_000) {
         assert_eq!(kept.iter().find_map(Guard::loss), None, "after {:?}", begin.elapsed());
         thread::sleep(ms(20));
     }

@@ -25,7 +25,7 @@ fn tokens_grow_from_hold_to_hold_and_between_clients_and_kinds_of_end() {
     let clients = [open(&server), open(&server)];
     let mut last = next(&clients[0].mutex("x").unwrap());
     for round in 0..60 {
-        let lock = clients[round % 2].mutex_with("x", fixed(60)).unwrap();
+        let lock = clients[round % 2].mutex_with("x", fixed(1_200)).unwrap();
         let guard = lock.try_lock_for(SOON).unwrap().expect("free, or soon so");
         assert!(guard.fencing_token() > last, "{:?} after {last:?}", guard.fencing_token());
         last = guard.fencing_token();
@@ -113,7 +113,7 @@ fn the_documented_script_refuses_who_is_late() {
     let (script, _) = rest.split_once("\";").expect("its end");
     let script = redis::Script::new(&script.replace("//!", ""));
     let server = server();
-    let lock = open(&server).mutex_with("x", fixed(200)).unwrap();
+    let lock = open(&server).mutex_with("x", fixed(1_500)).unwrap();
     let write = |token: FencingToken, value: &str| -> bool {
         let mut call = script.key("stock:7");
         call.arg(token.get()).arg(value);
@@ -170,10 +170,10 @@ fn tokens_grow_while_the_counter_is_ahead_of_the_servers_clock() {
 #[test]
 fn the_counter_outlives_a_lock_that_is_renewed() {
     let server = server();
-    let lock = open(&server).mutex_with("x", renewed(400)).unwrap();
+    let lock = open(&server).mutex_with("x", renewed(2_000)).unwrap();
     let guard = lock.lock().unwrap();
     let begin = std::time::Instant::now();
-    while begin.elapsed() < ms(2_500) {
+    while begin.elapsed() < ms(5_000) {
         assert!(exists(&server, "x") && guard.is_valid());
         assert!(exists(&server, "{x}:fence"), "gone {:?} after it was made", begin.elapsed());
         std::thread::sleep(ms(50));
@@ -183,7 +183,7 @@ fn the_counter_outlives_a_lock_that_is_renewed() {
 #[test]
 fn the_counter_outlives_a_lease_that_is_extended() {
     let server = server();
-    let lock = open(&server).mutex_with("x", fixed(500)).unwrap();
+    let lock = open(&server).mutex_with("x", fixed(2_000)).unwrap();
     let guard = lock.lock().unwrap();
     guard.extend(ms(60_000)).unwrap();
     let (counter, lease) = (pttl(&server, "{x}:fence"), pttl(&server, "x"));

@@ -7,8 +7,9 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{SLACK, SOON, ask, exists, fixed, hasty, ms, open, server, until, warm};
+use common::{HASTE, SLACK, SOON, ask, exists, fixed, hasty, ms, open, server, until, warm};
 use leasehold::{Error, LockClient, LockOptions, Release, Wait};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
 
 fn tcp() -> Server {
@@ -51,7 +52,7 @@ fn a_database_that_does_not_exist_is_an_error_at_open() {
     let begin = Instant::now();
     let error = LockClient::open(format!("{}/99", server.tcp_url())).unwrap_err();
     assert!(!error.is_unknown_outcome() && !error.is_timeout(), "{error:?}");
-    assert!(begin.elapsed() < ms(1_000), "{:?}", begin.elapsed());
+    assert!(begin.spent() < ms(1_000), "{:?}", begin.spent());
 }
 
 #[test]
@@ -88,12 +89,12 @@ fn a_password_and_a_user_are_given_and_checked() {
         assert!(error.is_denied(), "{url}: {error:?}");
         assert!(!error.to_string().contains("wrong"), "{error}");
         // Not tried again until some time-out.
-        assert!(begin.elapsed() < ms(700), "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
         // A lazy client says it at its first lock, and does not ride it out like an outage.
         let begin = Instant::now();
         let error = LockClient::builder(&url).build().unwrap().mutex("x").unwrap().lock();
         assert!(error.unwrap_err().is_denied());
-        assert!(begin.elapsed() < ms(700), "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
     }
 }
 
@@ -121,7 +122,7 @@ fn missing_permissions_are_denied_and_not_waited_for() {
         ] {
             assert!(error.is_denied(), "{url}: {error:?}");
         }
-        assert!(begin.elapsed() < ms(1_500), "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(1_500), "{:?}", begin.spent());
         assert!(server.keys().is_empty());
     }
     // A user without PUBLISH can release all the same.
@@ -152,10 +153,11 @@ fn scripts_that_the_server_has_forgotten_are_sent_again_unseen() {
         assert!(!client.mutex("free").unwrap().force_release().unwrap());
     }
     // Renewals too, which travel together.
-    let lock = |name: &str| client.mutex_with(name, common::renewed(900)).unwrap().lock().unwrap();
+    let lock =
+        |name: &str| client.mutex_with(name, common::renewed(3_000)).unwrap().lock().unwrap();
     let guards = [lock("a"), lock("b"), lock("c")];
     let begin = Instant::now();
-    while begin.elapsed() < ms(2_000) {
+    while begin.elapsed() < ms(6_500) {
         ask::<()>(&server, &["SCRIPT", "FLUSH"]);
         thread::sleep(ms(50));
     }
@@ -174,7 +176,7 @@ fn a_server_that_takes_no_more_connections_is_named() {
         let error = LockClient::open(url).unwrap_err();
         assert!(error.is_unreachable(), "{error:?}");
         assert!(error.to_string().contains("maxclients"), "{error}");
-        assert!(begin.elapsed() < ms(2_000) + SLACK);
+        assert!(begin.spent() < ms(2_000) + SLACK);
     }
     // It may be over soon, so a wait rides it out.
     let client = LockClient::builder(server.tcp_url()).build().unwrap();
@@ -194,7 +196,7 @@ fn a_lazy_client_is_built_while_the_server_is_down_and_works_when_it_is_up() {
     server.kill();
     let begin = Instant::now();
     let client = LockClient::builder(server.tcp_url()).build().unwrap();
-    assert!(begin.elapsed() < ms(300));
+    assert!(begin.spent() < ms(300));
     assert!(client.mutex("x").unwrap().try_lock().unwrap_err().is_unreachable());
     server.restart();
     let lock = client.mutex("x").unwrap();
@@ -227,7 +229,7 @@ fn open_says_why_it_cannot_connect() {
         assert!(std::error::Error::source(&error).is_some());
         let text = error.to_string();
         assert!(text.contains("refused") || text.contains("No such file"), "{text}");
-        assert!(begin.elapsed() < ms(700), "{:?}", begin.elapsed());
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
     }
     let error = LockClient::open("redis://no-such-host.invalid").unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
@@ -301,7 +303,7 @@ fn a_read_only_replica_is_an_error_and_not_busy() {
     ] {
         assert!(error.is_unreachable(), "{error:?}");
     }
-    assert!(begin.elapsed() < ms(1_600) + SLACK, "{:?}", begin.elapsed());
+    assert!(begin.spent() < HASTE * 5 + SLACK, "{:?}", begin.spent());
     ask::<()>(&server, &["REPLICAOF", "NO", "ONE"]);
     works(&client);
 }
@@ -355,21 +357,21 @@ fn out_of_memory_refuses_a_lock_but_neither_renewal_nor_release() {
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     for kind in ["mutex", "reentrant"] {
         let lock = || match kind {
-            "mutex" => client.mutex_with(kind, common::renewed(900)).unwrap().lock(),
-            _ => client.reentrant_with(kind, common::renewed(900)).unwrap().lock(),
+            "mutex" => client.mutex_with(kind, common::renewed(2_000)).unwrap().lock(),
+            _ => client.reentrant_with(kind, common::renewed(2_000)).unwrap().lock(),
         };
         let guard = lock().unwrap();
         full(true);
-        thread::sleep(ms(1_500));
+        thread::sleep(ms(3_000));
         assert!(guard.is_valid(), "{kind}: renewal must go on");
-        guard.extend(ms(2_000)).unwrap();
+        guard.extend(ms(4_000)).unwrap();
         guard.check().unwrap();
         guard.release().unwrap();
         assert!(!exists(&server, kind), "{kind}");
         let begin = Instant::now();
         let error = lock().unwrap_err();
         assert!(error.is_refused() && error.to_string().contains("OOM"), "{kind}: {error:?}");
-        assert!(begin.elapsed() < ms(1_000));
+        assert!(begin.spent() < ms(1_000));
         assert!(!exists(&server, kind), "a half-taken lock is left");
         full(false);
         lock().unwrap().release().unwrap();
@@ -408,7 +410,7 @@ fn after_all_connections_were_killed_the_first_lock_and_its_release_work() {
     kill();
     drop(lock.lock().unwrap());
     kill();
-    assert!(lock.try_lock_for(ms(500)).unwrap().is_some());
+    assert!(lock.try_lock_for(SOON).unwrap().is_some());
 }
 
 /// "A command that met a dead one is safely repeated": all of these may be.
@@ -481,5 +483,5 @@ fn a_server_of_another_protocol_is_an_error_and_no_panic() {
     let begin = Instant::now();
     assert!(LockClient::open(&url).is_err());
     assert!(hasty(&url).mutex("x").unwrap().try_lock().is_err());
-    assert!(begin.elapsed() < ms(2_600) + SLACK, "{:?}", begin.elapsed());
+    assert!(begin.spent() < HASTE * 4 + SLACK, "{:?}", begin.spent());
 }

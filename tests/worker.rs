@@ -22,11 +22,11 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
     let client = open(&server);
     let guards: Vec<Guard> = (0..LOCKS)
         .map(|number| {
-            let lock = client.mutex_with(format!("x{number}"), renewed(1_200)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(3_000)).unwrap();
             lock.lock().unwrap()
         })
         .collect();
-    thread::sleep(ms(3_600));
+    thread::sleep(ms(9_000));
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
     assert_eq!(lost, 0, "{:?}", guards.iter().find_map(Guard::loss));
     let there = server.keys().iter().filter(|key| key.starts_with(b"x")).count();
@@ -52,12 +52,12 @@ fn lost_beside(threads: usize) -> usize {
     let client = LockClient::open(proxy.url()).unwrap();
     let guards: Vec<Guard> = (0..50)
         .map(|number| {
-            let lock = client.mutex_with(format!("x{number}"), renewed(1_200)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
             lock.lock().unwrap()
         })
         .collect();
     proxy.delay(ms(50));
-    let end = Instant::now() + ms(2_000);
+    let end = Instant::now() + ms(4_800);
     thread::scope(|scope| {
         for number in 0..threads {
             let lock = client.mutex_with(format!("short{number}"), fixed(300)).unwrap();

@@ -6,19 +6,21 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, LockClient, LockOptions};
 use leasehold_support::Server;
+use leasehold_support::lag::{self, Spent};
 use redis::FromRedisValue;
 
 /// The longest that a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// What a noisy machine may add to a bound.
-pub(crate) const SLACK: Duration = Duration::from_millis(300);
+/// What a noisy machine may add to a bound, besides the time that it does not run at all.
+pub(crate) const SLACK: Duration = ms(500);
 
 pub(crate) const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
 pub(crate) fn server() -> Server {
+    lag::watch();
     Server::start().expect("a server")
 }
 
@@ -26,10 +28,14 @@ pub(crate) fn open(server: &Server) -> LockClient {
     LockClient::open(server.url()).expect("a client")
 }
 
+/// How long a hasty client waits for an answer, a connection, or a free one: longer than a machine
+/// stands still, as it does now and then, in the midst of what is to go well.
+pub(crate) const HASTE: Duration = ms(1_000);
+
 /// A client that does not wait long for anything.
 pub(crate) fn hasty(url: &str) -> LockClient {
-    let builder = LockClient::builder(url).command_timeout(ms(300)).connect_timeout(ms(300));
-    builder.max_wait(ms(300)).give_up_after(ms(600)).build().expect("a client")
+    let builder = LockClient::builder(url).command_timeout(HASTE).connect_timeout(HASTE);
+    builder.max_wait(HASTE).give_up_after(HASTE * 2).build().expect("a client")
 }
 
 /// One thread connects for all clients of a process: a test with a silent server, and one that
@@ -38,11 +44,13 @@ static SILENCE: RwLock<()> = RwLock::new(());
 
 /// While this lives, no other test of this file runs that asked for either.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    lag::watch();
     SILENCE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// While this lives, no test of this file runs that has to be alone.
 pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
+    lag::watch();
     SILENCE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -73,15 +81,16 @@ pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) -> Duration {
     within(SOON, what, condition)
 }
 
-/// Polls until it is so, and answers how long that took.
+/// Polls until it is so, and answers how long that took, less what the machine took.
 #[track_caller]
 pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < limit, "not within {limit:?}: {what}");
+        let late = begin.elapsed() >= limit && begin.spent() >= limit;
+        assert!(!late, "not within {limit:?}: {what}");
         std::thread::sleep(ms(2));
     }
-    begin.elapsed()
+    begin.spent()
 }
 
 /// Sends a bare command on a connection of its own.

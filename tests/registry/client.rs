@@ -9,6 +9,7 @@ use leasehold_support::Child;
 use leasehold_support::fault::Operation;
 use leasehold_support::fault::network::{AtOperation, SILENCE};
 use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
+use leasehold_support::lag::Spent as _;
 
 use crate::acquire::garbage;
 use crate::common::{SLACK, SOON, ask, exists, ms, pttl, renewed, until};
@@ -90,7 +91,7 @@ fn killed_at_hold(trial: &Trial) {
         let active = Killed.begin(holder.pid());
         let left = Duration::from_millis(pttl(&trial.server, KEY).unsigned_abs());
         let begin = Instant::now();
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took + ms(50) > left, "{took:?} for {left:?}");
         // Judged with the other overruns: at most 50 ms.
         trial.overran(took.saturating_sub(left));
@@ -116,7 +117,7 @@ fn killed_at_wait(trial: &Trial) {
         until("the server sees it", || listening() == 1);
         let begin = Instant::now();
         held.release().unwrap();
-        let took = second.join().unwrap().saturating_duration_since(begin);
+        let took = second.join().unwrap().spent_since(begin);
         assert!(took < SLACK, "{took:?}");
     });
     trial.given_back();
@@ -139,7 +140,7 @@ fn stopped_at_wait(trial: &Trial) {
         trial.prove(&active);
         let begin = Instant::now();
         held.release().unwrap();
-        let took = second.join().unwrap().saturating_duration_since(begin);
+        let took = second.join().unwrap().spent_since(begin);
         // The window of its claim, which is no longer than its lease, and a heartbeat.
         assert!(took < ms(LEASE + 1_300) + SLACK, "{took:?}");
         active.heal();
@@ -237,7 +238,7 @@ fn forgotten_at_hold(trial: &Trial) {
         });
         told.recv().unwrap();
         let next = rival.try_lock_for(SOON).unwrap().expect("free");
-        let took = begin.elapsed();
+        let took = begin.spent();
         trial.granted(&next);
         assert!(took < ms(500 + LEASE) + SLACK, "{took:?}");
         drop(over);
@@ -361,7 +362,7 @@ fn shut_down_at_wait(trial: &Trial) {
         trial.timed(COMMAND, || client.shutdown(COMMAND)).unwrap();
         let begin = Instant::now();
         let error = waiter.join().unwrap().unwrap_err();
-        assert!(error.is_cancelled() && begin.elapsed() < SLACK, "{error:?}");
+        assert!(error.is_cancelled() && begin.spent() < SLACK, "{error:?}");
         until("it left the queue", || trial.waiting() == 0);
         trial.witnessed(1, 1 - trial.waiting(), "ZCARD");
     });

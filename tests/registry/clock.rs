@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use leasehold::{LockClient, LossCause, Mutex, QuorumClient};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Child, Proxy, Server, WallClock};
 
 use crate::common::{SLACK, SOON, ask, exists, ms, pttl, renewed, until};
@@ -70,7 +71,7 @@ fn server_ahead_at_hold(trial: &Trial) {
     trial.minted(&next);
     let begin = Instant::now();
     until("the holder is told", || !guard.is_valid());
-    assert!(begin.elapsed() < ms(LEASE / 3) + COMMAND + SLACK, "{:?}", begin.elapsed());
+    assert!(begin.spent() < ms(LEASE / 3) + COMMAND + SLACK, "{:?}", begin.spent());
     let cause = guard.loss().expect("a loss").cause();
     assert!(matches!(cause, LossCause::Taken | LossCause::Deleted), "{cause:?}");
     assert!(guard.release().unwrap_err().is_lost());
@@ -126,7 +127,7 @@ fn server_jumps_at_wait(trial: &Trial) {
             assert!(held.is_valid(), "{:?}", held.loss());
             let begin = Instant::now();
             held.release().unwrap();
-            let took = waiter.join().unwrap().saturating_duration_since(begin);
+            let took = waiter.join().unwrap().spent_since(begin);
             // A heartbeat at the most, and what a clock's change costs to learn.
             assert!(took < ms(2_600) + SLACK, "{took:?}");
         });

@@ -1,17 +1,18 @@
 //! Faults of a cluster: slots that move, and nodes that are not there.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::Instant;
 
 use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::fault::server::Stopped;
 use leasehold_support::fault::{Injector, Site};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Cluster, Proxy, Server};
 
 use crate::common::{SLACK, SOON, ask, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::trial::{COMMAND, LEASE, Trial};
+use crate::trial::{COMMAND, LEASE, Trial, shared};
 
 kinds! {
     moved_at_hold "slot-moved@hold" "S";
@@ -24,8 +25,7 @@ kinds! {
 /// One cluster for all, which each leaves as it was; one of them at a time.
 fn cluster() -> MutexGuard<'static, Cluster> {
     static CLUSTER: OnceLock<Mutex<Cluster>> = OnceLock::new();
-    let start = || Mutex::new(Cluster::start(3, 0).expect("a cluster"));
-    CLUSTER.get_or_init(start).lock().unwrap_or_else(PoisonError::into_inner)
+    shared(&CLUSTER, || Cluster::start(3, 0).expect("a cluster"))
 }
 
 fn builder(cluster: &Cluster) -> LockClientBuilder {
@@ -100,7 +100,7 @@ fn moved_at_wait(trial: &Trial) {
         cluster.migrate(cluster.slot(&name), 0, 2);
         let begin = Instant::now();
         held.release().unwrap();
-        let took = waiting.join().unwrap().saturating_duration_since(begin);
+        let took = waiting.join().unwrap().spent_since(begin);
         // A heartbeat at the most.
         assert!(took < ms(1_300) + SLACK, "{took:?}");
     });

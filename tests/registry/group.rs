@@ -1,6 +1,6 @@
 //! Faults of a master's replicas, and of the sentinels that tell where the master is.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,12 @@ use leasehold::{LockClient, LockClientBuilder, LossCause};
 use leasehold_support::fault::network::{BlackHole, Refused};
 use leasehold_support::fault::server::{Killed, Stopped};
 use leasehold_support::fault::{Injector, Site};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Direction, Fault, Group, Proxy, Server};
 
 use crate::common::{SLACK, SOON, ask, exists, fixed, ms, renewed, until, within};
 use crate::kind::kinds;
-use crate::trial::{COMMAND, KEY, LEASE, Trial};
+use crate::trial::{COMMAND, KEY, LEASE, Trial, shared};
 
 kinds! {
     master_killed_at_hold "master-killed@hold" "S,L";
@@ -40,7 +41,7 @@ fn group() -> Group {
 /// The group of the trials that leave one behind as they found it; one of them at a time.
 fn common() -> MutexGuard<'static, Group> {
     static GROUP: OnceLock<Mutex<Group>> = OnceLock::new();
-    GROUP.get_or_init(|| Mutex::new(group())).lock().unwrap_or_else(PoisonError::into_inner)
+    shared(&GROUP, group)
 }
 
 fn client(urls: impl IntoIterator<Item = String>) -> LockClientBuilder {
@@ -95,7 +96,7 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
         assert!(!waiter.is_finished());
         let released = Instant::now();
         held.release().unwrap();
-        let took = waiter.join().unwrap().saturating_duration_since(released);
+        let took = waiter.join().unwrap().spent_since(released);
         assert!(took < ms(1_300) + SLACK, "{took:?}");
         trial.prove(&active);
         // What it would do when it came back is no matter of this trial's.

@@ -10,6 +10,7 @@ use leasehold_support::fault::Injector;
 use leasehold_support::fault::command::{
     DELETED, EXPIRED, Evicted, FLUSHED, PERSISTED, RETYPED, STOLEN,
 };
+use leasehold_support::lag::Spent as _;
 
 use crate::common::{SLACK, SOON, ask, exists, fixed, ms, pttl, renewed, until};
 use crate::kind::kinds;
@@ -48,7 +49,7 @@ fn loss_found(trial: &Trial, cause: LossCause, happens: impl FnOnce()) {
     happens();
     let begin = Instant::now();
     until("it is found", || !guard.is_valid());
-    assert!(begin.elapsed() < ms(LEASE / 3) + COMMAND + SLACK, "{:?}", begin.elapsed());
+    assert!(begin.spent() < ms(LEASE / 3) + COMMAND + SLACK, "{:?}", begin.spent());
     until("it is told", || told.load(Ordering::SeqCst) == guard.fencing_token().get());
     assert_eq!(guard.loss().expect("a loss").cause(), cause);
     let there: Option<String> = ask(&trial.server, &["GET", KEY]);
@@ -138,7 +139,7 @@ fn waited(trial: &Trial, injector: &dyn Injector, free_after: u64) {
         let active = trial.inject(injector);
         let begin = Instant::now();
         trial.prove(&active);
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         // A heartbeat passes until it asks again; the stranger's value does not hand over.
         assert!(took < ms(free_after + 1_300) + SLACK, "{took:?}");
         assert!(took + ms(1) >= ms(free_after), "{took:?}");

@@ -7,6 +7,7 @@ use leasehold_support::Action;
 use leasehold_support::fault::network::{AtOperation, SILENCE};
 use leasehold_support::fault::server::ClientsKilled;
 use leasehold_support::fault::{Injector, Operation};
+use leasehold_support::lag::Spent as _;
 
 use crate::common::{SLACK, SOON, ask, ms, open, renewed, until};
 use crate::kind::kinds;
@@ -50,7 +51,7 @@ fn hand_over(trial: &Trial, injector: &dyn Injector, bound: Duration) {
         let active = trial.inject(injector);
         let begin = Instant::now();
         held.release().unwrap();
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took < bound + SLACK, "{took:?}");
         active
     });
@@ -86,7 +87,7 @@ fn swapped_at_message(trial: &Trial) {
         for channel in channels {
             ask::<()>(&trial.server, &["PUBLISH", &channel, "z"]);
         }
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took < SLACK, "{took:?}");
         active
     });
@@ -127,7 +128,7 @@ fn unheard(trial: &Trial, injector: &dyn Injector) {
         assert!(!waiter.is_finished());
         held.release().unwrap();
         let released = Instant::now();
-        let took = waiter.join().unwrap().saturating_duration_since(released);
+        let took = waiter.join().unwrap().spent_since(released);
         assert!(took < UNTOLD + SLACK, "{took:?}");
     });
     drop(active);
@@ -161,7 +162,7 @@ fn keeps_its_place(trial: &Trial, injector: &dyn Injector) {
         assert_eq!(place(), before, "it lost its place");
         let begin = Instant::now();
         held.release().unwrap();
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took < UNTOLD + SLACK, "{took:?}");
     });
     trial.given_back();
@@ -210,7 +211,7 @@ fn handed_over(trial: &Trial, injector: &dyn Injector, known: bool) {
             Ok(()) => assert!(known),
             Err(error) => assert!(!known && error.is_unknown_outcome(), "{error:?}"),
         }
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took < SLACK, "{took:?}");
     });
     trial.prove(&active);
@@ -249,7 +250,7 @@ fn dropped_at_notify(trial: &Trial) {
         thread::sleep(ms(100));
         let begin = Instant::now();
         held.release().unwrap();
-        let took = waiter.join().unwrap().saturating_duration_since(begin);
+        let took = waiter.join().unwrap().spent_since(begin);
         assert!(took < UNTOLD + SLACK, "{took:?}");
     });
     trial.prove(&active);

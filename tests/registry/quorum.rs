@@ -11,6 +11,7 @@ use leasehold_support::fault::server::{
 };
 use leasehold_support::fault::setting::{NO_PERMISSION, OUT_OF_MEMORY, READ_ONLY};
 use leasehold_support::fault::{Active, Injector, Site};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
 
 use crate::common::{SLACK, SOON, exists, ms, pttl, renewed, until, warm};
@@ -248,7 +249,7 @@ fn most_at_hold(trial: &Trial, injector: &dyn Injector) {
     let active = several.inject(2, injector);
     let begin = Instant::now();
     until("its validity ends", || !guard.is_valid());
-    assert!(begin.elapsed() < ms(LEASE) + SLACK, "{:?}", begin.elapsed());
+    assert!(begin.spent() < ms(LEASE) + SLACK, "{:?}", begin.spent());
     assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
     several.heal(active);
     let next = several.rival().try_lock_for(SOON).unwrap().expect("free");

@@ -1,6 +1,6 @@
 //! What a trial works with, and what it measures.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -196,6 +196,21 @@ impl Trial {
     fn note<T>(&self, change: impl FnOnce(&mut Measured) -> T) -> T {
         change(&mut self.measured.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What several trials share, one at a time. One that failed half-way has not left it as it was: the
+/// next, which may be the same trial again as its machine stalled, has another.
+pub(crate) fn shared<T>(
+    kept: &'static OnceLock<Mutex<T>>,
+    start: impl Fn() -> T,
+) -> MutexGuard<'static, T> {
+    let kept = kept.get_or_init(|| Mutex::new(start()));
+    kept.lock().unwrap_or_else(|poisoned| {
+        let mut guard = poisoned.into_inner();
+        *guard = start();
+        kept.clear_poison();
+        guard
+    })
 }
 
 /// A grant to a thread that waits: the guard's token is recorded, and the lock given back.

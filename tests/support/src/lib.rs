@@ -16,6 +16,7 @@ mod frame;
 mod group;
 pub mod history;
 mod journal;
+pub mod lag;
 mod link;
 mod monitor;
 mod process;

@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use socket2::{Domain, Socket, Type};
+
 use crate::fault::{Direction, Fault, Injection, Operation};
 use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
@@ -22,6 +24,8 @@ pub struct Proxy {
     address: SocketAddr,
     gate: Arc<Gate>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
+    /// Keeps the port from everybody else while nobody listens there.
+    _reservation: Socket,
 }
 
 impl Proxy {
@@ -53,11 +57,15 @@ impl Proxy {
     }
 
     fn to(target: Target) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let reservation = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), false)?;
+        let address =
+            reservation.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let listener = listen(address)?;
         let proxy = Self {
-            address: listener.local_addr()?,
+            address,
             gate: Arc::new(Gate::new(target)),
             acceptor: Mutex::new(None),
+            _reservation: reservation,
         };
         *proxy.acceptor() = Some(accept(Arc::clone(&proxy.gate), listener));
         Ok(proxy)
@@ -140,7 +148,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// If another process has taken the port of a proxy that refused.
+    /// If the system lets nobody listen.
     pub fn heal(&self) {
         let mut state = self.gate.state();
         (state.black_hole, state.delay) = (false, Duration::ZERO);
@@ -148,8 +156,8 @@ impl Proxy {
         self.gate.changed.notify_all();
         let mut acceptor = self.acceptor();
         if acceptor.is_none() {
-            let listener = TcpListener::bind(self.address)
-                .unwrap_or_else(|error| panic!("cannot listen again: {error}"));
+            let listener =
+                listen(self.address).unwrap_or_else(|error| panic!("cannot listen again: {error}"));
             self.gate.closed.store(false, Ordering::SeqCst);
             *acceptor = Some(accept(Arc::clone(&self.gate), listener));
         }
@@ -280,6 +288,22 @@ impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes a port, which only another socket of this kind may share; `again`, although connections of
+/// its last listener are not forgotten yet.
+fn bind(address: SocketAddr, again: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(again)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind(address, true)?;
+    socket.listen(128)?;
+    Ok(socket.into())
 }
 
 fn accept(gate: Arc<Gate>, listener: TcpListener) -> JoinHandle<()> {

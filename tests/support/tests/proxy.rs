@@ -256,3 +256,16 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     let all = proxy.tally_all(Direction::Request);
     assert!(all.seen >= 4 && all.harmed() < all.seen, "{all:?}");
 }
+
+/// Whoever takes any free port while a proxy refuses must not be given its own.
+#[test]
+fn a_port_is_kept_while_it_refuses() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(&server).unwrap();
+    proxy.refuse();
+    assert!(std::net::TcpStream::connect(proxy.addr()).is_err());
+    let taken = std::net::TcpListener::bind(proxy.addr());
+    assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    proxy.heal();
+    assert!(std::net::TcpStream::connect(proxy.addr()).is_ok());
+}

@@ -128,8 +128,8 @@ fn clients_exclude_each_other_and_tokens_grow<T: Single>(scene: &Scene<'_, T>) {
 
 fn a_lease_is_renewed_and_its_loss_is_told<T: Single>(scene: &Scene<'_, T>) {
     let (name, elsewhere) = (scene.name("x"), lock(scene, LockOptions::new()));
-    let guard = lock(scene, renewed(1_000)).lock().unwrap();
-    let end = Instant::now() + ms(1_500);
+    let guard = lock(scene, renewed(2_400)).lock().unwrap();
+    let end = Instant::now() + ms(4_000);
     while Instant::now() < end {
         assert!(guard.is_valid() && elsewhere.try_lock().unwrap().is_none(), "{:?}", guard.loss());
         thread::sleep(ms(20));

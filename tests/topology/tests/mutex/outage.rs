@@ -9,8 +9,8 @@ use leasehold_support::child::tell;
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
 use leasehold_topology_test::{Builder, Client, Server, Topology};
 
-const TIMEOUT: Duration = ms(400);
-const OUTAGE: Duration = ms(1_500);
+const TIMEOUT: Duration = ms(1_000);
+const OUTAGE: Duration = ms(2_000);
 
 /// What servers that hang or are dead are told as: never as somebody who has the lock.
 #[track_caller]
@@ -49,7 +49,7 @@ fn be_out_of_reach<T: Topology>(topology: &T) {
     let client = builder.build().unwrap();
     let lock = client.mutex(b"x").unwrap();
     lock.lock().unwrap().release().unwrap();
-    let guard = client.mutex_with(b"held", renewed(2_000)).unwrap().lock().unwrap();
+    let guard = client.mutex_with(b"held", renewed(4_000)).unwrap().lock().unwrap();
     topology.servers().into_iter().for_each(Server::pause);
     let begin = Instant::now();
     is_an_outage(&lock.try_lock().unwrap_err());

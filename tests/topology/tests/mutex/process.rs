@@ -46,7 +46,7 @@ pub(crate) fn a_lock_of_a_killed_process_is_free_when_its_lease_is_over<T: Topol
 ) {
     let name = String::from_utf8(scene.name("x")).unwrap();
     let child = Child::role(std::any::type_name::<T>()).test("roles");
-    let child = child.env("ADDRESS", scene.address()).env("NAME", &name).env("LEASE", "1000");
+    let child = child.env("ADDRESS", scene.address()).env("NAME", &name).env("LEASE", "3000");
     let mut child = child.start().expect("a child");
     let token: u64 = child.expect_line("holds", SOON).parse().unwrap();
     let lock = scene.lock();

@@ -24,7 +24,7 @@ pub(crate) fn tokens_grow_from_hold_to_hold<T: Topology>(scene: &Scene<'_, T>) {
 }
 
 pub(crate) fn a_token_is_above_that_of_a_lease_that_ran_out<T: Topology>(scene: &Scene<'_, T>) {
-    let first = scene.lock_with(fixed(100)).lock().unwrap();
+    let first = scene.lock_with(fixed(1_500)).lock().unwrap();
     let lock = scene.lock();
     let mut next = None;
     until("it ran out", || {

@@ -1,0 +1,130 @@
+//! How long the machine kept threads from a processor, for bounds on the time that something takes.
+
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+const PAUSE: Duration = Duration::from_millis(5);
+/// Who is woken later than this was kept waiting.
+const LATE: Duration = Duration::from_millis(2);
+
+/// What those who watch have seen.
+static SEEN: Mutex<Seen> = Mutex::new(Seen { lags: Vec::new(), due: Vec::new() });
+
+struct Seen {
+    /// The times in which some processor was not to be had, in no order.
+    lags: Vec<(Instant, Instant)>,
+    /// When each of those who watch is to be woken next. One that is late may have yet to say so.
+    due: Vec<Instant>,
+}
+
+impl Seen {
+    /// What kept somebody waiting until now, too.
+    fn lags(&self, now: Instant) -> Vec<(Instant, Instant)> {
+        let late = self.due.iter().filter(|due| now > **due + LATE).map(|due| (*due, now));
+        self.lags.iter().copied().chain(late).collect()
+    }
+}
+
+fn seen() -> MutexGuard<'static, Seen> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins to watch the processors that this process may use, for as long as it lives; once is enough.
+///
+/// A thread on each of them asks for little and often, so that it is late only if all are.
+pub fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        for number in (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)) {
+            let mut seen = seen();
+            seen.due.push(Instant::now() + PAUSE);
+            let index = seen.due.len() - 1;
+            thread::spawn(move || watch_processor(number, index));
+        }
+    });
+}
+
+/// Time spent, as a bound on it is to count it: less what the machine took.
+pub trait Spent {
+    /// Returns how long it is since then.
+    fn spent(self) -> Duration;
+
+    /// Returns how long it was from then until this.
+    fn spent_since(self, begin: Instant) -> Duration;
+}
+
+impl Spent for Instant {
+    fn spent(self) -> Duration {
+        Instant::now().spent_since(self)
+    }
+
+    fn spent_since(self, begin: Instant) -> Duration {
+        self.saturating_duration_since(begin).saturating_sub(between(begin, self))
+    }
+}
+
+/// Returns how much of the time between these two was lost, on any processor, since [`watch`].
+fn between(begin: Instant, end: Instant) -> Duration {
+    let mut lags = seen().lags(Instant::now());
+    lags.retain(|lag| lag.1 > begin && lag.0 < end);
+    sum(lags, begin, end)
+}
+
+/// What several saw counts once.
+fn sum(mut lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Duration {
+    lags.sort_unstable();
+    let (mut sum, mut counted) = (Duration::ZERO, begin);
+    for (from, to) in lags {
+        let (from, to) = (from.max(counted), to.min(end));
+        sum += to.saturating_duration_since(from);
+        counted = counted.max(to);
+    }
+    sum
+}
+
+fn watch_processor(number: usize, index: usize) {
+    let mut only = CpuSet::new();
+    only.set(number);
+    // Where that is not allowed it watches whatever it runs on.
+    let _ = sched_setaffinity(None, &only);
+    let mut due = seen().due[index];
+    loop {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let mut seen = seen();
+        let at = Instant::now();
+        if at > due + LATE {
+            seen.lags.push((due, at));
+        }
+        due = at + PAUSE;
+        seen.due[index] = due;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_late_and_has_not_said_so_yet_is_counted() {
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let seen = Seen { lags: vec![(at(1), at(4))], due: vec![at(10), at(29)] };
+        assert_eq!(seen.lags(at(30)), [(at(1), at(4)), (at(10), at(30))]);
+        assert_eq!(seen.lags(at(11)), [(at(1), at(4))]);
+    }
+
+    #[test]
+    fn what_several_saw_counts_once_and_only_within_the_time_asked_for() {
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let lags = vec![(at(30), at(50)), (at(0), at(20)), (at(40), at(45)), (at(10), at(35))];
+        assert_eq!(sum(lags.clone(), at(0), at(100)), Duration::from_millis(50));
+        assert_eq!(sum(lags.clone(), at(5), at(32)), Duration::from_millis(27));
+        assert_eq!(sum(lags, at(60), at(70)), Duration::ZERO);
+        assert_eq!(sum(Vec::new(), at(0), at(9)), Duration::ZERO);
+    }
+}
