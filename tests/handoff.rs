@@ -477,7 +477,8 @@ fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
                 // The other has its turn at this moment.
                 lock.cancel_waits()
             });
-            until("the first one asks", || waiting(&server, "x") == 1);
+            // Or has ended already, on a machine that stalls.
+            until("the first one asks", || waiting(&server, "x") == 1 || first.is_finished());
             let second = scope.spawn(|| lock.lock().map(drop));
             let called_off = first.join().unwrap();
             let begin = Instant::now();
@@ -541,7 +542,8 @@ fn a_lost_lock_is_had_by_the_next_thread() {
             for waiter in waiters {
                 let (at, token) = waiter.join().unwrap();
                 assert!(token > guard.fencing_token());
-                assert!(at.spent_since(begin) < ms(2_500) + SLACK, "{options:?}");
+                // What is left of it in Redis ends by itself, which takes a whole lease at most.
+                assert!(at.spent_since(begin) < ms(5_000) + SLACK, "{options:?}");
             }
         });
         assert!(guard.release().unwrap_err().is_lost());

@@ -56,7 +56,8 @@ pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
 
 /// Makes all scripts known to the server, so that each call is one command.
 pub(crate) fn warm(server: &Server) {
-    let client = open(server);
+    let builder = LockClient::builder(server.url()).command_timeout(SOON).connect_timeout(SOON);
+    let client = builder.max_wait(SOON).build().expect("a client");
     let mutex = client.mutex("warm").expect("a lock").lock().expect("a guard");
     mutex.extend(ms(40_000)).expect("an answer");
     mutex.release().expect("an answer");

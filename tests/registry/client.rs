@@ -250,7 +250,8 @@ fn forgotten_at_hold(trial: &Trial) {
 
 /// Every connection of the pool is stuck: an error in time, and renewals have their own.
 fn exhausted_at_acquire(trial: &Trial) {
-    let client = trial.builder().max_size(1).max_wait(ms(100)).build().unwrap();
+    let builder = trial.builder().max_size(1).max_wait(ms(100));
+    let client = builder.connect_now(false).build().unwrap();
     let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
     // To connect may take longer than that.
     until("it is connected", || lock.is_locked().is_ok());

@@ -72,7 +72,8 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
     let proxy = Proxy::start(old).expect("a proxy");
     let build = || client(group.sentinel_urls()).give_up_after(SOON * 3).build().unwrap();
-    let lock = |client: &LockClient| client.mutex_with(KEY, renewed(10_000)).unwrap();
+    // A fail-over may take long where much else runs.
+    let lock = |client: &LockClient| client.mutex_with(KEY, renewed(40_000)).unwrap();
     let (one, other) = (lock(&build()), lock(&build()));
     let held = one.lock().unwrap();
     let token = held.fencing_token();
@@ -92,7 +93,7 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
         let promoted = Instant::now();
         until("the holder is heard there", || held.check().is_ok());
         // A second is promised for the first command, and the rest is a machine's that runs much else.
-        assert!(promoted.elapsed() < ms(1_000) + SLACK * 3, "{:?}", promoted.elapsed());
+        assert!(promoted.spent() < ms(1_000) + SLACK * 3, "{:?}", promoted.spent());
         assert!(!waiter.is_finished());
         let released = Instant::now();
         held.release().unwrap();
@@ -270,7 +271,13 @@ fn sentinels_gone_at_connect(trial: &Trial) {
     thread::sleep(ms(30));
     active[0].heal();
     trial.prove(&active[0]);
-    let guard = lock.try_lock_for(SOON).unwrap().expect("free");
+    // Those that are silent cost their time each time, and it is given up soon.
+    let mut guard = None;
+    until("one sentinel is enough", || {
+        guard = lock.try_lock().ok().flatten();
+        guard.is_some()
+    });
+    let guard = guard.expect("had");
     trial.minted(&guard);
     guard.release().unwrap();
 }
