@@ -65,7 +65,11 @@ fn moved_at_hold(trial: &Trial) {
     let begin = Instant::now();
     while begin.elapsed() < ms(LEASE + 200) {
         assert!(guard.is_valid(), "{:?}", guard.loss());
-        assert!(!matches!(rival.try_lock(), Ok(Some(_))), "two holders");
+        if let Ok(Some(_)) = rival.try_lock() {
+            // On a machine that stalls a lease may run out, and then its holder knows.
+            assert!(!guard.is_valid(), "two holders");
+            panic!("it was not kept: {:?}", guard.loss());
+        }
         thread::sleep(ms(10));
     }
     assert!(exists(&cluster.nodes()[1], &name));

@@ -174,7 +174,11 @@ fn keeps(several: &Several<'_>, guard: &leasehold::Guard, span: Duration) {
     let (begin, rival) = (Instant::now(), several.rival());
     while begin.elapsed() < span {
         assert!(guard.is_valid(), "{:?}", guard.loss());
-        assert!(!matches!(rival.try_lock(), Ok(Some(_))), "two holders");
+        if let Ok(Some(_)) = rival.try_lock() {
+            // On a machine that stalls a lease may run out, and then its holder knows.
+            assert!(!guard.is_valid(), "two holders");
+            panic!("it was not kept: {:?}", guard.loss());
+        }
         thread::sleep(ms(20));
     }
     // The first look may take a server longer than it may: its script goes there in a second round.
