@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Guard, LossCause};
-use leasehold_support::Child;
 use leasehold_support::fault::Operation;
-use leasehold_support::fault::network::{AtOperation, SILENCE};
+use leasehold_support::fault::network::AtOperation;
 use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
 use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Child};
 
 use crate::acquire::garbage;
 use crate::common::{SLACK, SOON, ask, exists, ms, pttl, renewed, until};
@@ -260,8 +260,9 @@ fn exhausted_at_acquire(trial: &Trial) {
     trial.granted(&guard);
     let stuck = client.mutex_with("stuck", renewed(LEASE)).unwrap();
     let other = client.mutex_with("other", renewed(LEASE)).unwrap();
-    let silent = AtOperation::request("silent", Operation::Acquire, SILENCE).containing("stuck");
-    let active = trial.inject(&silent.sticky());
+    // What follows on its connection is stuck with it: another's answer must not come in its place.
+    let silent = AtOperation::request("stuck", Operation::Acquire, Action::Hold);
+    let active = trial.inject(&silent.containing("stuck").sticky());
     thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let mut last = None;
@@ -288,8 +289,7 @@ fn exhausted_at_acquire(trial: &Trial) {
         assert!(exhausted > 0, "the pool never ran out; {last:?}");
     });
     assert!(guard.is_valid() && begin.elapsed() > ms(LEASE));
-    trial.prove(&active);
-    drop(active);
+    trial.heal(active);
     guard.release().unwrap();
     trial.given_back();
 }
