@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::fault::server::Stopped;
@@ -12,7 +12,10 @@ use leasehold_support::{Cluster, Proxy, Server};
 
 use crate::common::{SLACK, SOON, ask, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::trial::{COMMAND, LEASE, Trial, shared};
+use crate::trial::{LEASE, Trial, shared};
+
+/// How long a command may take: so many servers share what processors there are.
+const COMMAND: Duration = ms(1_000);
 
 kinds! {
     moved_at_hold "slot-moved@hold" "S";
