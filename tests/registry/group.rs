@@ -15,6 +15,10 @@ use crate::common::{SLACK, SOON, ask, exists, fixed, ms, renewed, until, within}
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, shared};
 
+/// How long the sentinels may take to agree: each that was kept from its processor for two seconds does
+/// nothing for half a minute.
+const VOTE: Duration = ms(120_000);
+
 kinds! {
     master_killed_at_hold "master-killed@hold" "S,L";
     master_stopped_at_wait "master-stopped@wait" "S,L";
@@ -71,7 +75,7 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
     let group = group();
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
     let proxy = Proxy::start(old).expect("a proxy");
-    let build = || client(group.sentinel_urls()).give_up_after(SOON * 3).build().unwrap();
+    let build = || client(group.sentinel_urls()).give_up_after(VOTE).build().unwrap();
     // A fail-over may take long where much else runs.
     let lock = |client: &LockClient| client.mutex_with(KEY, renewed(40_000)).unwrap();
     let (one, other) = (lock(&build()), lock(&build()));
@@ -89,7 +93,7 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
             exists(new, KEY) && ask::<u32>(new, &["ZCARD", "{k}:queue"]) == 1
         });
         let active = injector.inject(&Site::new(old, &proxy, KEY));
-        within(SOON * 2, "the replica is the master", || is(new, "role:master"));
+        within(VOTE, "the replica is the master", || is(new, "role:master"));
         let promoted = Instant::now();
         until("the holder is heard there", || held.check().is_ok());
         // A second is promised for the first command, and the rest is a machine's that runs much else.
@@ -120,15 +124,15 @@ fn master_killed_at_lag(trial: &Trial) {
     let group = group();
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
     let proxy = Proxy::start(old).expect("a proxy");
-    let client = client(group.sentinel_urls()).give_up_after(SOON * 3).build().unwrap();
+    let client = client(group.sentinel_urls()).give_up_after(VOTE).build().unwrap();
     client.mutex("warm").unwrap().lock().unwrap().release().unwrap();
     new.pause();
     ask::<u64>(old, &["CLIENT", "KILL", "TYPE", "replica"]);
-    let lock = client.mutex_with(KEY, renewed(6_000)).unwrap();
+    let lock = client.mutex_with(KEY, renewed(24_000)).unwrap();
     let guard = lock.lock().unwrap();
     let active = Killed.inject(&Site::new(old, &proxy, KEY));
     new.resume();
-    within(SOON * 2, "the replica is the master", || is(new, "role:master"));
+    within(VOTE, "the replica is the master", || is(new, "role:master"));
     assert!(!exists(new, KEY), "it has heard of it");
     until("the holder is told", || !guard.is_valid());
     assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Deleted);
@@ -144,18 +148,18 @@ fn master_killed_at_lag(trial: &Trial) {
 /// Somebody makes the replica the master while the old one lives: the hold goes on there.
 fn master_demoted_at_hold(trial: &Trial) {
     let group = common();
-    let client = client(group.sentinel_urls()).give_up_after(SOON * 3).build().unwrap();
+    let client = client(group.sentinel_urls()).give_up_after(VOTE).build().unwrap();
     let guard = client.mutex_with(KEY, renewed(6_000)).unwrap().lock().unwrap();
     let old = master_of(&group);
     let new = group.servers.iter().find(|server| !std::ptr::eq(*server, old)).unwrap();
     until("the replica has it", || exists(new, KEY));
-    within(SOON * 2, "a fail-over is begun", || {
+    within(VOTE, "a fail-over is begun", || {
         // Not so soon after another, nor while one of them is not known to be well.
         let mut order = redis::cmd("SENTINEL");
         order.arg("FAILOVER").arg("mymaster");
         order.query::<()>(&mut group.sentinels[0].connection()).is_ok()
     });
-    within(SOON * 2, "the replica is the master", || is(new, "role:master"));
+    within(VOTE, "the replica is the master", || is(new, "role:master"));
     trial.witnessed(1, 1, "INFO replication");
     until("the holder is heard there", || guard.check().is_ok());
     let other = client.mutex_with("other", fixed(LEASE)).unwrap();
@@ -167,7 +171,7 @@ fn master_demoted_at_hold(trial: &Trial) {
     guard.release().unwrap();
     assert!(!exists(new, KEY));
     // As it was: one master, and a replica that follows it.
-    within(SOON * 3, "the old one follows", || {
+    within(VOTE, "the old one follows", || {
         ask::<String>(new, &["INFO", "replication"]).contains("state=online")
     });
 }
