@@ -79,6 +79,9 @@ impl Stage<'_> {
     /// A raw lock on a connection to the master of its name.
     fn raw(&self, home: usize, word: &str) -> Raw {
         let name = self.cluster.name_at(home, word);
+        // Whoever comes to a node first brings the scripts.
+        let lock = Way::Queue.lock(&self.client, &name).expect("a valid name");
+        drop(lock.lock().expect("nobody contends"));
         Raw::new(&self.cluster.nodes()[home].tcp_url(), &self.shape, &name)
     }
 
