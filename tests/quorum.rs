@@ -297,9 +297,9 @@ fn what_was_given_without_an_answer_is_taken_back() {
     drop(faults);
     // The same with a majority: the lock is had, and given back where it was not known to be.
     let fault = proxies[4].add(silent());
-    let guard = lock.try_lock().unwrap().expect("four of five");
+    let guard = lock.try_lock().unwrap().expect("a majority");
     assert!(fault.wait_fired(common::SOON));
-    assert_eq!((fault.fired(), on(&servers, "ghost")), (1, 5));
+    assert!(exists(&servers[4], "ghost") && on(&servers, "ghost") >= 3);
     guard.release().unwrap();
     until("the fifth is free too", || on(&servers, "ghost") == 0);
 }
