@@ -15,6 +15,9 @@ use crate::common::{SLACK, SOON, ask, exists, fixed, ms, renewed, until, within}
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, shared};
 
+/// How long a command may take: so many servers share what processors there are.
+const PATIENCE: Duration = ms(1_000);
+
 /// How long the sentinels may take to agree: each that was kept from its processor for two seconds does
 /// nothing for half a minute.
 const VOTE: Duration = ms(120_000);
@@ -50,7 +53,7 @@ fn common() -> MutexGuard<'static, Group> {
 
 fn client(urls: impl IntoIterator<Item = String>) -> LockClientBuilder {
     let builder = LockClient::builder("redis://mymaster").sentinels(urls);
-    builder.command_timeout(COMMAND).connect_timeout(COMMAND).max_wait(COMMAND)
+    builder.command_timeout(PATIENCE).connect_timeout(PATIENCE).max_wait(PATIENCE)
 }
 
 fn is(server: &Server, role: &str) -> bool {
@@ -186,7 +189,7 @@ fn one_sentinel_fails(trial: &Trial, injector: &dyn Injector) {
         let client = client(proxies.iter().map(Proxy::url)).build().unwrap();
         let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
         // Nobody waits for it for longer than it may take to connect to one, and to be answered.
-        let guard = trial.timed(COMMAND * 3, || lock.try_lock_for(SOON)).unwrap().expect("free");
+        let guard = trial.timed(PATIENCE * 3, || lock.try_lock_for(SOON)).unwrap().expect("free");
         trial.minted(&guard);
         assert!(exists(master_of(&group), KEY));
         guard.release().unwrap();
@@ -220,7 +223,7 @@ fn sentinel_lies_at_connect(trial: &Trial) {
     let client = client(proxies[..1].iter().map(Proxy::url)).give_up_after(ms(600)).build();
     let lock = client.unwrap().mutex_with(KEY, renewed(LEASE)).unwrap();
     for _ in 0..3 {
-        let error = trial.timed(COMMAND * 2, || lock.try_lock()).unwrap_err();
+        let error = trial.timed(PATIENCE * 2, || lock.try_lock()).unwrap_err();
         assert!(error.is_unreachable() && error.to_string().contains("no master"), "{error:?}");
     }
     let altered = proxies[0].tally_all(Direction::Reply).altered;
@@ -255,8 +258,8 @@ fn sentinels_gone_at_hold(trial: &Trial) {
     }
     active.iter().for_each(|active| trial.prove(active));
     guard.check().unwrap();
-    trial.timed(COMMAND, || guard.release()).unwrap();
-    trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("free").release().unwrap();
+    trial.timed(PATIENCE, || guard.release()).unwrap();
+    trial.timed(PATIENCE, || lock.try_lock()).unwrap().expect("free").release().unwrap();
 }
 
 /// No sentinel can be asked, and there is no connection yet: that is told in time.
@@ -268,9 +271,9 @@ fn sentinels_gone_at_connect(trial: &Trial) {
     let sites = group.sentinels.iter().zip(&proxies);
     let mut active: Vec<_> =
         sites.map(|(sentinel, proxy)| BlackHole.inject(&Site::new(sentinel, proxy, KEY))).collect();
-    let error = trial.timed(COMMAND * 2, || lock.try_lock()).unwrap_err();
+    let error = trial.timed(PATIENCE * 2, || lock.try_lock()).unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
-    let error = trial.timed(ms(600) + COMMAND * 2, || lock.lock()).unwrap_err();
+    let error = trial.timed(ms(600) + PATIENCE * 2, || lock.lock()).unwrap_err();
     assert!(error.is_unreachable(), "{error:?}");
     thread::sleep(ms(30));
     active[0].heal();
