@@ -459,13 +459,13 @@
 //!   [`command_timeout`](LockClientBuilder::command_timeout), and then get
 //!   [`is_unreachable`](Error::is_unreachable); a release is finished in the background. A move usually
 //!   takes milliseconds. Lease and queue are moved with the rest, and so is the last token.
-//! - **Nothing is sent twice** that may have been done: what a node refused goes to another, what
-//!   brought no answer does not.
+//! - **Nothing is sent twice** that must not be done twice: what a node refused goes to another, and what
+//!   brought no answer is repeated only where Redis knows the repetition for the same attempt.
 //! - **Names** must leave all keys of the lock in one slot: braces only as a hash tag, `{tag}`. A name
 //!   such as `a}b` is [refused](Error::is_config). The keys in a [transaction](Guard::transaction) must
 //!   be in the lock's slot: write them with its name, or its tag, in braces.
-//! - **A waiter that died** is not told from one that listens to another node. It is handed the lock,
-//!   which is free again after two seconds and a
+//! - **A waiter that died** is not told from one that does not listen to that master yet. It is handed
+//!   the lock, which is free again after two seconds and a
 //!   [`command_timeout`](LockClientBuilder::command_timeout), or its lease if that is shorter. For the
 //!   same reason [`request_release`](Mutex::request_release) tells only that somebody may have heard.
 //! - **Redisson** listens to sharded channels there. It is told of releases on them, and what it releases
