@@ -200,8 +200,8 @@ impl Worker {
         if !self.started.load(Ordering::Acquire) {
             self.start();
         }
-        self.hand_in(Entry { due, duty });
-        if self.sender.len() > HEAP && !mutated!("pile-without-end") {
+        let waiting = self.hand_in(Entry { due, duty });
+        if waiting > HEAP && !mutated!("pile-without-end") {
             self.throw_away();
         }
     }
@@ -217,13 +217,16 @@ impl Worker {
         }
     }
 
-    fn hand_in(&self, entry: Entry) {
+    /// Answers how much waits for the worker now.
+    fn hand_in(&self, entry: Entry) -> usize {
         let due = entry.due;
         // Somebody receives for as long as this lives, or will once the thread could be started.
         let _ = self.sender.send(entry);
-        if due.as_nanos() < self.wakes_at.load(Ordering::SeqCst) || self.sender.len() > PILE {
+        let waiting = self.sender.len();
+        if due.as_nanos() < self.wakes_at.load(Ordering::SeqCst) || waiting > PILE {
             let _ = self.bell.try_send(());
         }
+        waiting
     }
 
     /// Starts the thread; if that cannot be, the next work tries again.
