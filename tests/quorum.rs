@@ -1,6 +1,8 @@
 //! Locks over several servers: what a majority grants, and what it takes to make it grant twice.
 
 mod common;
+#[path = "common/several.rs"]
+mod several;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,35 +17,7 @@ use leasehold::{
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
-
-/// How long one server may take in these tests.
-const TIMEOUT: Duration = ms(600);
-
-fn servers(count: usize) -> Vec<Server> {
-    let start = || Server::start().expect("a server");
-    thread::scope(|scope| {
-        let starting: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
-        starting.into_iter().map(|server| server.join().expect("a server")).collect()
-    })
-}
-
-fn proxies(servers: &[Server]) -> Vec<Proxy> {
-    servers.iter().map(|server| Proxy::start(server).expect("a proxy")).collect()
-}
-
-fn direct(servers: &[Server]) -> QuorumClientBuilder {
-    let builder = QuorumClient::builder(servers.iter().map(Server::unix_url)).keeps_data(true);
-    // So that none is left out because the machine stood still.
-    builder.node_timeout(ms(2_000))
-}
-
-fn through(proxies: &[Proxy]) -> QuorumClientBuilder {
-    QuorumClient::builder(proxies.iter().map(Proxy::url)).keeps_data(true).node_timeout(TIMEOUT)
-}
-
-fn open(builder: QuorumClientBuilder) -> QuorumClient {
-    builder.connect_now(true).build().expect("a client")
-}
+use several::{TIMEOUT, direct, open, proxies, servers, through};
 
 fn on(servers: &[Server], key: &str) -> usize {
     servers.iter().filter(|server| exists(server, key)).count()

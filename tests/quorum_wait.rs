@@ -1,6 +1,8 @@
 //! Waiting for a lock on several servers: who is told of a release, and what that costs.
 
 mod common;
+#[path = "common/several.rs"]
+mod several;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,37 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{SLACK, SOON, alone, ask, exists, fixed, ms, together, until};
-use leasehold::{LockOptions, Mutex, QuorumClient, QuorumClientBuilder, Wait};
+use leasehold::{LockOptions, Mutex, QuorumClient, Wait};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
-
-const TIMEOUT: Duration = ms(600);
-
-fn servers(count: usize) -> Vec<Server> {
-    let start = || Server::start().expect("a server");
-    thread::scope(|scope| {
-        let starting: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
-        starting.into_iter().map(|server| server.join().expect("a server")).collect()
-    })
-}
-
-fn proxies(servers: &[Server]) -> Vec<Proxy> {
-    servers.iter().map(|server| Proxy::start(server).expect("a proxy")).collect()
-}
-
-fn direct(servers: &[Server]) -> QuorumClientBuilder {
-    let builder = QuorumClient::builder(servers.iter().map(Server::unix_url)).keeps_data(true);
-    // So that none is left out because the machine stood still.
-    builder.node_timeout(ms(2_000))
-}
-
-fn through(proxies: &[Proxy]) -> QuorumClientBuilder {
-    QuorumClient::builder(proxies.iter().map(Proxy::url)).keeps_data(true).node_timeout(TIMEOUT)
-}
-
-fn open(builder: QuorumClientBuilder) -> QuorumClient {
-    builder.connect_now(true).build().expect("a client")
-}
+use several::{direct, open, proxies, servers, through};
 
 fn wait_by(client: &QuorumClient, wait: Wait) -> Mutex {
     client.mutex_with("x", LockOptions::new().wait(wait)).expect("a lock")
