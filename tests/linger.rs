@@ -11,10 +11,11 @@ use common::{
     SLACK, SOON, alone, ask, exists, fixed, ms, open, pttl, renewed, server, together, until, warm,
     within,
 };
-use leasehold::{LockClient, LockOptions, Wait};
+use leasehold::{Guard, LockClient, LockOptions, Wait};
 use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Child, Server};
+use leasehold_support::{Action, Child, Fault, Proxy, Server};
 
 /// A linger that no test waits for.
 const LONG: Duration = ms(12_000);
@@ -428,6 +429,34 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
     let grown = resident().saturating_sub(before);
     server.resume();
     assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
+}
+
+/// What is thrown away then is over: leases that are held come to the worker, however often they
+/// went round.
+#[test]
+fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let end = proxy.add(Fault::request("short", Action::Hold).at(Operation::Release));
+    linger(&server, &client.mutex_with("short", lingering(ms(500))).unwrap());
+    assert!(end.wait_fired(ms(20_000)));
+    let guards: Vec<Guard> = (0..64)
+        .map(|number| {
+            let lock = client.mutex_with(format!("held{number}"), renewed(6_000)).unwrap();
+            lock.lock().unwrap()
+        })
+        .collect();
+    (0..100_000).for_each(|_| drop(lock.lock().unwrap()));
+    end.release();
+    thread::sleep(ms(6_500));
+    let lost = guards.iter().find_map(Guard::loss);
+    assert!(lost.is_none(), "{lost:?}");
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
 }
 
 #[cfg(target_os = "linux")]

@@ -210,6 +210,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "the work that waits for the worker is bounded",
         "linger::locking_again_while_redis_is_silent_takes_no_memory",
     ),
+    bug(
+        "live-thrown-away",
+        "what the worker must do is never thrown away",
+        "linger::leases_taken_while_redis_keeps_the_worker_waiting_are_renewed",
+    ),
     bug("linger-not-revoked", "rule 18", "linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
         "reentry-after-loss",
