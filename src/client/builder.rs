@@ -17,7 +17,7 @@ use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
-use crate::wire::cluster::{Cluster as Nodes, ClusterSettings};
+use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint;
 use crate::wire::manager::Source;
 use crate::wire::pool::{PoolSettings, check_timeout, connector};
@@ -353,11 +353,11 @@ impl LockClientBuilder {
             connect_timeout: self.connect_timeout,
             command_timeout: self.command_timeout,
         };
-        let nodes = Nodes::new(seeds, info, settings, Arc::clone(clock));
+        let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
         if self.connect_now {
-            nodes.check(self.limit(clock))?;
+            directory.check(self.limit(clock))?;
         }
-        Ok(Cluster::new(nodes, identity))
+        Ok(Cluster::new(directory, identity))
     }
 
     /// The nodes of a cluster that are asked for the others, each once.

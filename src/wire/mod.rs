@@ -14,7 +14,7 @@
 //! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
 //! | `topology` | what nodes of a cluster tell of each other |
-//! | `cluster` | which node has a slot, and the way there |
+//! | `cluster` | the way to the node that has a slot: who that is (`directory`), and its connections (`member`) |
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |

@@ -32,7 +32,7 @@ use crate::base::tag::slot_of;
 use crate::base::time::Moment;
 use crate::protocol::wake::{NUDGE, read, understand};
 use crate::protocol::{Listener, Wake};
-use crate::wire::cluster::{Cluster as Nodes, Member};
+use crate::wire::cluster::{Directory, Member};
 use crate::wire::failure::Failure;
 use crate::wire::relay::{Heard, Relay, Station, Wishes};
 use crate::wire::subscription::{Event, Subscription};
@@ -73,7 +73,7 @@ impl Echoes {
 
 /// One master as it is listened to.
 struct Post {
-    nodes: Arc<Nodes>,
+    directory: Arc<Directory>,
     member: Arc<Member>,
     own: Arc<[u8]>,
     echoes: Arc<Echoes>,
@@ -85,24 +85,26 @@ impl Station for Post {
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        self.nodes.subscribe(&self.member, channel)
+        self.directory.subscribe(&self.member, channel)
     }
 
     fn has(&self, channel: &[u8]) -> bool {
-        self.nodes.has_word(slot_of(channel), &self.member)
+        self.directory.has_word(slot_of(channel), &self.member)
             || mutated!("cluster-name-listened-to-everywhere")
     }
 
     fn version(&self) -> u64 {
-        self.nodes.changes()
+        self.directory.changes()
     }
 
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::Message { channel, payload } if **channel == *self.own && payload != NUDGE => {
                 let news = match read(payload) {
-                    Wake::Request { name, .. } => self.nodes.has_word(slot_of(&name), &self.member),
-                    _ => self.echoes.is_first(payload, self.nodes.now()),
+                    Wake::Request { name, .. } => {
+                        self.directory.has_word(slot_of(&name), &self.member)
+                    }
+                    _ => self.echoes.is_first(payload, self.directory.now()),
                 };
                 news || mutated!("cluster-echo-told")
             }
@@ -129,7 +131,7 @@ struct Voice {
 
 /// One listener for all masters.
 pub(super) struct Choir {
-    nodes: Arc<Nodes>,
+    directory: Arc<Directory>,
     relay: Relay,
     wishes: Arc<Wishes>,
     own: Arc<[u8]>,
@@ -146,12 +148,12 @@ pub(super) struct Choir {
 impl Choir {
     /// Begins to listen to all masters. May take as long as asking for them does.
     pub(super) fn new(
-        nodes: &Arc<Nodes>,
+        directory: &Arc<Directory>,
         own: Vec<u8>,
         wishes: &Arc<Wishes>,
     ) -> Result<Choir, Failure> {
         let mut choir = Choir {
-            nodes: Arc::clone(nodes),
+            directory: Arc::clone(directory),
             relay: Relay::new(&own, wishes),
             wishes: Arc::clone(wishes),
             own: own.into(),
@@ -168,7 +170,7 @@ impl Choir {
 
     /// Listens to whoever is a master now, and to nobody else.
     fn follow(&mut self) -> Result<(), Failure> {
-        let changes = self.nodes.changes();
+        let changes = self.directory.changes();
         if self.seen == Some(changes) {
             return Ok(());
         }
@@ -176,16 +178,16 @@ impl Choir {
         if late && mutated!("cluster-new-master-not-listened-to") {
             return Ok(());
         }
-        let mut members = self.nodes.audible()?;
+        let mut members = self.directory.audible()?;
         if mutated!("cluster-one-master-listened-to") {
             members.truncate(1);
         }
-        let (relay, nodes) = (&mut self.relay, &self.nodes);
+        let (relay, directory) = (&mut self.relay, &self.directory);
         self.voices.retain(|voice| {
             let stays = members.iter().any(|member| Arc::ptr_eq(member, &voice.member));
             if !stays {
                 relay.remove(voice.number);
-                nodes.set_heard(&voice.member, false);
+                directory.set_heard(&voice.member, false);
             }
             stays
         });
@@ -194,7 +196,7 @@ impl Choir {
                 continue;
             }
             let number = self.relay.add(Arc::new(Post {
-                nodes: Arc::clone(&self.nodes),
+                directory: Arc::clone(&self.directory),
                 member: Arc::clone(&member),
                 own: Arc::clone(&self.own),
                 echoes: Arc::clone(&self.echoes),
@@ -234,11 +236,11 @@ impl Choir {
             return;
         }
         voice.state = State::Heard;
-        self.nodes.set_heard(&voice.member, true);
+        self.directory.set_heard(&voice.member, true);
         if !std::mem::replace(&mut self.live, true) {
             self.wakes.push_back(Wake::Live);
         } else if voice.late && !mutated!("cluster-return-wakes-nobody") {
-            self.wakes.push_back(Wake::Missed { slots: self.nodes.slots_of(&voice.member) });
+            self.wakes.push_back(Wake::Missed { slots: self.directory.slots_of(&voice.member) });
         }
     }
 
@@ -260,7 +262,7 @@ impl Choir {
     fn down(&mut self, place: usize, failure: Failure) -> Result<(), Failure> {
         let voice = &mut self.voices[place];
         (voice.state, voice.late) = (State::Down(failure.clone()), true);
-        self.nodes.set_heard(&voice.member, false);
+        self.directory.set_heard(&voice.member, false);
         let mut refusal = None;
         for voice in &self.voices {
             match &voice.state {
@@ -312,7 +314,7 @@ impl Listener for Choir {
 
 impl Drop for Choir {
     fn drop(&mut self) {
-        self.voices.iter().for_each(|voice| self.nodes.set_heard(&voice.member, false));
+        self.voices.iter().for_each(|voice| self.directory.set_heard(&voice.member, false));
     }
 }
 

@@ -28,7 +28,7 @@ use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
-use crate::wire::cluster::{Aside, Cluster as Nodes};
+use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
 use crate::wire::failure::Failure;
 use crate::wire::relay::Wishes;
 use crate::wire::script::Call;
@@ -36,14 +36,14 @@ use crate::wire::script::Call;
 /// Locks in a cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    nodes: Arc<Nodes>,
+    nodes: Nodes,
     identity: Arc<Identity>,
     wishes: Arc<Wishes>,
 }
 
 impl Cluster {
-    pub(crate) fn new(nodes: Nodes, identity: Arc<Identity>) -> Cluster {
-        Cluster { nodes: Arc::new(nodes), identity, wishes: Arc::default() }
+    pub(crate) fn new(directory: Directory, identity: Arc<Identity>) -> Cluster {
+        Cluster { nodes: Nodes::new(directory), identity, wishes: Arc::default() }
     }
 
     /// Sends a message to a thread that listens: to that at the node that has a slot, if one is named.
@@ -162,7 +162,7 @@ impl Protocol for Cluster {
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let channel = wake::client_channel(&self.identity);
-        Ok(Box::new(Choir::new(&self.nodes, channel, &self.wishes)?))
+        Ok(Box::new(Choir::new(self.nodes.directory(), channel, &self.wishes)?))
     }
 
     /// The threads that listen wait for a message, so they are sent one.

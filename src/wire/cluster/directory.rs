@@ -1,0 +1,411 @@
+//! Which node of a cluster has a slot.
+//!
+//! | the map is | meaning | goes to |
+//! | --- | --- | --- |
+//! | empty | no node was asked yet | asked for |
+//! | asked for | one thread asks the nodes, one after the other; who knows no better waits for it | good; due, if none told |
+//! | good | followed | due, at any redirection and any sign that a node is gone |
+//! | due | followed all the same, and asked for by the next who comes, but not within a [`REST`] of the last time | asked for |
+//!
+//! All masters on the map are listened to. A master that is heard has the word on its own slots; on those
+//! of one that is not, the first has it that is heard: the nodes pass on to each other what is published.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+
+use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::base::tag::SLOTS;
+use crate::base::time::{Clock, Moment};
+use crate::wire::cluster::member::{ClusterSettings, Member};
+use crate::wire::endpoint;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
+use crate::wire::subscription::Subscription;
+use crate::wire::topology::{Address, Range, ranges};
+
+/// The nodes are not asked again for where the slots are within this time.
+const REST: Duration = Duration::from_millis(100);
+/// A node that is asked for the slots has this share of the time at most.
+const SHARE: usize = 3;
+
+/// The nodes of a cluster, and who of them has which slots.
+pub(crate) struct Directory {
+    seeds: Vec<Address>,
+    /// How to speak to a node, wherever it is.
+    template: ConnectionInfo,
+    settings: Arc<ClusterSettings>,
+    clock: Arc<dyn Clock>,
+    map: Mutex<Map>,
+    asked: Condvar,
+    /// Grows whenever another may have the word on a slot.
+    changes: AtomicU64,
+    process: u32,
+}
+
+/// What is known of the slots.
+#[derive(Debug, Default)]
+struct Map {
+    masters: Vec<Arc<Member>>,
+    /// The place of its master for each slot; empty at first.
+    slots: Vec<u16>,
+    /// Seeds that have no slots as far as is known; only while nobody tells who has.
+    spare: Vec<Arc<Member>>,
+    /// Grows whenever the nodes were asked.
+    version: u64,
+    due: bool,
+    /// Whether somebody is asking the nodes.
+    flight: bool,
+    /// From when on they may be asked again.
+    rested: Option<Moment>,
+    /// Why they told nothing the last time.
+    trouble: Option<Failure>,
+    /// Who was seen to fail, and is asked last.
+    suspect: Option<Address>,
+}
+
+/// The place of a slot that nobody has.
+const NOBODY: u16 = u16::MAX;
+
+impl Map {
+    fn master(&self, slot: u16) -> Option<&Arc<Member>> {
+        self.masters.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    fn find(&self, address: &Address) -> Option<&Arc<Member>> {
+        self.masters.iter().find(|member| *member.address() == *address)
+    }
+
+    fn has(&self, member: &Arc<Member>) -> bool {
+        self.masters.iter().any(|other| Arc::ptr_eq(other, member))
+    }
+}
+
+/// Ends the search for the slots, whatever becomes of who searches.
+struct Flight<'a>(&'a Directory);
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut map = self.0.map.lock();
+        map.flight = false;
+        map.rested = Some(self.0.clock.now().after(REST));
+        self.0.asked.notify_all();
+    }
+}
+
+impl Directory {
+    /// The template says how to speak to each node; its own address is that of a seed.
+    pub(crate) fn new(
+        seeds: Vec<Address>,
+        template: ConnectionInfo,
+        settings: ClusterSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Directory {
+        Directory {
+            seeds,
+            template,
+            settings: Arc::new(settings),
+            clock,
+            map: Mutex::default(),
+            asked: Condvar::new(),
+            changes: AtomicU64::new(0),
+            process: std::process::id(),
+        }
+    }
+
+    /// Makes sure that some node tells where the slots are.
+    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+        let seen = self.map.lock().version;
+        self.ask(seen, deadline)
+    }
+
+    /// The present moment on the clock of all connections.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Whom to listen to. Where nobody is known yet, the nodes are asked.
+    pub(crate) fn audible(&self) -> Result<Vec<Arc<Member>>, Failure> {
+        let known = self.map.lock().masters.clone();
+        if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
+    }
+
+    /// Differs from before whenever that may, or who [has the word](Self::has_word).
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A node is listened to from now on, or no longer.
+    pub(crate) fn set_heard(&self, member: &Member, heard: bool) {
+        if member.set_heard(heard) {
+            self.change();
+        }
+    }
+
+    /// Whether a node is the one to listen to for what is published about a slot.
+    pub(crate) fn has_word(&self, slot: u16, member: &Arc<Member>) -> bool {
+        let map = self.map.lock();
+        let home = map.master(slot).filter(|home| home.is_heard());
+        let word = home.or_else(|| map.masters.iter().find(|member| member.is_heard()));
+        word.is_some_and(|word| Arc::ptr_eq(word, member))
+    }
+
+    /// The slots that a node has.
+    pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
+        let map = self.map.lock();
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for slot in (0..SLOTS)
+            .filter(|&slot| map.master(slot).is_some_and(|master| Arc::ptr_eq(master, member)))
+        {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        ranges
+    }
+
+    /// Makes a connection that listens to a channel at one node, on the caller's thread. Where that
+    /// fails, the nodes are asked whether another has taken its place.
+    pub(crate) fn subscribe(
+        &self,
+        member: &Arc<Member>,
+        channel: &[u8],
+    ) -> Result<Subscription, Failure> {
+        if std::process::id() != self.process {
+            return Err(Failure::NotSent(Hindrance::Forked));
+        }
+        member.subscribe(channel).inspect_err(|_| {
+            // Else it has gone, and its thread is about to.
+            if self.map.lock().has(member) {
+                let seen = self.suspect(member);
+                let _ = self.ask(seen, self.patience());
+            }
+        })
+    }
+
+    /// For how long who listens waits for what nodes tell of each other.
+    fn patience(&self) -> Moment {
+        self.clock.now().after(self.settings.command_timeout)
+    }
+
+    /// All masters, those that are not known to fail first.
+    pub(super) fn masters(&self, deadline: Moment) -> Result<Vec<Arc<Member>>, Failure> {
+        let mut map = self.map.lock();
+        if map.masters.is_empty() || self.is_due(&map) {
+            let seen = map.version;
+            drop(map);
+            let asked = self.ask(seen, deadline);
+            map = self.map.lock();
+            if map.masters.is_empty() {
+                return Err(asked.err().unwrap_or_else(nowhere));
+            }
+        }
+        let mut masters = map.masters.clone();
+        masters.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
+        Ok(masters)
+    }
+
+    /// Who has a slot, as far as that is known. No node is asked.
+    pub(super) fn home(&self, slot: u16) -> Option<Arc<Member>> {
+        self.map.lock().master(slot).map(Arc::clone)
+    }
+
+    /// Who has a slot, as far as that is known. Where it is time to, the nodes are asked before.
+    pub(super) fn master_of(&self, slot: u16, deadline: Moment) -> Result<Arc<Member>, Failure> {
+        let map = self.map.lock();
+        let seen = map.version;
+        if let Some(member) = map.master(slot)
+            && !self.is_due(&map)
+        {
+            return Ok(Arc::clone(member));
+        }
+        drop(map);
+        let asked = self.ask(seen, deadline);
+        match self.map.lock().master(slot) {
+            Some(member) => Ok(Arc::clone(member)),
+            None => Err(asked.err().unwrap_or_else(nowhere)),
+        }
+    }
+
+    /// Whether whoever comes is to have the nodes asked.
+    fn is_due(&self, map: &Map) -> bool {
+        map.due && !map.flight && !self.rests(map)
+    }
+
+    fn rests(&self, map: &Map) -> bool {
+        map.rested.is_some_and(|rested| self.clock.now() < rested)
+    }
+
+    /// Has the nodes asked where the slots are, unless that was done since the map was seen, or a
+    /// moment ago. It takes half of the time until the deadline at most, and who finds another asking
+    /// waits for him.
+    pub(super) fn ask(&self, seen: u64, deadline: Moment) -> Result<(), Failure> {
+        let mut map = self.map.lock();
+        while map.flight && map.version == seen {
+            let left = deadline.since(self.clock.now());
+            if left.is_zero() {
+                return Err(Failure::NotSent(Hindrance::Overdue));
+            }
+            self.asked.wait_for(&mut map, left);
+        }
+        if map.version != seen || self.rests(&map) {
+            return map.trouble.clone().map_or(Ok(()), Err);
+        }
+        map.flight = true;
+        let _flight = Flight(self);
+        let mut asked = map.masters.clone();
+        // Each time another first: one of them may be cut off from the rest.
+        let turn = usize::try_from(map.version).unwrap_or(0) % asked.len().max(1);
+        asked.rotate_left(turn);
+        asked.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
+        let seeds = self.seeds.iter().filter(|seed| map.find(seed).is_none());
+        let spare: Vec<Arc<Member>> = seeds
+            .map(|seed| {
+                let before = map.spare.iter().find(|member| *member.address() == *seed);
+                before.map_or_else(|| self.member(seed), Arc::clone)
+            })
+            .collect();
+        asked.extend_from_slice(&spare);
+        drop(map);
+        let now = self.clock.now();
+        let told = self.ask_all(&asked, now.after(deadline.since(now) / 2));
+        let mut map = self.map.lock();
+        map.version += 1;
+        match told {
+            Ok(ranges) => {
+                let gone = self.draw(&mut map, &asked, &ranges);
+                let spare = std::mem::take(&mut map.spare);
+                drop(map);
+                self.change();
+                // Their connections end without the lock.
+                drop(spare);
+                gone.iter().for_each(|member| member.retire());
+                Ok(())
+            }
+            Err(failure) => {
+                (map.due, map.spare) = (true, spare);
+                map.trouble = Some(failure.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Asks one after the other until one tells.
+    fn ask_all(&self, asked: &[Arc<Member>], deadline: Moment) -> Result<Vec<Range>, Failure> {
+        let mut last = nowhere();
+        for (number, member) in asked.iter().enumerate() {
+            let now = self.clock.now();
+            let share = (asked.len() - number).min(SHARE);
+            let left = deadline.since(now) / u32::try_from(share).unwrap_or(1);
+            let slots = Call::plain(&[b"CLUSTER", b"SLOTS"]);
+            let outcome = member.transport().call(&slots, now.after(left));
+            let told = outcome.map(|reply| ranges(&reply.value, member.address()));
+            match told {
+                // One that has just been made knows of nobody.
+                Ok(Some(ranges)) if !ranges.is_empty() => return Ok(ranges),
+                Ok(_) => {}
+                // Whoever is refused by one is refused by all.
+                Err(failure) if failure.is_denied_here() => return Err(failure),
+                Err(failure) if failure.is_no_cluster() => {
+                    let value = endpoint::shown(member.info());
+                    let allowed = "a node of a Redis Cluster; this server is none";
+                    let field = "cluster";
+                    last = Failure::NotSent(Hindrance::Impossible { field, value, allowed });
+                }
+                Err(failure) => last = failure,
+            }
+        }
+        Err(match last {
+            // Nothing was done that anybody would have to fear for.
+            Failure::Unknown(error) => Failure::NotSent(Hindrance::Connect(error)),
+            other => other,
+        })
+    }
+
+    /// Draws the map anew. Answers who is on it no longer.
+    fn draw(&self, map: &mut Map, asked: &[Arc<Member>], ranges: &[Range]) -> Vec<Arc<Member>> {
+        let mut masters: Vec<Arc<Member>> = Vec::new();
+        let mut slots = vec![NOBODY; usize::from(SLOTS)];
+        for Range { first, last, master } in ranges {
+            let found = masters.iter().position(|member| *member.address() == *master);
+            let place = found.unwrap_or_else(|| {
+                let known = map
+                    .find(master)
+                    .or_else(|| asked.iter().find(|member| *member.address() == *master));
+                masters.push(known.map_or_else(|| self.member(master), Arc::clone));
+                masters.len() - 1
+            });
+            let place = u16::try_from(place).unwrap_or(NOBODY);
+            slots[usize::from(*first)..=usize::from(*last)].fill(place);
+        }
+        let before = std::mem::replace(&mut map.masters, masters);
+        (map.slots, map.due, map.trouble) = (slots, false, None);
+        before.into_iter().filter(|member| map.find(member.address()).is_none()).collect()
+    }
+
+    /// Notes that a slot is elsewhere, and likely not alone.
+    pub(super) fn note(&self, slot: u16, to: &Address) {
+        let mut map = self.map.lock();
+        map.due = true;
+        let place = self.place(&mut map, to);
+        if let Some(entry) = map.slots.get_mut(usize::from(slot)) {
+            *entry = u16::try_from(place).unwrap_or(NOBODY);
+        }
+        self.change();
+    }
+
+    pub(super) fn member_at(&self, address: &Address) -> Arc<Member> {
+        let mut map = self.map.lock();
+        let place = self.place(&mut map, address);
+        Arc::clone(&map.masters[place])
+    }
+
+    /// The place of a node on the map, to which it is added where it was not known.
+    fn place(&self, map: &mut Map, address: &Address) -> usize {
+        let found = map.masters.iter().position(|member| *member.address() == *address);
+        found.unwrap_or_else(|| {
+            map.masters.push(self.member(address));
+            self.change();
+            map.masters.len() - 1
+        })
+    }
+
+    /// A node failed. Answers the version of the map that led there.
+    pub(super) fn suspect(&self, member: &Member) -> u64 {
+        let mut map = self.map.lock();
+        map.due = true;
+        map.suspect = Some(member.address().clone());
+        map.version
+    }
+
+    fn member(&self, address: &Address) -> Arc<Member> {
+        let info = address.info(&self.template);
+        Arc::new(Member::new(address.clone(), info, &self.settings, &self.clock))
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The template may have a password.
+        f.debug_struct("Directory").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn adrift(why: &str) -> Failure {
+    Failure::NotSent(Hindrance::Adrift(why.to_owned()))
+}
+
+pub(super) fn nowhere() -> Failure {
+    adrift("no node of the cluster has its slot")
+}

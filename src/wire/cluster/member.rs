@@ -1,0 +1,150 @@
+//! One node of a cluster, and the connections to it.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::ConnectionInfo;
+
+use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
+use crate::base::time::Clock;
+use crate::wire::failure::Failure;
+use crate::wire::manager::{Manager, Source};
+use crate::wire::node::{Node, NodeSettings};
+use crate::wire::pool::{PoolSettings, connector};
+use crate::wire::subscription::Subscription;
+use crate::wire::topology::Address;
+use crate::wire::transport::Transport;
+
+/// How the nodes of a cluster are spoken to.
+#[derive(Debug)]
+pub(crate) struct ClusterSettings {
+    /// The bounds of the connections to each node.
+    pub(crate) pool: PoolSettings,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+}
+
+/// One node: a pool for callers, and a connection for the worker, both made when first needed. A
+/// connection that listens is its thread's.
+pub(crate) struct Member {
+    address: Address,
+    info: ConnectionInfo,
+    settings: Arc<ClusterSettings>,
+    clock: Arc<dyn Clock>,
+    links: OnceLock<Links>,
+    /// What connections that listen have in common. Who listens to a node may need no pool there.
+    ear: OnceLock<Manager>,
+    /// Whether it is listened to.
+    heard: AtomicBool,
+}
+
+struct Links {
+    callers: Arc<Transport>,
+    worker: Node,
+}
+
+impl Member {
+    pub(super) fn new(
+        address: Address,
+        info: ConnectionInfo,
+        settings: &Arc<ClusterSettings>,
+        clock: &Arc<dyn Clock>,
+    ) -> Member {
+        Member {
+            address,
+            info,
+            settings: Arc::clone(settings),
+            clock: Arc::clone(clock),
+            links: OnceLock::new(),
+            ear: OnceLock::new(),
+            heard: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    fn links(&self) -> &Links {
+        self.links.get_or_init(|| {
+            let ClusterSettings { pool, connect_timeout, command_timeout } = &*self.settings;
+            let connector = connector();
+            let one = PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..pool.clone() };
+            let timeout = (*connect_timeout).max(*command_timeout);
+            let settings = NodeSettings { pool: one, timeout, probation: None };
+            let worker =
+                Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
+            let callers = Transport::new(
+                Source::Fixed(self.info.clone()),
+                Arc::clone(&self.clock),
+                pool,
+                *connect_timeout,
+                *command_timeout,
+                connector,
+            );
+            Links { callers: Arc::new(callers), worker }
+        })
+    }
+
+    /// Its address, without user information.
+    pub(crate) fn shown(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Acquire)
+    }
+
+    /// Answers whether that is new.
+    pub(super) fn set_heard(&self, heard: bool) -> bool {
+        self.heard.swap(heard, Ordering::AcqRel) != heard
+    }
+
+    pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+        let ear = self.ear.get_or_init(|| {
+            let ClusterSettings { connect_timeout, command_timeout, .. } = *self.settings;
+            let (source, clock) = (Source::Fixed(self.info.clone()), Arc::clone(&self.clock));
+            Manager::new(source, clock, Arc::default(), connect_timeout, command_timeout)
+        });
+        ear.subscribe(channel)
+    }
+
+    /// The way of callers to it.
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.links().callers
+    }
+
+    /// The way of the worker to it.
+    pub(super) fn worker(&self) -> &Node {
+        &self.links().worker
+    }
+
+    /// The worker's connection to it is used no longer.
+    pub(super) fn distrust(&self) {
+        if let Some(links) = self.links.get() {
+            links.worker.distrust();
+        }
+    }
+
+    /// No connection to it is used any longer, also by who listens there.
+    pub(super) fn retire(&self) {
+        if let Some(links) = self.links.get() {
+            links.callers.retire();
+            links.worker.distrust();
+        }
+        if let Some(ear) = self.ear.get() {
+            ear.move_on();
+        }
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest may have a password.
+        f.debug_struct("Member").field("address", &self.address).finish_non_exhaustive()
+    }
+}
