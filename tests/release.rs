@@ -2,18 +2,18 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as Shared};
 use std::thread;
 use std::time::Instant;
 
 use common::{
     HASTE, SLACK, SOON, ask, exists, fixed, hasty, ms, open, pttl, renewed, server, until, warm,
 };
-use leasehold::{LockClient, LockOptions, LossCause, Release, Wait};
+use leasehold::{Guard, LockClient, LockOptions, LossCause, Release, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy};
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 const WAYS: [Release; 2] = [Release::lua(), Release::watch()];
 
@@ -89,10 +89,71 @@ fn a_key_of_another_type_is_not_touched() {
         let guard = lock.lock().unwrap();
         ask::<()>(&server, &["DEL", "x"]);
         ask::<()>(&server, &["LPUSH", "x", "other"]);
-        assert!(guard.release().is_err(), "{way:?}");
+        assert!(guard.release().unwrap_err().is_lost(), "{way:?}");
         assert!(exists(&server, "x"));
         ask::<()>(&server, &["DEL", "x"]);
     }
+    // Whatever finds out, it is a loss as any other: a lock of another kind has the name now.
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let other: &[&str] = &["HSET", "x", "other", "1"];
+    for act in ACTS {
+        taken(&server, lock.lock().unwrap(), other, act);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+    assert!(lock.with(|_| takes(&server, other)).unwrap_err().is_lost());
+    assert!(exists(&server, "x"));
+    ask::<()>(&server, &["DEL", "x"]);
+    let lock = client.reentrant_with("x", fixed(20_000)).unwrap();
+    let other: &[&str] = &["SET", "x", "other"];
+    for act in ACTS {
+        taken(&server, lock.lock().unwrap(), other, act);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+    assert!(lock.with(|_| takes(&server, other)).unwrap_err().is_lost());
+    assert!(exists(&server, "x"));
+}
+
+const ACTS: [&str; 4] = ["release", "check", "extend", "transaction"];
+
+/// Another takes the name, and has it when the holder asks.
+#[track_caller]
+fn taken(server: &Server, guard: Guard, other: &[&str], act: &str) {
+    takes(server, other);
+    let told = Arc::new(Shared::new(None));
+    let hears = Arc::clone(&told);
+    guard.on_loss(move |loss| *hears.lock().unwrap() = Some(loss.cause()));
+    let outcome = match act {
+        "check" => guard.check(),
+        "extend" => guard.extend(ms(30_000)),
+        "transaction" => guard.transaction(|pipe| _ = pipe.cmd("SET").arg("y").arg(1)).map(drop),
+        _ => Ok(()),
+    };
+    assert!(act == "release" || !guard.is_valid(), "{act}");
+    let error = outcome.and_then(|()| guard.release()).unwrap_err();
+    assert!(error.is_lost() && !exists(server, "y"), "{act}: {error}");
+    until("the callback ran", || told.lock().unwrap().is_some());
+    assert_eq!(*told.lock().unwrap(), Some(LossCause::Taken), "{act}");
+    assert!(exists(server, "x"), "{act}");
+}
+
+fn takes(server: &Server, other: &[&str]) {
+    ask::<()>(server, &["DEL", "x"]);
+    ask::<()>(server, other);
+}
+
+/// A command of the user's on a key that is none of the lock's is no loss.
+#[test]
+fn a_command_of_a_transaction_on_a_key_of_another_type_is_no_loss() {
+    let server = server();
+    let guard = open(&server).mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
+    ask::<()>(&server, &["SET", "list", "none"]);
+    let commands = |pipe: &mut leasehold::redis::Pipeline| {
+        pipe.cmd("LPUSH").arg("list").arg(1).cmd("SET").arg("y").arg(1);
+    };
+    let answers = guard.transaction(commands).unwrap();
+    assert_eq!(answers.len(), 2);
+    assert!(exists(&server, "y") && guard.is_valid());
+    guard.release().unwrap();
 }
 
 #[test]

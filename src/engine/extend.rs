@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
+use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, check_expiry, gone, lost};
+use crate::engine::release::{cause, check_expiry, gone, lost, taken};
 use crate::protocol::{Applied, Told, Verdict};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
@@ -23,7 +24,10 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     let under_way = lease.command();
     let deadline = engine.exchange_deadline();
     let told = engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline);
-    let Told { verdict, sent } = answered(told, under_way)?;
+    let Told { verdict, sent } = match answered(told, under_way) {
+        Ok(told) => told,
+        Err(failure) => Told { verdict: taken(failure)?, sent: Moment::PAST },
+    };
     conclude(lease, verdict)?;
     lease.lengthen(sent, ttl);
     // The answer may have come when the old lease was over and found lost.
@@ -38,15 +42,13 @@ pub(crate) fn check(lease: &Arc<LiveLease>) -> Result<()> {
 fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let holder = engine.protocol().holder(target, engine.exchange_deadline())?;
-    conclude(
-        lease,
-        match holder {
-            None => Verdict::Gone,
-            Some(holder) if *holder.owner == **lease.owner() => Verdict::Done,
-            Some(_) => Verdict::Taken,
-        },
-    )?;
+    let verdict = match engine.protocol().holder(target, engine.exchange_deadline()) {
+        Ok(None) => Verdict::Gone,
+        Ok(Some(holder)) if *holder.owner == **lease.owner() => Verdict::Done,
+        Ok(Some(_)) => Verdict::Taken,
+        Err(failure) => taken(failure)?,
+    };
+    conclude(lease, verdict)?;
     check_valid(lease)
 }
 
@@ -61,10 +63,12 @@ fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>
     let under_way = lease.command();
     let deadline = engine.exchange_deadline();
     let applied = engine.protocol().apply(target, lease.owner(), pipeline, deadline);
-    let verdict = match answered(applied, under_way)? {
-        Applied::Done(answers) => return Ok(answers),
-        Applied::Gone => Verdict::Gone,
-        Applied::Taken => Verdict::Taken,
+    let verdict = match answered(applied, under_way) {
+        Ok(Applied::Done(answers)) => return Ok(answers),
+        Ok(Applied::Gone) => Verdict::Gone,
+        Ok(Applied::Taken) => Verdict::Taken,
+        // What a command of the user's says of its own key is a value among the answers.
+        Err(failure) => taken(failure)?,
     };
     conclude(lease, verdict)?;
     Ok(Vec::new())

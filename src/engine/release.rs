@@ -90,14 +90,15 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
 
 fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
     let engine = lease.slot().engine();
-    engine.protocol().release(
+    let verdict = engine.protocol().release(
         lease.slot().target(),
         lease.owner(),
         lease.ttl(),
         lease.last_token(),
         lease.options().release_option().kind(),
         deadline,
-    )
+    );
+    verdict.or_else(taken)
 }
 
 /// Leaves a lease that is no longer in use to the worker to give back.
@@ -172,6 +173,16 @@ pub(crate) fn gone(lease: &LiveLease) -> Error {
     match lease.loss() {
         Some(loss) => Error::lost(&loss),
         None => Error::not_held("it is released already"),
+    }
+}
+
+/// What a refusal says about the owner that was asked about: a key that holds something else is
+/// another's, as one of the same type with another owner is.
+pub(crate) fn taken(failure: Failure) -> Result<Verdict, Failure> {
+    if failure.is_wrong_type() && !mutated!("wrong-type-as-no-loss") {
+        Ok(Verdict::Taken)
+    } else {
+        Err(failure)
     }
 }
 

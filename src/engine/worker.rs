@@ -13,13 +13,12 @@ use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::loss::LossCause;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{News, survive};
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, giving_back, lost};
+use crate::engine::release::{cause, giving_back, lost, taken};
 use crate::engine::slot::Slot;
 use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Target, Task, Told, Verdict};
@@ -422,7 +421,10 @@ impl Runner {
         let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
         let shortest = jobs.iter().filter_map(Job::ttl).min().unwrap_or(Duration::MAX);
         let most = self.exchange.min((shortest / 3).max(SHORTEST_RETRY));
-        self.protocol.run(&errands, now.after(most))
+        let told = self.protocol.run(&errands, now.after(most)).into_iter();
+        // A refusal does not tell when it was asked for, but that was not before now.
+        told.map(|told| told.or_else(|failure| Ok(Told { verdict: taken(failure)?, sent: now })))
+            .collect()
     }
 
     /// Tells the user. Answers what could not be told yet.
@@ -499,12 +501,6 @@ impl Job {
                 if verdict != Verdict::Done
                     && let Some(loss) = lease.lose(cause(verdict), now)
                 {
-                    lost(&lease, loss);
-                }
-                None
-            }
-            (Job::Renew(lease), Err(failure)) if failure.is_wrong_type() => {
-                if let Some(loss) = lease.lose(LossCause::Taken, now) {
                     lost(&lease, loss);
                 }
                 None

@@ -382,6 +382,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "outcomes",
         "fault::a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key",
     ),
+    bug("wrong-type-as-no-loss", "outcomes", "release::a_key_of_another_type_is_not_touched"),
     bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),
     bug(
         "poisoned-connection-kept",
