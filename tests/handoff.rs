@@ -267,6 +267,9 @@ fn nothing_is_passed_on_that_must_not_be() {
     for (holder, waiter, passed) in [
         (usual, usual, true),
         (usual, usual.max_hold(ms(10_000)).max_renewals(7).linger(ms(1)), true),
+        // A hold that is never renewed needs a whole lease, and leaves one as good as any.
+        (usual, usual.max_renewals(0), false),
+        (usual.max_renewals(0), usual, true),
         (usual.local_handoffs(0), usual, false),
         (usual, renewed(20_001), false),
         (usual, fixed(20_000), false),
@@ -389,6 +392,30 @@ fn max_renewals_counts_for_each_hold() {
         assert!(next > token);
         // One lease at least: it was renewed once in this hold.
         assert!(lasted > ms(2_900), "the hold lasted only {lasted:?}");
+    });
+}
+
+/// Rule 9: a hold that is never renewed has a whole lease, and not the rest of another's.
+#[test]
+fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
+    let _turn = together();
+    let server = server();
+    let client = listener(&server);
+    let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
+    let lock = client.mutex_with("x", renewed(3_000).max_renewals(0)).unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            let guard = lock.lock().unwrap();
+            let begin = Instant::now();
+            until("its lease is over", || !guard.is_valid());
+            begin.elapsed()
+        });
+        until("it waits", || guard.waiters() == 1);
+        // Not yet renewed.
+        thread::sleep(ms(800));
+        guard.release().unwrap();
+        let lasted = next.join().unwrap();
+        assert!(lasted > ms(2_600), "the hold lasted only {lasted:?}");
     });
 }
 

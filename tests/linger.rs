@@ -231,6 +231,26 @@ fn a_lease_never_lingers_to_its_end() {
     within(ms(2_400) + SLACK, "it is given back", || !exists(&server, "x"));
 }
 
+/// Rule 9: who never renews needs a whole lease, and keeps none for others like it.
+#[test]
+fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let options = renewed(6_000).linger(LONG);
+    let lock = client.mutex_with("x", options).unwrap();
+    let never = client.mutex_with("x", options.max_renewals(0)).unwrap();
+    for _ in 0..2 {
+        let token = linger(&server, &lock);
+        thread::sleep(ms(1_500));
+        let guard = never.lock().unwrap();
+        assert!(guard.remaining() > ms(5_000), "only {:?} are left", guard.remaining());
+        assert!(guard.fencing_token().get() > token);
+        guard.release().unwrap();
+        assert!(!exists(&server, "x"));
+    }
+}
+
 /// The server lost the lock meanwhile. Who locks again finds out within its validity.
 #[test]
 fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {

@@ -381,6 +381,11 @@ impl LockOptions {
         self.max_renewals
     }
 
+    /// Whether a hold renews its lease, so that one that begins short becomes whole.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.lease.is_renewed() && self.max_renewals != Some(0)
+    }
+
     pub(crate) fn wait_option(&self) -> Option<Wait> {
         self.wait
     }

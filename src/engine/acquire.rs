@@ -266,8 +266,9 @@ impl<'a> Delegate<'a> {
         let GrantMessage { token, micros, window, waiters, .. } = grant;
         let lease = self.options.lease_option();
         // A lease that is not renewed must be whole from the start (rule 9).
-        let renewed = lease.is_renewed() && self.options.max_renewals_option() != Some(0);
-        let whole = renewed || window >= lease.ttl() || mutated!("fixed-lease-not-made-whole");
+        let whole = self.options.is_renewed()
+            || window >= lease.ttl()
+            || mutated!("fixed-lease-not-made-whole");
         let protocol = self.engine.protocol();
         // The clock of the server that granted it is not known where there are several. But it was
         // not granted before a request ran by whose answer it was not.

@@ -138,7 +138,9 @@ impl LiveLease {
         let same = self.options.lease_option() == options.lease_option()
             && self.options.wait_kind() == options.wait_kind()
             && self.options.release_option() == options.release_option();
-        if !same || !self.may_last(now) {
+        // What is left would be all that a hold without renewals ever has (rule 9).
+        let whole = options.is_renewed() || mutated!("cut-lease-never-renewed");
+        if !same || !whole || !self.may_last(now) {
             return None;
         }
         let token = self.next_token(now)?;
@@ -157,13 +159,10 @@ impl LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
-            renew_at: AtomicU64::new(match (options.max_renewals_option(), self.renew_at()) {
-                (Some(0), _) => Moment::FAR.as_nanos(),
+            renew_at: AtomicU64::new(match self.renew_at() {
                 // The renewals of the hold before were used up, and this one has its own.
-                (_, Moment::FAR) => {
-                    now.after(leased_until.since(now) / RENEWALS_PER_LEASE).as_nanos()
-                }
-                (_, renew_at) => renew_at.as_nanos(),
+                Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE).as_nanos(),
+                renew_at => renew_at.as_nanos(),
             }),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),

@@ -491,7 +491,9 @@ impl Slot {
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
         let wanted = inner.wanted && !mutated!("linger-with-waiters");
-        let allowed = revocable && inner.queue.is_empty() && !wanted && lease.may_last(now);
+        // Who locks again has the same options as a rule, and those without renewals cannot use it.
+        let useful = options.is_renewed() && lease.may_last(now);
+        let allowed = revocable && inner.queue.is_empty() && !wanted && useful;
         (allowed && !linger.is_zero()).then(|| now.after(linger))
     }
 
