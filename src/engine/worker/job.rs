@@ -1,0 +1,105 @@
+//! What of the worker's duties goes to Redis, and what follows from the answer.
+
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::lease::{LiveLease, UnderWay};
+use crate::engine::release::{cause, lost};
+use crate::engine::worker::GiveBack;
+use crate::engine::worker::duty::{Duty, Entry, watch};
+use crate::protocol::{Errand, Task, Told, Verdict};
+use crate::wire::failure::Failure;
+
+/// What failed is tried again after this share of its lease, within these bounds.
+const RETRIES_PER_LEASE: u32 = 30;
+pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
+/// Showing a count must not lengthen a lease.
+const NO_LONGER: Duration = Duration::from_millis(1);
+
+/// Something that is part of a pipeline.
+pub(super) enum Job {
+    Renew(UnderWay),
+    Show(UnderWay),
+    GiveBack(Arc<GiveBack>),
+}
+
+impl Job {
+    pub(super) fn errand(&self) -> Errand<'_> {
+        let of_lease =
+            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.show_hold_count() };
+        match self {
+            Job::Renew(lease) => Errand {
+                target: lease.slot().target(),
+                owner: lease.owner(),
+                task: of_lease(lease, lease.ttl()),
+            },
+            Job::Show(lease) => Errand {
+                target: lease.slot().target(),
+                owner: lease.owner(),
+                task: of_lease(lease, NO_LONGER),
+            },
+            Job::GiveBack(duty) => {
+                let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
+                Errand { target: &duty.target, owner: &duty.owner, task }
+            }
+        }
+    }
+
+    pub(super) fn gives_back(&self) -> Option<Arc<GiveBack>> {
+        match self {
+            Job::GiveBack(duty) => Some(Arc::clone(duty)),
+            Job::Renew(_) | Job::Show(_) => None,
+        }
+    }
+
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        match self {
+            Job::Renew(lease) => Some(lease.ttl()),
+            Job::Show(_) | Job::GiveBack(_) => None,
+        }
+    }
+
+    /// Draws the conclusions from an answer. Answers what is to be done later.
+    pub(super) fn settle(self, told: Result<Told, Failure>, now: Moment) -> Option<Entry> {
+        match (self, told) {
+            (Job::Renew(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+                lease.renewed(sent);
+                lease.is_live().then(|| watch(&lease, lease.next_look()))
+            }
+            (Job::Renew(lease) | Job::Show(lease), Ok(Told { verdict, .. })) => {
+                if verdict != Verdict::Done
+                    && let Some(loss) = lease.lose(cause(verdict), now)
+                {
+                    lost(&lease, loss);
+                }
+                None
+            }
+            (Job::Renew(lease), Err(failure)) => {
+                lease.renewal_failed();
+                log::warn!("lock {:?} was not renewed: {failure}", lease.slot().target().name());
+                let due = now.after(retry_after(lease.ttl())).min(lease.valid_until());
+                lease.is_live().then(|| watch(&lease, due))
+            }
+            // The next renewal shows it too.
+            (Job::Show(_), Err(_)) => None,
+            (Job::GiveBack(duty), Ok(told))
+                if told.sent >= duty.settled || mutated!("leave-sent-once") =>
+            {
+                None
+            }
+            (Job::GiveBack(duty), Ok(_)) => {
+                Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
+            }
+            (Job::GiveBack(duty), Err(_)) => {
+                let due = now.after(retry_after(duty.ttl));
+                Some(Entry { due, duty: Duty::GiveBack(duty) })
+            }
+        }
+    }
+}
+
+fn retry_after(ttl: Duration) -> Duration {
+    (ttl / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+}

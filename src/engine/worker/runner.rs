@@ -1,0 +1,208 @@
+//! The worker's thread: what it does in a turn, and for how long it sleeps.
+
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::sync::channel::{Receiver, RecvTimeoutError};
+use crate::base::sync::{self, Arc, AtomicU64, Ordering};
+use crate::base::time::{Clock, Moment};
+use crate::engine::callback::{News, survive};
+use crate::engine::release::{giving_back, lost, taken};
+use crate::engine::worker::duty::{Duty, Entry, live, watch};
+use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
+use crate::engine::worker::{AWAKE, IDLE, Unreturned};
+use crate::engine::{Callbacks, DEAD_AFTER};
+use crate::protocol::{Errand, Protocol, Told};
+use crate::wire::failure::Failure;
+
+/// The worker's thread.
+pub(super) struct Runner {
+    pub(super) protocol: Arc<dyn Protocol>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) exchange: Duration,
+    pub(super) callbacks: Callbacks,
+    pub(super) receiver: Arc<Receiver<Entry>>,
+    pub(super) rung: Receiver<()>,
+    /// When the worker wakes by itself, in nanoseconds.
+    pub(super) wakes_at: Arc<AtomicU64>,
+    pub(super) agenda: BinaryHeap<Entry>,
+    /// What is being done, put back on the agenda if that panics.
+    pub(super) hand: Vec<Duty>,
+    /// So many turns have only one duty each, so that one that panics again keeps no other from
+    /// being done.
+    pub(super) suspects: usize,
+    pub(super) unreturned: Arc<Unreturned>,
+}
+
+impl Runner {
+    pub(super) fn run(&mut self) {
+        loop {
+            match survive("the renewal worker, which goes on,", || self.turn()) {
+                Some(true) => {}
+                Some(false) => return,
+                None => self.put_back(),
+            }
+        }
+    }
+
+    /// Puts what was being done back on the agenda. The duty that panicked alone waits longest.
+    fn put_back(&mut self) {
+        let duties = std::mem::take(&mut self.hand);
+        let culprit = self.suspects > 0 && duties.len() == 1;
+        let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };
+        self.suspects = if culprit { self.suspects - 1 } else { duties.len() };
+        let due = self.clock.now().after(pause);
+        self.agenda.extend(duties.into_iter().filter(|duty| !duty.is_over()).map(|duty| {
+            let due = due.min(duty.latest().max(self.clock.now()));
+            Entry { due, duty }
+        }));
+    }
+
+    /// Does what is due and sleeps until more is. Answers whether to go on.
+    fn turn(&mut self) -> bool {
+        self.collect();
+        let now = self.clock.now();
+        let most = if self.suspects > 0 { 1 } else { usize::MAX };
+        while let Some(entry) = self.agenda.peek()
+            && entry.due <= now
+            && self.hand.len() < most
+        {
+            self.hand.extend(self.agenda.pop().map(|entry| entry.duty));
+        }
+        let taken = self.hand.len();
+        self.carry_out(now);
+        self.suspects = self.suspects.saturating_sub(taken);
+        self.hand.clear();
+        self.sleep()
+    }
+
+    fn collect(&mut self) {
+        while let Ok(entry) = self.receiver.try_recv() {
+            if !entry.duty.is_over() {
+                self.agenda.push(entry);
+            }
+        }
+    }
+
+    fn sleep(&mut self) -> bool {
+        let next = self.agenda.peek().map_or(Moment::FAR, |entry| entry.due);
+        self.wakes_at.store(next.as_nanos().min(IDLE), Ordering::SeqCst);
+        // Work that came before that was stored may not have rung.
+        let heard = if !self.receiver.is_empty() {
+            Ok(())
+        } else if next == Moment::FAR {
+            self.rung.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            let mut heard = Ok(());
+            self.clock.doze(next, &mut |left| heard = self.rung.recv_timeout(left));
+            heard
+        };
+        self.wakes_at.store(AWAKE, Ordering::SeqCst);
+        if heard != Err(RecvTimeoutError::Disconnected) {
+            return true;
+        }
+        // The client is gone. Leases keep it alive, so only what was left to us remains.
+        self.collect();
+        self.agenda.retain(|entry| !entry.duty.is_over());
+        match self.agenda.peek() {
+            None => false,
+            Some(entry) => {
+                self.clock.doze(entry.due, &mut sync::sleep);
+                true
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Moment) {
+        let mut jobs = Vec::new();
+        let mut news = Vec::new();
+        let mut follow = Vec::new();
+        let mut ended = Vec::new();
+        for duty in &self.hand {
+            match duty {
+                Duty::Watch(lease) => {
+                    let Some(lease) = live(lease) else { continue };
+                    if let Some(loss) = lease.expire(now) {
+                        lost(&lease, loss);
+                    } else if lease.renew_at() <= now {
+                        jobs.push(Job::Renew(lease.command()));
+                    } else {
+                        follow.push(watch(&lease, lease.next_look()));
+                    }
+                }
+                Duty::Show(lease) => {
+                    jobs.extend(live(lease).map(|lease| Job::Show(lease.command())));
+                }
+                // A place in the queue may outlive a short lease.
+                Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl.max(DEAD_AFTER)) => {
+                    jobs.push(Job::GiveBack(Arc::clone(duty)));
+                }
+                // It has expired by itself.
+                Duty::GiveBack(duty) => self.unreturned.remove(duty),
+                Duty::LookAtLinger(slot) => {
+                    let Some(slot) = slot.upgrade() else { continue };
+                    let (lease, again) = slot.look_at_linger(now);
+                    let look = || Duty::LookAtLinger(Arc::downgrade(&slot));
+                    follow.extend(again.map(|due| Entry { due, duty: look() }));
+                    ended.extend(lease.map(|lease| Arc::new(giving_back(&lease))));
+                }
+                Duty::Announce(told) => news.push(told.clone()),
+            }
+        }
+        // Told once, whatever happens next.
+        self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
+        for duty in ended {
+            self.unreturned.add(&duty);
+            self.hand.push(Duty::GiveBack(Arc::clone(&duty)));
+            jobs.push(Job::GiveBack(duty));
+        }
+        self.agenda.extend(self.call_back(news, now));
+        if !jobs.is_empty() {
+            let told = self.ask(&jobs, now);
+            let now = self.clock.now();
+            for (job, told) in jobs.into_iter().zip(told) {
+                let gives_back = job.gives_back();
+                let next = job.settle(told, now);
+                if let Some(duty) = gives_back
+                    && next.is_none()
+                {
+                    self.unreturned.remove(&duty);
+                }
+                follow.extend(next);
+            }
+        }
+        self.agenda.extend(follow);
+    }
+
+    /// Runs all errands as one pipeline, which takes no longer than a third of the shortest lease in
+    /// it: when Redis is silent, its end must not be noticed late.
+    fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
+        let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
+        let shortest = jobs.iter().filter_map(Job::ttl).min().unwrap_or(Duration::MAX);
+        let most = self.exchange.min((shortest / 3).max(SHORTEST_RETRY));
+        let told = self.protocol.run(&errands, now.after(most)).into_iter();
+        // A refusal does not tell when it was asked for, but that was not before now.
+        told.map(|told| told.or_else(|failure| Ok(Told { verdict: taken(failure)?, sent: now })))
+            .collect()
+    }
+
+    /// Tells the user. Answers what could not be told yet.
+    fn call_back(&self, mut news: Vec<News>, now: Moment) -> Vec<Entry> {
+        news.retain(|news| self.callbacks.want(news));
+        if news.is_empty() {
+            return Vec::new();
+        }
+        let news: Arc<[News]> = news.into();
+        let Err(error) = self.callbacks.call(Arc::clone(&news)) else { return Vec::new() };
+        log::error!("no thread for a callback could be started: {error}");
+        let due = now.after(LONGEST_RETRY);
+        news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("agenda", &self.agenda.len()).finish_non_exhaustive()
+    }
+}
