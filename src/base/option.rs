@@ -386,6 +386,14 @@ impl LockOptions {
         self.lease.is_renewed() && self.max_renewals != Some(0)
     }
 
+    /// Whether a lock with these options asks Redis for the same as one with the others, so that
+    /// either can go on with what the other got.
+    pub(crate) fn asks_as(&self, other: &LockOptions) -> bool {
+        self.lease == other.lease
+            && self.wait_kind() == other.wait_kind()
+            && self.release == other.release
+    }
+
     pub(crate) fn wait_option(&self) -> Option<Wait> {
         self.wait
     }

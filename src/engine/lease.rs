@@ -28,21 +28,7 @@ enum Phase {
 /// What Redis granted to one attempt of this process, held by one thread.
 #[derive(Debug)]
 pub(crate) struct LiveLease {
-    slot: Arc<Slot>,
-    owner: Arc<[u8]>,
-    token: FencingToken,
-    /// Whether the token is the one that Redis minted with the lease.
-    minted: bool,
-    /// The server's time in microseconds that was surely reached at a moment: tokens of holds that
-    /// Redis does not hear of never run ahead of it (rule 19).
-    server_time: (u64, Moment),
-    options: LockOptions,
-    /// How long it was granted for: a claim, until it is renewed.
-    whole: Duration,
-    /// When `max_hold` ends it.
-    limit: Moment,
-    /// A request for this attempt that brought no answer may still run until then.
-    settled: Moment,
+    terms: Terms,
     phase: Mutex<Phase>,
     /// In nanoseconds; changed only under `phase`, and the past unless live.
     valid_until: AtomicU64,
@@ -61,6 +47,26 @@ pub(crate) struct LiveLease {
     unshown: AtomicBool,
     /// What is called when it is lost; grows only under `phase`.
     hooks: Hooks,
+}
+
+/// What stays as it is for as long as a hold lasts.
+#[derive(Clone, Debug)]
+struct Terms {
+    slot: Arc<Slot>,
+    owner: Arc<[u8]>,
+    token: FencingToken,
+    /// Whether the token is the one that Redis minted with the lease.
+    minted: bool,
+    /// The server's time in microseconds that was surely reached at a moment: tokens of holds that
+    /// Redis does not hear of never run ahead of it (rule 19).
+    server_time: (u64, Moment),
+    options: LockOptions,
+    /// How long it was granted for: a claim, until it is renewed.
+    whole: Duration,
+    /// When `max_hold` ends it.
+    limit: Moment,
+    /// A request for this attempt that brought no answer may still run until then.
+    settled: Moment,
 }
 
 /// What an attempt was granted.
@@ -109,7 +115,7 @@ impl LiveLease {
         // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
         let ttl = grant.ttl.min(options.lease_option().ttl());
         let renew_at = renewal_after(grant.sent, ttl, &options, 0);
-        Arc::new(LiveLease {
+        let terms = Terms {
             slot,
             owner: grant.owner,
             token: FencingToken::new(grant.token),
@@ -119,8 +125,35 @@ impl LiveLease {
             whole: ttl,
             limit,
             settled: grant.settled,
+        };
+        LiveLease::begin(terms, leased_until, renew_at)
+    }
+
+    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
+    /// passed on.
+    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
+        // What is left would be all that a hold without renewals ever has (rule 9).
+        let whole = options.is_renewed() || mutated!("cut-lease-never-renewed");
+        if !self.terms.options.asks_as(options) || !whole || !self.may_last(now) {
+            return None;
+        }
+        let token = FencingToken::new(self.next_token(now)?);
+        let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
+        let leased_until = self.leased_until();
+        let renew_at = match self.renew_at() {
+            // The renewals of the hold before were used up, and this one has its own.
+            Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE),
+            renew_at => renew_at,
+        };
+        let terms = Terms { token, minted: false, options: *options, limit, ..self.terms.clone() };
+        Some(LiveLease::begin(terms, leased_until, renew_at))
+    }
+
+    /// A hold that begins now.
+    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment) -> Arc<LiveLease> {
+        Arc::new(LiveLease {
             phase: Mutex::new(Phase::Live),
-            valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
+            valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
@@ -129,73 +162,34 @@ impl LiveLease {
             count: AtomicU32::new(1),
             unshown: AtomicBool::new(false),
             hooks: Hooks::default(),
+            terms,
         })
-    }
-
-    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
-    /// passed on.
-    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
-        let same = self.options.lease_option() == options.lease_option()
-            && self.options.wait_kind() == options.wait_kind()
-            && self.options.release_option() == options.release_option();
-        // What is left would be all that a hold without renewals ever has (rule 9).
-        let whole = options.is_renewed() || mutated!("cut-lease-never-renewed");
-        if !same || !whole || !self.may_last(now) {
-            return None;
-        }
-        let token = self.next_token(now)?;
-        let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
-        let leased_until = self.leased_until();
-        Some(Arc::new(LiveLease {
-            slot: Arc::clone(&self.slot),
-            owner: Arc::clone(&self.owner),
-            token: FencingToken::new(token),
-            minted: false,
-            server_time: self.server_time,
-            options: *options,
-            whole: self.whole,
-            limit,
-            settled: self.settled,
-            phase: Mutex::new(Phase::Live),
-            valid_until: AtomicU64::new(leased_until.min(limit).as_nanos()),
-            leased_until: AtomicU64::new(leased_until.as_nanos()),
-            renew_at: AtomicU64::new(match self.renew_at() {
-                // The renewals of the hold before were used up, and this one has its own.
-                Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE).as_nanos(),
-                renew_at => renew_at.as_nanos(),
-            }),
-            renewals: AtomicU32::new(0),
-            failing: AtomicBool::new(false),
-            under_way: AtomicU32::new(0),
-            count: AtomicU32::new(1),
-            unshown: AtomicBool::new(false),
-            hooks: Hooks::default(),
-        }))
     }
 
     /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
     /// (rule 17), and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
-        self.options.lease_option().is_renewed()
+        self.terms.options.lease_option().is_renewed()
             && (self.under_way.load(Ordering::SeqCst) == 0 || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
-            && (self.settled <= now || mutated!("passed-on-unsettled"))
-            && self.leased_until().since(now) > self.whole / (RENEWALS_PER_LEASE + 1)
+            && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
+            && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
 
     /// The token after this one, if the server's clock has surely come so far.
     fn next_token(&self, now: Moment) -> Option<u64> {
-        let (micros, at) = self.server_time;
+        let (micros, at) = self.terms.server_time;
         let passed = now.since(at);
         let sure = u64::try_from((passed - passed / 100).as_micros()).ok()?;
-        let next = self.token.get().checked_add(1)?;
+        let next = self.terms.token.get().checked_add(1)?;
         (next <= micros.saturating_add(sure) || mutated!("tokens-ahead-of-the-clock"))
             .then_some(next)
     }
 
     /// The last token used, where that is not the one that Redis minted.
     pub(crate) fn last_token(&self) -> Option<u64> {
-        (!self.minted && !mutated!("token-not-written-back")).then_some(self.token.get())
+        (!self.terms.minted && !mutated!("token-not-written-back"))
+            .then_some(self.terms.token.get())
     }
 
     /// The end of what Redis granted, whatever became of the hold.
@@ -210,24 +204,24 @@ impl LiveLease {
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.slot
+        &self.terms.slot
     }
 
     pub(crate) fn owner(&self) -> &Arc<[u8]> {
-        &self.owner
+        &self.terms.owner
     }
 
     pub(crate) fn token(&self) -> FencingToken {
-        self.token
+        self.terms.token
     }
 
     pub(crate) fn options(&self) -> &LockOptions {
-        &self.options
+        &self.terms.options
     }
 
     /// The time to live that it was asked for with, and is renewed to.
     pub(crate) fn ttl(&self) -> Duration {
-        self.options.lease_option().ttl()
+        self.terms.options.lease_option().ttl()
     }
 
     /// When it is to be renewed; [`Moment::FAR`] if never again.
@@ -241,7 +235,7 @@ impl LiveLease {
     }
 
     pub(crate) fn settled(&self) -> Moment {
-        self.settled
+        self.terms.settled
     }
 
     /// The end of validity; the past once it is not live.
@@ -282,7 +276,7 @@ impl LiveLease {
             let least = if mutated!("extension-that-shortens") { Moment::PAST } else { least };
             let leased = validity(sent, ttl).max(least);
             self.leased_until.store(leased.as_nanos(), Ordering::Release);
-            self.valid_until.store(leased.min(self.limit).as_nanos(), Ordering::Release);
+            self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
             self.failing.store(false, Ordering::Relaxed);
         }
     }
@@ -290,7 +284,7 @@ impl LiveLease {
     /// Notes a renewal that was sent then and confirmed.
     pub(crate) fn renewed(&self, sent: Moment) {
         let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let next = renewal_after(sent, self.ttl(), &self.options, renewals);
+        let next = renewal_after(sent, self.ttl(), &self.terms.options, renewals);
         self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
         self.lengthen(sent, self.ttl());
     }
@@ -328,7 +322,7 @@ impl LiveLease {
     }
 
     fn natural_cause(&self, now: Moment) -> LossCause {
-        if now >= self.limit {
+        if now >= self.terms.limit {
             LossCause::MaxHold
         } else if self.failing.load(Ordering::Relaxed) {
             LossCause::Unreachable
@@ -338,7 +332,7 @@ impl LiveLease {
     }
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
-        let loss = Loss::new(self.slot.target().name(), self.token, cause);
+        let loss = Loss::new(self.terms.slot.target().name(), self.terms.token, cause);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         }

@@ -629,10 +629,7 @@ fn refuse_the_hasty(queue: &mut VecDeque<Arc<Waiter>>) {
 impl Bid {
     /// Whether a thread with these options can go on with it.
     fn suits(&self, options: &LockOptions, patience: Patience) -> bool {
-        patience != Patience::Once
-            && self.options.lease_option() == options.lease_option()
-            && self.options.wait_kind() == options.wait_kind()
-            && self.options.release_option() == options.release_option()
+        patience != Patience::Once && self.options.asks_as(options)
     }
 }
 
