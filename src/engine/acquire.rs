@@ -100,7 +100,7 @@ struct Delegate<'a> {
     outage: Option<Moment>,
     /// When Redis last told of a holder.
     busy_at: Option<Moment>,
-    /// The moment before the last request was sent by whose answer this attempt is in the queue.
+    /// When the last request was sent whose answer found this attempt in the queue.
     queued_at: Option<Moment>,
     /// Whether it is dead, because it was asked for and given back.
     withdrawn: bool,

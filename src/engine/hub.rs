@@ -307,7 +307,7 @@ impl Ear<'_> {
     /// Leaves the channels at which nobody waits any longer.
     fn sweep(&mut self) -> Result<(), Failure> {
         let mut left = Vec::new();
-        // The slots are dropped after the lock: theirs might be the last hold of them.
+        // Dropped after the lock is free: ours may be the last reference to a slot.
         let mut slots = Vec::new();
         self.shared.state.lock().channels.retain(|name, channel| {
             let slot = channel.slot.upgrade();

@@ -18,18 +18,25 @@
 //! Where turns are short, a thread is woken one turn ahead of its own and looks out for it, so that
 //! nobody waits for a thread to wake.
 
+mod bid;
+mod linger;
+mod waiter;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::give_back_now;
 use crate::protocol::Target;
 use crate::protocol::wake::GrantMessage;
+
+pub(crate) use bid::Bid;
+pub(crate) use waiter::{Patience, Turn};
+use waiter::{Waiter, refuse_the_hasty};
 
 /// How long a lease is passed on from thread to thread while another process waits.
 const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
@@ -39,52 +46,10 @@ const PASSED_ON: Duration = Duration::from_secs(1);
 /// Where a turn took no longer than this, who comes after the next is woken ahead of its own: to wake a
 /// thread takes longer than such a hold.
 const BRISK: Duration = Duration::from_micros(50);
-/// How often it looks for its turn before it sleeps again.
-const LOOKS: u32 = 32;
 /// An answer that takes no longer than this is not missed yet.
 const USUAL_ANSWER: Duration = Duration::from_millis(200);
 /// Word of a holder that is older than this is no answer to a new question.
 const FRESH: Duration = Duration::from_millis(50);
-
-/// How long a caller waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// One attempt.
-    Once,
-    /// Until a moment; [`Moment::FAR`] is without end.
-    Until(Moment),
-}
-
-/// What a thread was told at the slot.
-#[derive(Debug)]
-pub(crate) enum Turn {
-    /// It is the delegate now, perhaps with the place of the one before, and must call
-    /// [`Slot::granted`] or [`Slot::vacate`]. With it comes how many cancellations there had been
-    /// when it came.
-    Delegate(Option<Bid>, u64),
-    /// It has the lease.
-    Held(Arc<LiveLease>),
-    /// Somebody has the lock, and the thread will not wait longer.
-    Busy,
-    /// The thread will not wait longer, and for so long Redis has not answered the delegate.
-    Unanswered(Duration),
-    /// The wait was called off.
-    Cancelled,
-}
-
-/// One attempt of this process, which may outlast the thread that began it.
-#[derive(Clone, Debug)]
-pub(crate) struct Bid {
-    pub(crate) owner: Arc<[u8]>,
-    pub(crate) options: LockOptions,
-    /// When the last request for it without an answer is surely dead.
-    pub(crate) settled: Moment,
-    /// Whether it may own the lock unbeknownst to us: since a request brought no answer, none has
-    /// told otherwise.
-    pub(crate) unknown: bool,
-    /// Whether it may stand in the queue.
-    pub(crate) queued: bool,
-}
 
 /// How a delegate's pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,43 +76,6 @@ enum State {
     Held(Weak<LiveLease>),
     Lingering(Arc<LiveLease>),
     Releasing,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    patience: Patience,
-    options: LockOptions,
-    /// How many cancellations there had been when it came.
-    cancellations: u64,
-    woken: Condvar,
-    /// Written once, under the slot's lock.
-    turn: Mutex<Option<Turn>>,
-    /// Whether it is.
-    told: AtomicBool,
-    /// Whether its turn is about to come.
-    soon: AtomicBool,
-}
-
-impl Waiter {
-    fn assign(&self, turn: Turn) {
-        *self.turn.lock() = Some(turn);
-        self.told.store(true, Ordering::Release);
-    }
-
-    /// Looks for its turn for a moment.
-    fn look_out(&self) {
-        for _ in 0..LOOKS {
-            if self.told.load(Ordering::Acquire) {
-                break;
-            }
-            sync::yield_now();
-        }
-    }
-
-    fn tell(&self, turn: Turn) {
-        self.assign(turn);
-        self.woken.notify_one();
-    }
 }
 
 #[derive(Debug)]
@@ -270,36 +198,6 @@ impl Slot {
             Patience::Until(deadline) => deadline,
         };
         self.wait(inner, &waiter, deadline)
-    }
-
-    fn end_linger_for(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        options: &LockOptions,
-        patience: Patience,
-    ) -> Turn {
-        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Free) else {
-            unreachable!("called only while lingering");
-        };
-        if let Some(next) = lease.successor(options, self.engine.now()) {
-            inner.state = State::Held(Arc::downgrade(&next));
-            drop(inner);
-            self.engine.worker().watch(&next);
-            return Turn::Held(next);
-        }
-        inner.state = State::Trying { told_busy: false };
-        inner.number = None;
-        let seen = inner.cancellations;
-        drop(inner);
-        let deadline = self.engine.exchange_deadline();
-        give_back_now(
-            &lease,
-            match patience {
-                Patience::Once => deadline,
-                Patience::Until(end) => deadline.min(end),
-            },
-        );
-        Turn::Delegate(None, seen)
     }
 
     fn wait<'a>(
@@ -486,33 +384,6 @@ impl Slot {
         }
     }
 
-    fn may_linger(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> Option<Moment> {
-        let options = lease.options();
-        let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
-        let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
-        let wanted = inner.wanted && !mutated!("linger-with-waiters");
-        // Who locks again has the same options as a rule, and those without renewals cannot use it.
-        let useful = options.is_renewed() && lease.may_last(now);
-        let allowed = revocable && inner.queue.is_empty() && !wanted && useful;
-        (allowed && !linger.is_zero()).then(|| now.after(linger))
-    }
-
-    /// Ends a linger. Answers the lease, which is to be given back.
-    pub(crate) fn end_linger(&self) -> Option<Arc<LiveLease>> {
-        end_linger(&mut self.inner.lock())
-    }
-
-    /// The worker's look at a linger. Answers the lease if its time is over, and when to look again
-    /// if it is not.
-    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Arc<LiveLease>>, Option<Moment>) {
-        let mut inner = self.inner.lock();
-        if matches!(inner.state, State::Lingering(_)) && inner.linger_until > now {
-            return (None, Some(inner.linger_until));
-        }
-        inner.linger_watched = false;
-        (end_linger(&mut inner), None)
-    }
-
     /// A grant was heard. It is kept for the delegate, also before the answer to its request
     /// (rule 10).
     pub(crate) fn hear_grant(&self, grant: GrantMessage) {
@@ -602,34 +473,6 @@ impl Slot {
         self.pause.notify_all();
         let delegate = matches!(inner.state, State::Trying { .. }) && inner.waits;
         waiting + usize::from(delegate)
-    }
-}
-
-fn end_linger(inner: &mut Inner) -> Option<Arc<LiveLease>> {
-    if !matches!(inner.state, State::Lingering(_)) {
-        return None;
-    }
-    inner.number = None;
-    match std::mem::replace(&mut inner.state, State::Free) {
-        State::Lingering(lease) => Some(lease),
-        _ => None,
-    }
-}
-
-fn refuse_the_hasty(queue: &mut VecDeque<Arc<Waiter>>) {
-    queue.retain(|waiter| {
-        let hasty = waiter.patience == Patience::Once;
-        if hasty {
-            waiter.tell(Turn::Busy);
-        }
-        !hasty
-    });
-}
-
-impl Bid {
-    /// Whether a thread with these options can go on with it.
-    fn suits(&self, options: &LockOptions, patience: Patience) -> bool {
-        patience != Patience::Once && self.options.asks_as(options)
     }
 }
 

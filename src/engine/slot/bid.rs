@@ -1,0 +1,27 @@
+//! What a process has asked Redis for under one owner's value.
+
+use crate::base::option::LockOptions;
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::slot::Patience;
+
+/// One attempt of this process, which may outlast the thread that began it.
+#[derive(Clone, Debug)]
+pub(crate) struct Bid {
+    pub(crate) owner: Arc<[u8]>,
+    pub(crate) options: LockOptions,
+    /// When the last request for it without an answer is surely dead.
+    pub(crate) settled: Moment,
+    /// Whether it may own the lock unbeknownst to us: since a request brought no answer, none has
+    /// told otherwise.
+    pub(crate) unknown: bool,
+    /// Whether it may stand in the queue.
+    pub(crate) queued: bool,
+}
+
+impl Bid {
+    /// Whether a thread with these options can go on with it.
+    pub(super) fn suits(&self, options: &LockOptions, patience: Patience) -> bool {
+        patience != Patience::Once && self.options.asks_as(options)
+    }
+}

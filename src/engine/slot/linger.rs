@@ -1,0 +1,85 @@
+//! A lease that no thread has, kept for the next of this process.
+
+use crate::base::option::{LockOptions, WaitKind};
+use crate::base::sync::{Arc, MutexGuard};
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::give_back_now;
+use crate::engine::slot::{Inner, Patience, Slot, State, Turn};
+
+impl Slot {
+    /// Gives a lingering lease to this thread, if its options allow it, or back.
+    pub(super) fn end_linger_for(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        options: &LockOptions,
+        patience: Patience,
+    ) -> Turn {
+        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Free) else {
+            unreachable!("called only while lingering");
+        };
+        if let Some(next) = lease.successor(options, self.engine.now()) {
+            inner.state = State::Held(Arc::downgrade(&next));
+            drop(inner);
+            self.engine.worker().watch(&next);
+            return Turn::Held(next);
+        }
+        inner.state = State::Trying { told_busy: false };
+        inner.number = None;
+        let seen = inner.cancellations;
+        drop(inner);
+        let deadline = self.engine.exchange_deadline();
+        give_back_now(
+            &lease,
+            match patience {
+                Patience::Once => deadline,
+                Patience::Until(end) => deadline.min(end),
+            },
+        );
+        Turn::Delegate(None, seen)
+    }
+
+    /// Until when a lease that its thread gives up may linger, if it may.
+    pub(super) fn may_linger(
+        &self,
+        inner: &Inner,
+        lease: &LiveLease,
+        now: Moment,
+    ) -> Option<Moment> {
+        let options = lease.options();
+        let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
+        let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
+        let wanted = inner.wanted && !mutated!("linger-with-waiters");
+        // Who locks again has the same options as a rule, and those without renewals cannot use it.
+        let useful = options.is_renewed() && lease.may_last(now);
+        let allowed = revocable && inner.queue.is_empty() && !wanted && useful;
+        (allowed && !linger.is_zero()).then(|| now.after(linger))
+    }
+
+    /// Ends a linger. Answers the lease, which is to be given back.
+    pub(crate) fn end_linger(&self) -> Option<Arc<LiveLease>> {
+        end_linger(&mut self.inner.lock())
+    }
+
+    /// The worker's look at a linger. Answers the lease if its time is over, and when to look again
+    /// if it is not.
+    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Arc<LiveLease>>, Option<Moment>) {
+        let mut inner = self.inner.lock();
+        if matches!(inner.state, State::Lingering(_)) && inner.linger_until > now {
+            return (None, Some(inner.linger_until));
+        }
+        inner.linger_watched = false;
+        (end_linger(&mut inner), None)
+    }
+}
+
+fn end_linger(inner: &mut Inner) -> Option<Arc<LiveLease>> {
+    if !matches!(inner.state, State::Lingering(_)) {
+        return None;
+    }
+    inner.number = None;
+    match std::mem::replace(&mut inner.state, State::Free) {
+        State::Lingering(lease) => Some(lease),
+        _ => None,
+    }
+}
