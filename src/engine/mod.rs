@@ -22,6 +22,9 @@
 //! *The lease* is born valid until shortly before Redis would give it away, and is watched by the
 //! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
 //! slot, whereupon the next thread has its turn.
+//!
+//! Here and there a condition reads `mutated!("…")`. These are planted bugs, by which the tests show
+//! that they would catch real ones (`base::mutation`); any other build is without them.
 
 pub(crate) mod acquire;
 mod backoff;
