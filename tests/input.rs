@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::{ask, fixed, ms, names, open, server};
-use leasehold::{Lease, LockClient, LockClientBuilder, LockOptions};
+use leasehold::{Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
+use leasehold_support::Child;
 use leasehold_support::lag::Spent as _;
 
 /// Where no server is: any I/O would end in an error of another kind.
@@ -319,4 +320,32 @@ fn no_setting_and_no_handle_does_io() {
         assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
     }
     assert!(begin.spent() < ms(2_000));
+}
+
+/// A client needs a thread for each server that it connects to; in a cluster it is started within a
+/// call, which may be that of a guard's drop.
+#[test]
+fn where_no_thread_can_be_started_there_is_an_error_and_no_panic() {
+    // No machine has the memory for such a stack.
+    const STACK: (&str, &str) = ("RUST_MIN_STACK", "1152921504606846976");
+    if std::env::var(STACK.0).as_deref() != Ok(STACK.1) {
+        let name = "where_no_thread_can_be_started_there_is_an_error_and_no_panic";
+        let child = Child::role("threadless").test(name).env(STACK.0, STACK.1).start();
+        let mut child = child.unwrap();
+        let status = child.wait(common::SOON);
+        let output = child.output();
+        assert!(status.success() && output.contains("1 passed"), "{output}");
+        return;
+    }
+    assert!(std::thread::Builder::new().spawn(|| {}).is_err());
+    let refused = |error: leasehold::Error| {
+        assert!(
+            error.is_unreachable() && error.to_string().contains("limit on threads"),
+            "{error}"
+        );
+    };
+    refused(LockClient::open(NOWHERE).unwrap_err());
+    refused(QuorumClient::builder([NOWHERE]).build().unwrap_err());
+    let cluster = LockClient::builder("redis://127.0.0.1:1").cluster([""; 0]).build().unwrap();
+    refused(cluster.mutex("x").unwrap().try_lock().unwrap_err());
 }

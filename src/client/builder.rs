@@ -297,9 +297,9 @@ impl LockClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O. With
-    /// `connect_now`, [`is_unreachable`](crate::Error::is_unreachable) or
-    /// [`is_denied`](crate::Error::is_denied) within the time-outs.
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
+    /// With `connect_now`, that too or [`is_denied`](crate::Error::is_denied) within the time-outs.
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
@@ -332,7 +332,7 @@ impl LockClientBuilder {
             &self.pool,
             self.connect_timeout,
             self.command_timeout,
-            connector(),
+            connector()?,
         ));
         if self.connect_now {
             transport.check(self.limit(clock))?;

@@ -183,7 +183,8 @@ impl QuorumClientBuilder {
     /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among
     /// them no server at all, and one that is named twice. With `connect_now` also for two addresses
     /// of one server, and [`is_unreachable`](crate::Error::is_unreachable) or
-    /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to.
+    /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to; the former in any
+    /// case where the threads that connect cannot be started.
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
         if servers.len().is_multiple_of(2) {
@@ -204,8 +205,10 @@ impl QuorumClientBuilder {
             timeout: self.node_timeout,
             probation: Some(probation),
         };
-        let nodes: Vec<Node> =
-            servers.into_iter().map(|info| Node::new(info, &clock, &settings)).collect();
+        let nodes: Vec<Node> = servers
+            .into_iter()
+            .map(|info| Node::new(info, &clock, &settings))
+            .collect::<Result<_, _>>()?;
         let address =
             nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
         let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };

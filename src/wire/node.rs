@@ -74,8 +74,8 @@ impl Node {
         info: ConnectionInfo,
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
-    ) -> Node {
-        Node::with_connector(info, clock, settings, &connector())
+    ) -> Result<Node, Failure> {
+        Ok(Node::with_connector(info, clock, settings, &connector()?))
     }
 
     /// Makes a node whose connections are made by a thread that others use too.

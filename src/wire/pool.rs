@@ -1,5 +1,7 @@
 //! The pool of connections, bounded in number and in time.
 
+use std::io;
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use redis::RedisError;
@@ -93,12 +95,17 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
 /// A thread that makes connections.
 pub(crate) type Connector = Arc<ScheduledThreadPool>;
 
-/// A new one. Each server has its own: were it shared, one that does not answer
-/// would keep it from the clients of all others.
-pub(crate) fn connector() -> Connector {
+/// A new one. There is one for each client and server: were it shared, a server that does not answer
+/// would keep it from all others.
+pub(crate) fn connector() -> Result<Connector, Failure> {
     let connector = ScheduledThreadPool::builder().num_threads(1);
     let connector = connector.thread_name_pattern("leasehold-connect");
-    Arc::new(connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled).build())
+    let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
+    // It panics where no thread can be started, which a guard's drop must not.
+    catch_unwind(|| Arc::new(connector.build())).map_err(|_| {
+        let text = "no thread to connect could be started (is the limit on threads reached?)";
+        Failure::NotSent(Hindrance::Connect(io::Error::other(text).into()))
+    })
 }
 
 /// r2d2's pool of our connections.
@@ -215,7 +222,7 @@ impl Pool {
     fn hindrance(&self, start: Moment) -> Hindrance {
         if self.inner.state().connections < self.inner.max_size() {
             // One is being made, and takes longer than the caller has.
-            let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "still connecting");
+            let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
             return Hindrance::Connect(self.manager.last_failure().unwrap_or_else(|| error.into()));
         }
         Hindrance::Exhausted(self.clock.now().since(start))

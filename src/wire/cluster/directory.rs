@@ -309,7 +309,7 @@ impl Directory {
             let share = (asked.len() - number).min(SHARE);
             let left = deadline.since(now) / u32::try_from(share).unwrap_or(1);
             let slots = Call::plain(&[b"CLUSTER", b"SLOTS"]);
-            let outcome = member.transport().call(&slots, now.after(left));
+            let outcome = member.transport().and_then(|node| node.call(&slots, now.after(left)));
             let told = outcome.map(|reply| ranges(&reply.value, member.address()));
             match told {
                 // One that has just been made knows of nobody.

@@ -40,7 +40,7 @@ pub(crate) struct Member {
 
 struct Links {
     callers: Arc<Transport>,
-    worker: Node,
+    worker: Arc<Node>,
 }
 
 impl Member {
@@ -69,10 +69,14 @@ impl Member {
         &self.info
     }
 
-    fn links(&self) -> &Links {
-        self.links.get_or_init(|| {
+    fn links(&self) -> Result<&Links, Failure> {
+        if let Some(links) = self.links.get() {
+            return Ok(links);
+        }
+        // Of two that come at once, one has started its thread in vain, which ends.
+        let connector = connector()?;
+        Ok(self.links.get_or_init(|| {
             let ClusterSettings { pool, connect_timeout, command_timeout } = &*self.settings;
-            let connector = connector();
             let one = PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..pool.clone() };
             let timeout = (*connect_timeout).max(*command_timeout);
             let settings = NodeSettings { pool: one, timeout, probation: None };
@@ -86,8 +90,8 @@ impl Member {
                 *command_timeout,
                 connector,
             );
-            Links { callers: Arc::new(callers), worker }
-        })
+            Links { callers: Arc::new(callers), worker: Arc::new(worker) }
+        }))
     }
 
     /// Its address, without user information.
@@ -114,13 +118,13 @@ impl Member {
     }
 
     /// The way of callers to it.
-    pub(crate) fn transport(&self) -> &Arc<Transport> {
-        &self.links().callers
+    pub(crate) fn transport(&self) -> Result<&Arc<Transport>, Failure> {
+        Ok(&self.links()?.callers)
     }
 
     /// The way of the worker to it.
-    pub(super) fn worker(&self) -> &Node {
-        &self.links().worker
+    pub(super) fn worker(&self) -> Result<&Arc<Node>, Failure> {
+        Ok(&self.links()?.worker)
     }
 
     /// The worker's connection to it is used no longer.

@@ -21,7 +21,7 @@ use crate::wire::cluster::directory::{adrift, nowhere};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{self, Question};
-use crate::wire::node::Lane;
+use crate::wire::node::{Lane, Node};
 use crate::wire::script::Call;
 use crate::wire::topology::Redirect;
 use crate::wire::transport::Transport;
@@ -83,7 +83,7 @@ impl Cluster {
                     self.directory.master_of(slot, deadline).map_err(|failure| end(failure, why))?
                 }
             };
-            let failure = match step(member.transport(), asking) {
+            let failure = match member.transport().and_then(|node| step(node, asking)) {
                 Err(failure) => failure,
                 done => return done,
             };
@@ -152,16 +152,16 @@ impl Cluster {
             let mut groups: Vec<Group> = Vec::new();
             for (number, once) in open.drain(..) {
                 let asking = once.is_some();
-                match once.map_or_else(|| self.directory.master_of(slot_of(number), deadline), Ok) {
-                    Ok(member) => {
-                        Group::of(&mut groups, member).add(number, call_of(number), asking)
-                    }
+                let member =
+                    once.map_or_else(|| self.directory.master_of(slot_of(number), deadline), Ok);
+                match member.and_then(|member| Group::of(&mut groups, member)) {
+                    Ok(group) => group.add(number, call_of(number), asking),
                     Err(failure) => outcomes[number] = Err(failure),
                 }
             }
             let questions: Vec<Question<'_>> = groups
                 .iter()
-                .map(|group| Question { node: group.member.worker(), calls: &group.calls })
+                .map(|group| Question { node: &group.node, calls: &group.calls })
                 .collect();
             let deliveries =
                 fan::ask(&questions, Lane::Worker, 1, deadline, self.directory.clock());
@@ -227,7 +227,7 @@ impl Cluster {
         }
         let mut outcome = Err(nowhere());
         for member in masters {
-            outcome = step(member.transport());
+            outcome = member.transport().and_then(&step);
             match &outcome {
                 Err(failure) if is_doubtful(failure) && self.directory.now() < deadline => {
                     self.directory.suspect(&member);
@@ -249,19 +249,21 @@ impl Cluster {
 /// What goes to one node together.
 struct Group {
     member: Arc<Member>,
+    node: Arc<Node>,
     calls: Vec<Call>,
     /// Whose answer each of them brings, if anybody's.
     numbers: Vec<Option<usize>>,
 }
 
 impl Group {
-    fn of(groups: &mut Vec<Group>, member: Arc<Member>) -> &mut Group {
-        let place = groups.iter().position(|group| Arc::ptr_eq(&group.member, &member));
-        let place = place.unwrap_or_else(|| {
-            groups.push(Group { member, calls: Vec::new(), numbers: Vec::new() });
-            groups.len() - 1
-        });
-        &mut groups[place]
+    fn of(groups: &mut Vec<Group>, member: Arc<Member>) -> Result<&mut Group, Failure> {
+        let found = groups.iter().position(|group| Arc::ptr_eq(&group.member, &member));
+        let place = found.unwrap_or(groups.len());
+        if found.is_none() {
+            let node = Arc::clone(member.worker()?);
+            groups.push(Group { member, node, calls: Vec::new(), numbers: Vec::new() });
+        }
+        Ok(&mut groups[place])
     }
 
     fn add(&mut self, number: usize, call: Call, asking: bool) {
