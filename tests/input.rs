@@ -142,8 +142,10 @@ fn a_size_or_time_out_of_nothing_is_refused_and_no_panic() {
     type Set = fn(LockClientBuilder) -> LockClientBuilder;
     let zero = Duration::ZERO;
     assert!(zero.is_zero());
-    let cases: [(Set, [&str; 3]); 14] = [
+    let cases: [(Set, [&str; 3]); 16] = [
         (|b| b.max_size(0), ["max_size", "0", "at least 1"]),
+        (|b| b.max_size(65_537), ["max_size", "65537", "at most 65536"]),
+        (|b| b.max_size(u32::MAX), ["max_size", "4294967295", "at most 65536"]),
         (|b| b.max_size(2).min_idle(3), ["min_idle", "3", "at most max_size, which is 2"]),
         (|b| b.max_size(2).max_idle(3), ["max_idle", "3", "0 to 2"]),
         (|b| b.min_idle(2).max_idle(1), ["max_idle", "1", "2 to 10"]),
@@ -164,6 +166,9 @@ fn a_size_or_time_out_of_nothing_is_refused_and_no_panic() {
             names(&builder.build().unwrap_err(), parts);
         }
     }
+    let builder = QuorumClient::builder([NOWHERE]).max_size(u32::MAX);
+    names(&builder.build().unwrap_err(), ["max_size", "4294967295", "at most 65536"]);
+    assert!(LockClient::builder(NOWHERE).max_size(65_536).build().is_ok());
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl LockClientBuilder {
         }
     }
 
-    /// How many connections the pool has at most (Jedis: max total); default 10, at least 1.
+    /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
     ///
     /// One more, for renewals, is not counted. A thread that waits for a lock has no connection.
     pub fn max_size(mut self, connections: u32) -> LockClientBuilder {

@@ -105,7 +105,7 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How many connections there are to each server at most; default 10, at least 1. One more to
+    /// How many connections there are to each server at most; default 10, from 1 to 65,536. One more to
     /// each, for renewals, is not counted.
     pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
         self.pool.max_size = connections;

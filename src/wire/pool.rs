@@ -20,6 +20,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// r2d2 tries again to connect after pauses that grow up to half of this.
 const RECONNECT: Duration = Duration::from_millis(200);
 
+/// A pool has room for all its connections from the start: for `u32::MAX` of them there is no memory.
+const LARGEST: u32 = 65_536;
+
 /// How many connections there are, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSettings {
@@ -47,10 +50,14 @@ impl Default for PoolSettings {
 }
 
 impl PoolSettings {
-    /// Checks what r2d2 would panic on, and what makes no sense.
+    /// Checks what r2d2 would not survive, and what makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
         if self.max_size == 0 {
             return Err(Error::config("max_size", 0, "at least 1"));
+        }
+        if self.max_size > LARGEST {
+            let allowed = format_args!("at most {LARGEST}");
+            return Err(Error::config("max_size", self.max_size, allowed));
         }
         if self.min_idle > self.max_size {
             return Err(Error::config(
