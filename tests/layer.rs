@@ -10,24 +10,16 @@ use std::path::Path;
 const LAYERS: [&str; 8] =
     ["base", "wire", "protocol", "engine", "lock", "client", "testing", "schedule"];
 
-/// Besides `wire`, whose business they are, exactly these files name `redis`: the protocol reads
-/// its values, the builder hands its address on, and the root shows the crate to users.
-const REDIS: [&str; 15] = [
+/// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
+/// errors, the builder hands its address on, and the root shows the crate to users.
+const REDIS: [&str; 7] = [
     "client/builder.rs",
     "client/quorum_builder.rs",
     "lib.rs",
     "protocol/answer.rs",
-    "protocol/kind.rs",
     "protocol/memory/likeness.rs",
-    "protocol/mutex.rs",
     "protocol/quorum/judge.rs",
-    "protocol/quorum/kind.rs",
-    "protocol/quorum/mod.rs",
-    "protocol/quorum/vote.rs",
-    "protocol/reentrant.rs",
-    "protocol/single.rs",
     "protocol/replica.rs",
-    "protocol/transaction.rs",
 ];
 
 /// The one file through which synchronisation comes.

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::{Attempt, Mode};
+use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{Bytes, Number};
 use crate::wire::script::{Call, Script};

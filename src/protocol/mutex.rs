@@ -8,13 +8,12 @@
 use std::io::Write;
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
 use crate::protocol::kind::{Kind, Scripts};
+use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 

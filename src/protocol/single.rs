@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
-
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
@@ -17,6 +15,7 @@ use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
+use crate::wire::{Pipeline, Value};
 
 /// Locks on one server, on behalf of one client.
 #[derive(Debug)]

@@ -2,11 +2,10 @@
 //! `MULTI`, the commands, `EXEC`. Redis drops the transaction when the key changed, or expired, in
 //! between.
 
-use redis::Value;
-
 use crate::base::time::Moment;
 use crate::protocol::Target;
 use crate::protocol::answer::{Verdict, unexpected};
+use crate::wire::Value;
 use crate::wire::connection::Connection;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;

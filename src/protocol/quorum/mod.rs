@@ -74,8 +74,6 @@ mod vote;
 
 use std::time::Duration;
 
-use redis::Pipeline;
-
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{ReleaseKind, Shown};
@@ -93,6 +91,7 @@ use crate::wire::fan::{Delivery, Question, ask};
 use crate::wire::node::{Lane, Node};
 use crate::wire::relay::{Relay, Wishes};
 use crate::wire::script::Call;
+use crate::wire::{Pipeline, Value};
 
 pub(crate) use claim::MOST_SERVERS;
 
@@ -348,7 +347,7 @@ impl Protocol for Quorum {
                 continue;
             };
             match reply.value {
-                crate::wire::Value::Int(number) => {
+                Value::Int(number) => {
                     answered += 1;
                     held |= number > 0;
                 }

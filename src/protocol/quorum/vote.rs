@@ -3,10 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::protocol::Verdict;
 use crate::protocol::answer::{numbers, unexpected};
+use crate::wire::Value;
 use crate::wire::failure::Failure;
 
 /// Who has a server's vote: for how long (`None`: without an end), and a number that stands for it.
