@@ -1,0 +1,261 @@
+//! Commands that threads send at the same moment travel together.
+//!
+//! A caller that finds a place free goes alone. While the places are taken, callers gather in a
+//! *car*. Whoever has a place and a car *drives*: it borrows a connection, sends the commands of
+//! all in one write, reads the answers in order, and wakes all at once. That is the first in the
+//! car, when a place comes free, or a newcomer that finds place and car before. Nobody works for
+//! others beyond the one exchange that its own command needs.
+//!
+//! | a seat is | its caller waits | then it is |
+//! | --- | --- | --- |
+//! | waiting | for the car to leave | sent; told, if no connection can be made; gone at its limit, which is *not sent* |
+//! | sent | for its answer | told; gone at its deadline, which is *unknown* |
+//! | told | no longer: it has its outcome | gone |
+//!
+//! | a car is | where | then it is |
+//! | --- | --- | --- |
+//! | gathering | in the yard, where only the last may be entered | driven; dissolved, when no seat waits |
+//! | driven | with its driver | left: sent, or told; gathering, if its driver had no time for a connection and others have |
+//!
+//! A car takes nobody with more time than its driver, so that it is never the driver's deadline
+//! that ends another's wait; a driver whose time is over hands on to whoever has the most.
+//!
+//! While any car gathers, all [`FEW`] places are taken or the driver of the first was *invited*:
+//! by whoever gave a place back, drove the car before, or dissolved it. Few places, because a
+//! larger car saves more than one more connection does. But a driver that waited for a [`TURN`]
+//! takes one besides: a connection that died unnoticed must hold up only those on it.
+
+mod batch;
+mod car;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::base::sync::{Arc, Mutex, crowd};
+use crate::base::time::{Clock, Moment};
+use crate::wire::combine::batch::abandoned;
+use crate::wire::combine::car::{Car, Outcome, Seat, Seats};
+use crate::wire::connection::is_no_script;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
+
+pub(crate) use batch::Batch;
+
+/// How many places there are for those that go alone. As many threads never wait for each other.
+const ALONE: usize = 4;
+/// How many there are for cars: with fewer the server would idle, with more the cars be empty.
+const FEW: usize = 3;
+/// How many for cars whose turn has come.
+const MANY: usize = 8;
+/// How long a driver waits for a place until it takes one besides.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Locked before the seats of a car.
+#[derive(Debug, Default)]
+struct Yard {
+    /// Places that are taken.
+    taken: usize,
+    /// In the order in which they came.
+    cars: VecDeque<Arc<Car>>,
+}
+
+/// Where the callers of one pool meet.
+#[derive(Debug)]
+pub(crate) struct Combiner {
+    clock: Arc<dyn Clock>,
+    alone: usize,
+    few: usize,
+    many: usize,
+    turn: Duration,
+    max_wait: Duration,
+    yard: Mutex<Yard>,
+}
+
+/// What a driver without a place has to do.
+enum Step {
+    Drive(Vec<u8>),
+    Leave,
+    Wait,
+}
+
+impl Combiner {
+    /// For a pool of so many connections, for which a caller waits no longer than `max_wait`.
+    pub(crate) fn new(clock: Arc<dyn Clock>, size: u32, max_wait: Duration) -> Combiner {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        Combiner {
+            clock,
+            alone: ALONE.min(size),
+            few: FEW.min(size),
+            many: MANY.min(size),
+            turn: TURN,
+            max_wait,
+            yard: Mutex::default(),
+        }
+    }
+
+    /// One command and its answer. `carry` takes a batch to the server; a failure that it answers
+    /// befalls all in the batch that were told nothing.
+    pub(crate) fn call(
+        &self,
+        call: &Call,
+        deadline: Moment,
+        carry: impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
+    ) -> Outcome {
+        match self.call_once(call.pack(), deadline, &carry) {
+            Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
+                Some(whole) => self.call_once(whole.pack(), deadline, &carry),
+                None => Err(Failure::Refused(error)),
+            },
+            outcome => outcome,
+        }
+    }
+
+    fn call_once(
+        &self,
+        mut packed: Vec<u8>,
+        deadline: Moment,
+        carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
+    ) -> Outcome {
+        let mut yard = self.yard.lock();
+        if yard.cars.is_empty() && yard.taken < self.alone {
+            yard.taken += 1;
+            drop(yard);
+            return Batch::new(self, packed, deadline, deadline, None).run(carry);
+        }
+        if let Some(car) = yard.cars.back().cloned() {
+            let mut seats = car.seats.lock();
+            if let Some(number) = seats.enter(&mut packed, deadline) {
+                // Who runs already need not wait until the one that was invited has woken up.
+                let drives = yard.cars.len() == 1 && deadline >= seats.deadline;
+                if drives && yard.taken < self.few {
+                    (seats.driver, seats.deadline) = (number, deadline);
+                    let packed = self.depart(&mut yard, &car, &mut seats);
+                    drop((seats, yard));
+                    let car = Some((&car, number));
+                    return Batch::new(self, packed, deadline, deadline, car).run(carry);
+                }
+                drop((seats, yard));
+                return self.ride(&car, number, deadline, carry);
+            }
+        }
+        let car = Car::new(packed, deadline, self.clock.now().after(self.turn));
+        yard.cars.push_back(Arc::clone(&car));
+        drop(yard);
+        self.ride(&car, 0, deadline, carry)
+    }
+
+    /// Waits in a car, and drives it if that falls to this caller.
+    fn ride(
+        &self,
+        car: &Arc<Car>,
+        number: usize,
+        deadline: Moment,
+        carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
+    ) -> Outcome {
+        let start = self.clock.now();
+        let limit = deadline.min(start.after(self.max_wait));
+        let mut now = start;
+        let mut seats = car.seats.lock();
+        let mut look = limit.min(seats.turn);
+        loop {
+            let drives = seats.driver == number;
+            let steps = drives && (seats.invited || now >= look);
+            let until = match &mut seats.all[number] {
+                Seat::Waiting { .. } if steps => {
+                    seats.invited = false;
+                    drop(seats);
+                    match self.step(car, number, now, limit) {
+                        Step::Drive(packed) => {
+                            let car = Some((car, number));
+                            return Batch::new(self, packed, deadline, limit, car).run(carry);
+                        }
+                        Step::Leave => return Err(exhausted(now.since(start))),
+                        Step::Wait => {}
+                    }
+                    if now >= look {
+                        look = limit;
+                    }
+                    // What came in between had nobody to wake.
+                    seats = car.seats.lock();
+                    continue;
+                }
+                Seat::Waiting { .. } if drives => look,
+                seat @ Seat::Waiting { .. } if now >= limit => {
+                    *seat = Seat::Gone;
+                    return Err(exhausted(now.since(start)));
+                }
+                Seat::Waiting { .. } => limit,
+                seat @ Seat::Sent if now >= deadline => {
+                    *seat = Seat::Gone;
+                    return Err(Failure::silent());
+                }
+                Seat::Sent => deadline,
+                seat @ (Seat::Told(_) | Seat::Gone) => {
+                    let told = std::mem::replace(seat, Seat::Gone);
+                    return if let Seat::Told(outcome) = told { outcome } else { Err(abandoned()) };
+                }
+            };
+            let woken = if drives { &car.invited } else { &car.told };
+            seats = crowd::wait_for(woken, seats, until.since(now));
+            now = self.clock.now();
+        }
+    }
+
+    /// Looks for a place for a driver, or lets it go if its time is over.
+    fn step(&self, car: &Arc<Car>, number: usize, now: Moment, limit: Moment) -> Step {
+        let mut yard = self.yard.lock();
+        let mut seats = car.seats.lock();
+        let gathers = yard.cars.iter().any(|other| Arc::ptr_eq(other, car));
+        if !gathers || seats.driver != number {
+            return Step::Wait;
+        }
+        if now >= limit {
+            seats.all[number] = Seat::Gone;
+            if seats.elect() {
+                drop(seats);
+                car.wake();
+            } else {
+                drop(seats);
+                yard.cars.retain(|other| !Arc::ptr_eq(other, car));
+                self.invite(&yard);
+            }
+            return Step::Leave;
+        }
+        if yard.taken >= self.places(&seats, now) {
+            return Step::Wait;
+        }
+        Step::Drive(self.depart(&mut yard, car, &mut seats))
+    }
+
+    /// Gives a car its place. Answers the driver's command.
+    fn depart(&self, yard: &mut Yard, car: &Arc<Car>, seats: &mut Seats) -> Vec<u8> {
+        yard.taken += 1;
+        yard.cars.retain(|other| !Arc::ptr_eq(other, car));
+        self.invite(yard);
+        match &mut seats.all[seats.driver] {
+            Seat::Waiting { packed, .. } => std::mem::take(packed),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Has the first driver look for a place, if there is one for it.
+    fn invite(&self, yard: &Yard) {
+        let Some(car) = yard.cars.front() else { return };
+        let mut seats = car.seats.lock();
+        if yard.taken < self.places(&seats, self.clock.now()) {
+            seats.invited = true;
+            drop(seats);
+            car.invited.notify_all();
+        }
+    }
+
+    fn places(&self, seats: &Seats, now: Moment) -> usize {
+        if now < seats.turn { self.few } else { self.many }
+    }
+}
+
+fn exhausted(waited: Duration) -> Failure {
+    Failure::NotSent(Hindrance::Exhausted(waited))
+}

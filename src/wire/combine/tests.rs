@@ -1,0 +1,492 @@
+//! Threads that meet in a combiner, and a server that the tests let through.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
+
+use redis::Value;
+
+use super::car::{BYTES, SEATS};
+use super::*;
+use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::base::time::BootClock;
+use crate::wire::connection::Reply;
+use crate::wire::script::Script;
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(50);
+const MILLI: Duration = Duration::from_millis(1);
+
+fn now() -> Moment {
+    BootClock.now()
+}
+
+/// A combiner of one place, and a server whose every exchange is let through by the test.
+struct Stage {
+    combiner: Combiner,
+    gate: Mutex<Receiver<Result<(), Failure>>>,
+    /// The commands of each batch.
+    seen: Mutex<Vec<Vec<String>>>,
+    connects: AtomicBool,
+    start: Moment,
+}
+
+fn stage() -> (Stage, Sender<Result<(), Failure>>) {
+    let (sender, gate) = channel();
+    let mut combiner = Combiner::new(Arc::new(BootClock), 1, LONG);
+    combiner.turn = LONG;
+    let (gate, seen) = (Mutex::new(gate), Mutex::default());
+    let connects = AtomicBool::new(true);
+    (Stage { combiner, gate, seen, connects, start: now() }, sender)
+}
+
+/// The words of packed commands of one word each.
+fn words(packed: &[u8]) -> Vec<String> {
+    let lines: Vec<&str> = std::str::from_utf8(packed).unwrap().split("\r\n").collect();
+    lines.chunks_exact(3).map(|command| command[2].to_owned()).collect()
+}
+
+fn echo(word: &str) -> Outcome {
+    Ok(Reply { value: Value::SimpleString(word.to_owned()), sent: now(), received: now() })
+}
+
+fn word_of(outcome: &Outcome) -> &str {
+    match outcome {
+        Ok(Reply { value: Value::SimpleString(word), .. }) => word,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Stage {
+    /// The deadline is counted from the start of the test, where it is far.
+    fn call(&self, word: &str, span: Duration) -> Outcome {
+        let call = Call::plain(&[word.as_bytes()]);
+        let from = if span < LONG { now() } else { self.start };
+        self.combiner.call(&call, from.after(span), |batch| self.carry(batch))
+    }
+
+    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+        if !self.connects.load(Ordering::Relaxed) {
+            self.gate.lock().recv_timeout(LONG).unwrap()?;
+        }
+        let (packed, count, _) = batch.board();
+        let commands = words(packed);
+        assert_eq!(commands.len(), count);
+        self.seen.lock().push(commands.clone());
+        if self.connects.load(Ordering::Relaxed) {
+            self.gate.lock().recv_timeout(LONG).unwrap()?;
+        }
+        for word in &commands {
+            batch.tell(echo(word));
+        }
+        Ok(())
+    }
+
+    fn spawn<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        word: impl Into<String>,
+        span: Duration,
+    ) -> ScopedJoinHandle<'scope, Outcome> {
+        let word = word.into();
+        scope.spawn(move || self.call(&word, span))
+    }
+
+    /// Commands that wait, car by car.
+    fn waiting(&self) -> Vec<usize> {
+        let waits = |seat: &&Seat| matches!(seat, Seat::Waiting { .. });
+        let yard = self.combiner.yard.lock();
+        yard.cars.iter().map(|car| car.seats.lock().all.iter().filter(waits).count()).collect()
+    }
+
+    fn await_waiting(&self, wanted: &[usize]) {
+        let end = now().after(LONG);
+        while self.waiting() != wanted {
+            assert!(now() < end, "{:?}", self.waiting());
+            sleep(MILLI / 10);
+        }
+    }
+
+    fn await_seen(&self, batches: usize) {
+        let end = now().after(LONG);
+        while self.seen.lock().len() < batches {
+            assert!(now() < end);
+            sleep(MILLI / 10);
+        }
+    }
+
+    /// One is under way, and so many wait, in order.
+    fn with_waiting<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        count: usize,
+    ) -> Vec<ScopedJoinHandle<'scope, Outcome>> {
+        let mut handles = vec![self.spawn(scope, "w0", LONG)];
+        self.await_seen(1);
+        for number in 1..=count {
+            handles.push(self.spawn(scope, format!("w{number}"), LONG));
+            let (full, rest) = (number / SEATS, number % SEATS);
+            let cars = [vec![SEATS; full], vec![rest; usize::from(rest > 0)]].concat();
+            self.await_waiting(&cars);
+        }
+        handles
+    }
+
+    fn assert_idle(&self) {
+        let yard = self.combiner.yard.lock();
+        assert_eq!((yard.taken, yard.cars.len()), (0, 0));
+    }
+}
+
+fn broken() -> Failure {
+    Failure::Unknown(io::Error::from(io::ErrorKind::ConnectionReset).into())
+}
+
+fn unreachable() -> Failure {
+    let error = io::Error::from(io::ErrorKind::ConnectionRefused);
+    Failure::NotSent(Hindrance::Connect(error.into()))
+}
+
+#[test]
+fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let handles = stage.with_waiting(scope, 5);
+        gate.send(Ok(())).unwrap();
+        gate.send(Ok(())).unwrap();
+        for (number, handle) in handles.into_iter().enumerate() {
+            assert_eq!(word_of(&handle.join().unwrap()), format!("w{number}"));
+        }
+    });
+    assert_eq!(*stage.seen.lock(), [vec!["w0"], vec!["w1", "w2", "w3", "w4", "w5"]]);
+    stage.assert_idle();
+}
+
+#[test]
+fn a_batch_is_bounded_and_the_rest_goes_next() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let handles = stage.with_waiting(scope, SEATS + 3);
+        for _ in 0..3 {
+            gate.send(Ok(())).unwrap();
+        }
+        for (number, handle) in handles.into_iter().enumerate() {
+            assert_eq!(word_of(&handle.join().unwrap()), format!("w{number}"));
+        }
+    });
+    let sizes: Vec<usize> = stage.seen.lock().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1, SEATS, 3]);
+    stage.assert_idle();
+}
+
+#[test]
+fn long_commands_do_not_wait_for_each_other() {
+    let mut packed = vec![0; BYTES];
+    let car = Car::new(packed.clone(), now(), now());
+    assert_eq!(car.seats.lock().enter(&mut packed, now()), None);
+    assert_eq!(packed.len(), BYTES);
+}
+
+#[test]
+fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let handles = stage.with_waiting(scope, 1);
+        let start = now();
+        // The first of these is a rider, the second must be a driver.
+        for span in [SHORT, LONG * 2] {
+            let handle = stage.spawn(scope, "late", span);
+            if span > LONG {
+                stage.await_waiting(&[1, 1]);
+                gate.send(Ok(())).unwrap();
+                gate.send(Ok(())).unwrap();
+                gate.send(Ok(())).unwrap();
+                assert_eq!(word_of(&handle.join().unwrap()), "late");
+            } else {
+                let outcome = handle.join().unwrap();
+                assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+                assert!(now().since(start) < SHORT * 10);
+            }
+        }
+        for handle in handles {
+            handle.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(*stage.seen.lock(), [["w0"], ["w1"], ["late"]]);
+    stage.assert_idle();
+}
+
+#[test]
+fn a_driver_that_leaves_hands_on_and_the_last_dissolves_the_car() {
+    let (mut stage, gate) = stage();
+    stage.combiner.max_wait = SHORT * 4;
+    let stage = stage;
+    scope(|scope| {
+        let first = stage.spawn(scope, "w0", LONG);
+        stage.await_seen(1);
+        let driver = stage.spawn(scope, "driver", LONG);
+        stage.await_waiting(&[1]);
+        sleep(SHORT * 2);
+        let rider = stage.spawn(scope, "rider", LONG);
+        let outcome = driver.join().unwrap();
+        assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+        gate.send(Ok(())).unwrap();
+        gate.send(Ok(())).unwrap();
+        match rider.join().unwrap() {
+            // On a slow machine it has left too.
+            Err(Failure::NotSent(Hindrance::Exhausted(_))) => {
+                stage.gate.lock().recv_timeout(LONG).unwrap().unwrap();
+            }
+            outcome => assert_eq!(word_of(&outcome), "rider"),
+        }
+        first.join().unwrap().unwrap();
+        let seen = stage.seen.lock().len();
+        let last = stage.spawn(scope, "w1", LONG);
+        stage.await_seen(seen + 1);
+        stage.spawn(scope, "alone", LONG).join().unwrap().unwrap_err();
+        gate.send(Ok(())).unwrap();
+        last.join().unwrap().unwrap();
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let first = stage.spawn(scope, "w0", LONG);
+        stage.await_seen(1);
+        let driver = stage.spawn(scope, "w1", LONG);
+        stage.await_waiting(&[1]);
+        let start = now();
+        let rider = stage.spawn(scope, "rider", SHORT * 4);
+        stage.await_waiting(&[2]);
+        gate.send(Ok(())).unwrap();
+        stage.await_seen(2);
+        assert!(matches!(rider.join().unwrap(), Err(failure) if failure.is_unknown()));
+        let waited = now().since(start);
+        assert!((SHORT * 4..SHORT * 20).contains(&waited), "{waited:?}");
+        gate.send(Ok(())).unwrap();
+        assert_eq!(word_of(&driver.join().unwrap()), "w1");
+        first.join().unwrap().unwrap();
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let mut handles = stage.with_waiting(scope, 3);
+        gate.send(Ok(())).unwrap();
+        stage.await_seen(2);
+        let next = stage.spawn(scope, "next", LONG);
+        stage.await_waiting(&[1]);
+        gate.send(Err(broken())).unwrap();
+        gate.send(Ok(())).unwrap();
+        handles.remove(0).join().unwrap().unwrap();
+        for handle in handles {
+            assert!(matches!(handle.join().unwrap(), Err(failure) if failure.is_disconnect()));
+        }
+        assert_eq!(word_of(&next.join().unwrap()), "next");
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn without_a_connection_all_in_the_car_were_not_sent() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let mut handles = stage.with_waiting(scope, 3);
+        stage.connects.store(false, Ordering::Relaxed);
+        gate.send(Ok(())).unwrap();
+        gate.send(Err(unreachable())).unwrap();
+        handles.remove(0).join().unwrap().unwrap();
+        for handle in handles {
+            let outcome = handle.join().unwrap();
+            assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Connect(_)))));
+        }
+    });
+    assert_eq!(*stage.seen.lock(), [["w0"]]);
+    stage.assert_idle();
+}
+
+#[test]
+fn others_may_have_the_time_that_their_driver_had_not() {
+    let (stage, _gate) = stage();
+    let end = now().after(LONG);
+    let car = Car::new(Vec::new(), end, end);
+    for later in [MILLI, MILLI * 2] {
+        car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
+    }
+    stage.combiner.yard.lock().taken = 1;
+    let batch = Batch::new(&stage.combiner, Vec::new(), end, Moment::PAST, Some((&car, 0)));
+    batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
+    let yard = stage.combiner.yard.lock();
+    assert_eq!((yard.taken, yard.cars.len()), (0, 1));
+    let seats = car.seats.lock();
+    assert_eq!((seats.driver, seats.deadline), (2, end.after(MILLI * 2)));
+    assert!(seats.invited && matches!(seats.all[0], Seat::Gone));
+}
+
+#[test]
+fn a_panic_leaves_nobody_waiting() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let first = stage.spawn(scope, "w0", LONG);
+        stage.await_seen(1);
+        let driver = scope.spawn(|| {
+            let call = Call::plain(&[b"w1"]);
+            let carry = |batch: &mut Batch<'_>| {
+                batch.board();
+                batch.tell(echo("w1"));
+                batch.tell(echo("w2"));
+                panic!("the driver's");
+            };
+            let deadline = now().after(LONG);
+            catch_unwind(AssertUnwindSafe(|| stage.combiner.call(&call, deadline, carry)))
+        });
+        stage.await_waiting(&[1]);
+        let told = stage.spawn(scope, "w2", LONG);
+        stage.await_waiting(&[2]);
+        let forgotten = stage.spawn(scope, "w3", LONG);
+        stage.await_waiting(&[3]);
+        gate.send(Ok(())).unwrap();
+        first.join().unwrap().unwrap();
+        assert!(driver.join().unwrap().is_err());
+        assert_eq!(word_of(&told.join().unwrap()), "w2");
+        assert!(matches!(forgotten.join().unwrap(), Err(failure) if failure.is_unknown()));
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn who_waited_for_a_turn_takes_a_place_besides() {
+    let (mut stage, gate) = stage();
+    (stage.combiner.turn, stage.combiner.many) = (SHORT, 2);
+    let stage = stage;
+    let elsewhere = |word: &str| {
+        let call = Call::plain(&[word.as_bytes()]);
+        let word = word.to_owned();
+        stage.combiner.call(&call, now().after(LONG), |batch| {
+            batch.board();
+            batch.tell(echo(&word));
+            Ok(())
+        })
+    };
+    scope(|scope| {
+        let stuck = stage.spawn(scope, "stuck", LONG);
+        stage.await_seen(1);
+        let start = now();
+        assert_eq!(word_of(&elsewhere("besides")), "besides");
+        let waited = now().since(start);
+        assert!((SHORT..SHORT * 20).contains(&waited), "{waited:?}");
+        gate.send(Ok(())).unwrap();
+        stuck.join().unwrap().unwrap();
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn who_finds_place_and_car_drives_at_once() {
+    let (stage, _gate) = stage();
+    // As if a place had been given back, and the driver invited not yet woken up.
+    let car = Car::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
+    stage.combiner.yard.lock().cars.push_back(Arc::clone(&car));
+    let call = Call::plain(&[b"awake"]);
+    let outcome = stage.combiner.call(&call, now().after(LONG), |batch| {
+        let words = words(batch.board().0);
+        assert_eq!(words, ["awake", "asleep"]);
+        for word in words {
+            batch.tell(echo(&word));
+        }
+        Ok(())
+    });
+    assert_eq!(word_of(&outcome), "awake");
+    let seat = std::mem::replace(&mut car.seats.lock().all[0], Seat::Gone);
+    assert!(matches!(seat, Seat::Told(outcome) if word_of(&outcome) == "asleep"));
+    stage.assert_idle();
+}
+
+#[test]
+fn a_script_that_the_server_does_not_know_is_sent_whole() {
+    static SCRIPT: Script = Script::new("return 1");
+    let (stage, _gate) = stage();
+    let calls = AtomicU64::new(0);
+    let outcome = stage.combiner.call(&SCRIPT.call(&[], &[]), now().after(LONG), |batch| {
+        let whole = batch.board().0.windows(4).any(|part| part == b"EVAL\r"[..4].as_ref())
+            && calls.fetch_add(1, Ordering::Relaxed) == 1;
+        batch.tell(if whole {
+            echo("done")
+        } else {
+            let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
+            Err(Failure::Refused((kind, "no script").into()))
+        });
+        Ok(())
+    });
+    assert_eq!(word_of(&outcome), "done");
+    stage.assert_idle();
+}
+
+/// Everything at once: every answer is the caller's own, every wait ends in time, and nothing
+/// is left behind.
+#[test]
+fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
+    for (size, seed) in [(1, 11), (2, 12), (3, 13), (8, 14)] {
+        let mut combiner = Combiner::new(Arc::new(BootClock), size, MILLI * 20);
+        combiner.turn = MILLI * 3;
+        let combiner = combiner;
+        let answered = AtomicU64::new(0);
+        scope(|scope| {
+            for thread in 0..16_u64 {
+                let (combiner, answered) = (&combiner, &answered);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed * 100 + thread);
+                    for number in 0..150 {
+                        let word = format!("t{thread}n{number}");
+                        let call = Call::plain(&[word.as_bytes()]);
+                        let span = MILLI * random.u32(1..40);
+                        let (pause, fate) = (random.u64(0..300), random.u32(0..100));
+                        let start = now();
+                        let carry = |batch: &mut Batch<'_>| {
+                            if fate == 0 {
+                                return Err(unreachable());
+                            }
+                            if fate == 1 {
+                                sleep(batch.limit().since(now()));
+                                return Err(exhausted(MILLI));
+                            }
+                            let words = words(batch.board().0);
+                            assert!((1..=SEATS).contains(&words.len()));
+                            assert_eq!(words[0], word);
+                            sleep(Duration::from_micros(pause));
+                            for (index, word) in words.iter().enumerate() {
+                                if fate == 2 && index == 1 {
+                                    return Err(broken());
+                                }
+                                if fate == 3 && index == 1 {
+                                    std::panic::resume_unwind(Box::new(()));
+                                }
+                                batch.tell(echo(word));
+                            }
+                            Ok(())
+                        };
+                        let call = || combiner.call(&call, start.after(span), carry);
+                        if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
+                            && outcome.is_ok()
+                        {
+                            assert_eq!(word_of(&outcome), word);
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        let waited = now().since(start);
+                        assert!(waited < span + MILLI * 500, "{waited:?} for {span:?}");
+                    }
+                });
+            }
+        });
+        assert!(answered.load(Ordering::Relaxed) > 500);
+        let yard = combiner.yard.lock();
+        assert_eq!((yard.taken, yard.cars.len()), (0, 0));
+    }
+}
