@@ -169,10 +169,11 @@ impl Cluster {
                 for (number, outcome) in group.numbers.iter().zip(delivery.outcomes) {
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
-                        open.extend(
-                            self.elsewhere(slot_of(number), &group.member, failure)
-                                .map(|once| (number, once)),
-                        );
+                        match self.again(slot_of(number), &group.member, failure) {
+                            Again::No => {}
+                            Again::AtMaster => open.push((number, None)),
+                            Again::Once(member) => open.push((number, Some(member))),
+                        }
                     }
                     outcomes[number] = outcome;
                 }
@@ -186,27 +187,20 @@ impl Cluster {
         outcomes
     }
 
-    /// Whether a failure is to be tried again elsewhere: where its slot is now, or where it is sent for
-    /// this once.
-    #[expect(clippy::option_option, reason = "the inner one is whom to ask instead of the master")]
-    fn elsewhere(
-        &self,
-        slot: u16,
-        member: &Member,
-        failure: &Failure,
-    ) -> Option<Option<Arc<Member>>> {
+    /// Whether what failed at a node is to be tried again, and where.
+    fn again(&self, slot: u16, member: &Member, failure: &Failure) -> Again {
         match Redirect::of(failure, member.address()) {
-            Some(redirect) if redirect.slot != slot => None,
-            Some(Redirect { to, once: true, .. }) => Some(Some(self.directory.member_at(&to))),
+            Some(redirect) if redirect.slot != slot => Again::No,
+            Some(Redirect { to, once: true, .. }) => Again::Once(self.directory.member_at(&to)),
             Some(Redirect { to, .. }) => {
                 self.directory.note(slot, &to);
-                Some(None)
+                Again::AtMaster
             }
             None => {
                 if is_doubtful(failure) {
                     self.directory.suspect(member);
                 }
-                None
+                Again::No
             }
         }
     }
@@ -244,6 +238,15 @@ impl Cluster {
             member.distrust();
         }
     }
+}
+
+/// Whether a command is sent again, and to whom.
+enum Again {
+    No,
+    /// To who has its slot now.
+    AtMaster,
+    /// To the one that it was sent to for this once.
+    Once(Arc<Member>),
 }
 
 /// What goes to one node together.
