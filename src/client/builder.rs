@@ -19,7 +19,7 @@ use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
 use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint;
-use crate::wire::manager::Source;
+use crate::wire::manager::{Source, Timeouts};
 use crate::wire::pool::{PoolSettings, check_timeout, connector};
 use crate::wire::sentinel::Sentinels;
 #[cfg(feature = "tls")]
@@ -314,6 +314,10 @@ impl LockClientBuilder {
         Ok(LockClient::new(engine, self.name_prefix, address))
     }
 
+    fn timeouts(&self) -> Timeouts {
+        Timeouts { connect: self.connect_timeout, command: self.command_timeout }
+    }
+
     /// When what is tried in `build` is given up.
     fn limit(&self, clock: &Arc<dyn Clock>) -> Moment {
         clock.now().after(self.connect_timeout + self.command_timeout)
@@ -330,8 +334,7 @@ impl LockClientBuilder {
             source,
             Arc::clone(clock),
             &self.pool,
-            self.connect_timeout,
-            self.command_timeout,
+            self.timeouts(),
             connector()?,
         ));
         if self.connect_now {
@@ -348,11 +351,7 @@ impl LockClientBuilder {
         identity: Arc<Identity>,
     ) -> Result<Cluster> {
         let seeds = self.seeds(&info, urls)?;
-        let settings = ClusterSettings {
-            pool: self.pool.clone(),
-            connect_timeout: self.connect_timeout,
-            command_timeout: self.command_timeout,
-        };
+        let settings = ClusterSettings { pool: self.pool.clone(), timeouts: self.timeouts() };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
         if self.connect_now {
             directory.check(self.limit(clock))?;

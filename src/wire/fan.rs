@@ -123,7 +123,6 @@ struct Leg<'a> {
 impl<'a> Leg<'a> {
     fn new(question: Question<'a>, lane: Lane) -> Leg<'a> {
         let Question { node, calls } = question;
-        let hindrance = (!node.is_ours()).then_some(Failure::NotSent(Hindrance::Forked));
         Leg {
             node,
             calls,
@@ -134,7 +133,7 @@ impl<'a> Leg<'a> {
             under_way: Vec::new(),
             sent: Moment::PAST,
             doubt: None,
-            hindrance,
+            hindrance: node.check_process().err(),
             failed: node.attempts(lane).failed,
         }
     }

@@ -20,8 +20,7 @@ pub(crate) struct Manager {
     source: Source,
     clock: Arc<dyn Clock>,
     server_clock: Arc<ServerClock>,
-    connect_timeout: Duration,
-    command_timeout: Duration,
+    timeouts: Timeouts,
     generation: AtomicU64,
     /// Grows when the master is elsewhere than before.
     epoch: Arc<AtomicU64>,
@@ -30,6 +29,15 @@ pub(crate) struct Manager {
     last_failure: Mutex<Option<RedisError>>,
     /// Where the server is one of several.
     probation: Option<Arc<Probation>>,
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// To be connected to.
+    pub(crate) connect: Duration,
+    /// To answer.
+    pub(crate) command: Duration,
 }
 
 /// Where connections go to.
@@ -60,15 +68,13 @@ impl Manager {
         source: Source,
         clock: Arc<dyn Clock>,
         server_clock: Arc<ServerClock>,
-        connect_timeout: Duration,
-        command_timeout: Duration,
+        timeouts: Timeouts,
     ) -> Manager {
         Manager {
             source,
             clock,
             server_clock,
-            connect_timeout,
-            command_timeout,
+            timeouts,
             generation: AtomicU64::new(0),
             epoch: Arc::default(),
             attempts: Mutex::new(Attempts::default()),
@@ -146,7 +152,7 @@ impl Manager {
         let info = match &self.source {
             Source::Fixed(info) => info.clone(),
             Source::Sentinels(sentinels) => {
-                let (info, moved) = sentinels.locate(self.connect_timeout, most, asks_all)?;
+                let (info, moved) = sentinels.locate(self.timeouts.connect, most, asks_all)?;
                 if moved {
                     self.move_on();
                     (generation, epoch) = here();
@@ -171,10 +177,10 @@ impl Manager {
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
-        let place = self.locate(self.connect_timeout, false).map_err(connect)?;
+        let place = self.locate(self.timeouts.connect, false).map_err(connect)?;
         let info = place.client.get_connection_info();
         let inner = self.open_resp3(info).inspect_err(|_| self.doubt()).map_err(connect)?;
-        Subscription::new(inner, self.command_timeout, channel, place.epoch)
+        Subscription::new(inner, self.timeouts.command, channel, place.epoch)
     }
 
     /// Makes a connection to a sentinel that listens to what it tells of new masters.
@@ -183,18 +189,18 @@ impl Manager {
         let inner = self
             .open_resp3(sentinels.first())
             .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
-        Subscription::new(inner, self.command_timeout, SWITCHES, Epoch::never())
+        Subscription::new(inner, self.timeouts.command, SWITCHES, Epoch::never())
     }
 
     fn open_resp3(&self, info: &ConnectionInfo) -> Result<redis::Connection, RedisError> {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         redis::Client::open(info.clone().set_redis_settings(settings))?
-            .get_connection_with_timeout(self.connect_timeout)
+            .get_connection_with_timeout(self.timeouts.connect)
     }
 
     /// Looks where the master is, and outdates all connections if it is elsewhere than before.
     pub(crate) fn look(&self, asks_all: bool) -> Result<(), RedisError> {
-        self.locate(self.connect_timeout, asks_all).map(drop)
+        self.locate(self.timeouts.connect, asks_all).map(drop)
     }
 
     /// Whether a message of a sentinel tells of a new master of ours that was not known yet.
@@ -218,10 +224,11 @@ impl Manager {
     }
 
     fn open_at(&self, place: &Place, deadline: Moment) -> Result<Connection, RedisError> {
-        let left = deadline.since(self.clock.now()).min(self.connect_timeout);
+        let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
         let inner = place.client.get_connection_with_timeout(left)?;
         let clock = Arc::clone(&self.clock);
-        let mut connection = Connection::new(inner, clock, self.command_timeout, place.generation)?;
+        let mut connection =
+            Connection::new(inner, clock, self.timeouts.command, place.generation)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.
@@ -254,7 +261,7 @@ impl Manager {
         needed: bool,
         deadline: Moment,
     ) -> Result<Option<Reply>, RedisError> {
-        let deadline = deadline.min(self.clock.now().after(self.command_timeout));
+        let deadline = deadline.min(self.clock.now().after(self.timeouts.command));
         match connection.call(&Call::plain(command), deadline) {
             Ok(reply) => Ok(Some(reply)),
             Err(Failure::Refused(error)) if needed || error.code() != Some("NOPERM") => Err(error),
@@ -315,7 +322,7 @@ impl r2d2::ManageConnection for Maker {
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        let deadline = self.0.clock.now().after(self.0.command_timeout);
+        let deadline = self.0.clock.now().after(self.0.timeouts.command);
         match connection.call(&Call::plain(&[b"PING"]), deadline) {
             Ok(_) => Ok(()),
             // Whoever denies it is there.

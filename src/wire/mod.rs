@@ -11,6 +11,7 @@
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `node` | one server of several: a pool for callers, one for the worker, whether it is silent |
 //! | `probation` | from when on such a server counts |
+//! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `relay` | listening to several servers at once |
 //! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
@@ -37,6 +38,7 @@ pub(crate) mod manager;
 pub(crate) mod node;
 pub(crate) mod pool;
 pub(crate) mod probation;
+pub(crate) mod process;
 pub(crate) mod relay;
 pub(crate) mod script;
 pub(crate) mod sentinel;

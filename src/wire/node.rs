@@ -9,10 +9,11 @@ use crate::base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use crate::base::time::Clock;
 use crate::wire::connection::Connection;
 use crate::wire::endpoint;
-use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::manager::{Attempts, Manager, Source};
+use crate::wire::failure::Failure;
+use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
+use crate::wire::process::Process;
 use crate::wire::relay::Station;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
@@ -65,7 +66,7 @@ pub(crate) struct Node {
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
     timeout: Duration,
-    process: u32,
+    process: Process,
     address: String,
 }
 
@@ -93,8 +94,7 @@ impl Node {
                 Source::Fixed(info.clone()),
                 Arc::clone(clock),
                 Arc::clone(&server_clock),
-                settings.timeout,
-                settings.timeout,
+                Timeouts { connect: settings.timeout, command: settings.timeout },
             );
             let manager = match &probation {
                 Some(probation) => manager.with_probation(Arc::clone(probation)),
@@ -105,15 +105,13 @@ impl Node {
             let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
             Connections { pool, manager, ordered: Mutex::new(None) }
         };
-        let one =
-            PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..settings.pool.clone() };
         Node {
             callers: lane(&settings.pool),
-            worker: lane(&one),
+            worker: lane(&settings.pool.of_one()),
             server_clock,
             silent: AtomicBool::new(false),
             timeout: settings.timeout,
-            process: std::process::id(),
+            process: Process::here(),
             address,
         }
     }
@@ -134,9 +132,9 @@ impl Node {
         &self.server_clock
     }
 
-    /// Whether this process may use it: a fork would mix its commands into its parent's.
-    pub(crate) fn is_ours(&self) -> bool {
-        std::process::id() == self.process
+    /// Whether this process may use it.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        self.process.check()
     }
 
     /// A connection, if there is one. If not, one is being made from now on.
@@ -196,9 +194,7 @@ impl Station for Node {
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        if !self.is_ours() {
-            return Err(Failure::NotSent(Hindrance::Forked));
-        }
+        self.check_process()?;
         self.worker.manager.subscribe(channel)
     }
 }

@@ -50,6 +50,11 @@ impl Default for PoolSettings {
 }
 
 impl PoolSettings {
+    /// The same for a single connection, which is made when first needed.
+    pub(crate) fn of_one(&self) -> PoolSettings {
+        PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..self.clone() }
+    }
+
     /// Checks what r2d2 would not survive, and what makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
         if self.max_size == 0 {

@@ -1,15 +1,14 @@
 //! Everything that a client sends goes through here.
 
-use std::time::Duration;
-
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::follower::follow;
-use crate::wire::manager::{Manager, Source};
+use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
+use crate::wire::process::Process;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
@@ -24,7 +23,7 @@ pub(crate) struct Transport {
     reserved: Mutex<Option<Connection>>,
     manager: Arc<Manager>,
     server_clock: Arc<ServerClock>,
-    process: u32,
+    process: Process,
 }
 
 impl Transport {
@@ -32,18 +31,11 @@ impl Transport {
         source: Source,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
-        connect_timeout: Duration,
-        command_timeout: Duration,
+        timeouts: Timeouts,
         connector: Connector,
     ) -> Transport {
         let server_clock = Arc::new(ServerClock::default());
-        let manager = Manager::new(
-            source,
-            Arc::clone(&clock),
-            Arc::clone(&server_clock),
-            connect_timeout,
-            command_timeout,
-        );
+        let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
         let manager = Arc::new(manager);
         follow(&manager);
         Transport {
@@ -52,7 +44,7 @@ impl Transport {
             reserved: Mutex::new(None),
             manager,
             server_clock,
-            process: std::process::id(),
+            process: Process::here(),
         }
     }
 
@@ -62,7 +54,7 @@ impl Transport {
 
     /// Makes sure that a connection can be made; a new one tells the server's time.
     pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
-        self.check_process()?;
+        self.process.check()?;
         self.pool.get(deadline).map(drop)
     }
 
@@ -77,7 +69,7 @@ impl Transport {
 
     /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.check_process()?;
+        self.process.check()?;
         let carry = |batch: &mut Batch<'_>| {
             self.pool.exchange(batch.limit(), |connection| connection.carry(batch))
         };
@@ -94,7 +86,7 @@ impl Transport {
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.check_process()?;
+        self.process.check()?;
         self.pool.exchange(deadline, exchange)
     }
 
@@ -105,7 +97,7 @@ impl Transport {
         if left.is_zero() {
             return calls.iter().map(|_| Err(Failure::NotSent(Hindrance::Overdue))).collect();
         }
-        let outcome = self.check_process().and_then(|()| match reserved.take() {
+        let outcome = self.process.check().and_then(|()| match reserved.take() {
             Some(connection) if self.manager.is_usable(&connection) => Ok(connection),
             _ => {
                 self.manager.open(left).map_err(|error| Failure::NotSent(Hindrance::Connect(error)))
@@ -123,7 +115,7 @@ impl Transport {
 
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        self.check_process()?;
+        self.process.check()?;
         self.manager.subscribe(channel)
     }
 
@@ -135,14 +127,5 @@ impl Transport {
     /// Closes all connections as they come back: one of them may be out of step.
     pub(crate) fn distrust(&self) {
         self.manager.outdate_all();
-    }
-
-    /// A fork shares its parent's sockets; what it sent would be mixed into the parent's stream.
-    fn check_process(&self) -> Result<(), Failure> {
-        if std::process::id() == self.process {
-            Ok(())
-        } else {
-            Err(Failure::NotSent(Hindrance::Forked))
-        }
     }
 }

@@ -22,6 +22,7 @@ use crate::base::time::{Clock, Moment};
 use crate::wire::cluster::member::{ClusterSettings, Member};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::process::Process;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
 use crate::wire::topology::{Address, Range, ranges};
@@ -42,7 +43,7 @@ pub(crate) struct Directory {
     asked: Condvar,
     /// Grows whenever another may have the word on a slot.
     changes: AtomicU64,
-    process: u32,
+    process: Process,
 }
 
 /// What is known of the slots.
@@ -111,7 +112,7 @@ impl Directory {
             map: Mutex::default(),
             asked: Condvar::new(),
             changes: AtomicU64::new(0),
-            process: std::process::id(),
+            process: Process::here(),
         }
     }
 
@@ -182,9 +183,7 @@ impl Directory {
         member: &Arc<Member>,
         channel: &[u8],
     ) -> Result<Subscription, Failure> {
-        if std::process::id() != self.process {
-            return Err(Failure::NotSent(Hindrance::Forked));
-        }
+        self.process.check()?;
         member.subscribe(channel).inspect_err(|_| {
             // Else it has gone, and its thread is about to.
             if self.map.lock().has(member) {
@@ -196,7 +195,7 @@ impl Directory {
 
     /// For how long who listens waits for what nodes tell of each other.
     fn patience(&self) -> Moment {
-        self.clock.now().after(self.settings.command_timeout)
+        self.clock.now().after(self.settings.timeouts.command)
     }
 
     /// All masters, those that are not known to fail first.

@@ -1,14 +1,13 @@
 //! One node of a cluster, and the connections to it.
 
 use std::fmt;
-use std::time::Duration;
 
 use redis::ConnectionInfo;
 
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::time::Clock;
 use crate::wire::failure::Failure;
-use crate::wire::manager::{Manager, Source};
+use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::{PoolSettings, connector};
 use crate::wire::subscription::Subscription;
@@ -20,8 +19,7 @@ use crate::wire::transport::Transport;
 pub(crate) struct ClusterSettings {
     /// The bounds of the connections to each node.
     pub(crate) pool: PoolSettings,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) command_timeout: Duration,
+    pub(crate) timeouts: Timeouts,
 }
 
 /// One node: a pool for callers, and a connection for the worker, both made when first needed. A
@@ -76,18 +74,16 @@ impl Member {
         // Of two that come at once, one has started its thread in vain, which ends.
         let connector = connector()?;
         Ok(self.links.get_or_init(|| {
-            let ClusterSettings { pool, connect_timeout, command_timeout } = &*self.settings;
-            let one = PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..pool.clone() };
-            let timeout = (*connect_timeout).max(*command_timeout);
-            let settings = NodeSettings { pool: one, timeout, probation: None };
+            let ClusterSettings { pool, timeouts } = &*self.settings;
+            let timeout = timeouts.connect.max(timeouts.command);
+            let settings = NodeSettings { pool: pool.of_one(), timeout, probation: None };
             let worker =
                 Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
             let callers = Transport::new(
                 Source::Fixed(self.info.clone()),
                 Arc::clone(&self.clock),
                 pool,
-                *connect_timeout,
-                *command_timeout,
+                *timeouts,
                 connector,
             );
             Links { callers: Arc::new(callers), worker: Arc::new(worker) }
@@ -110,9 +106,8 @@ impl Member {
 
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let ear = self.ear.get_or_init(|| {
-            let ClusterSettings { connect_timeout, command_timeout, .. } = *self.settings;
             let (source, clock) = (Source::Fixed(self.info.clone()), Arc::clone(&self.clock));
-            Manager::new(source, clock, Arc::default(), connect_timeout, command_timeout)
+            Manager::new(source, clock, Arc::default(), self.settings.timeouts)
         });
         ear.subscribe(channel)
     }
