@@ -59,6 +59,13 @@ pub(crate) enum Verdict {
     Taken,
 }
 
+/// A verdict, and when it was asked for on the holder's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) verdict: Verdict,
+    pub(crate) sent: Moment,
+}
+
 /// An attempt's answer, and the server's time in microseconds.
 pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), Failure> {
     let odd = || unexpected(&reply.value);
@@ -106,6 +113,19 @@ pub(crate) fn verdict(value: &Value) -> Result<Verdict, Failure> {
         Value::Int(1) => Ok(Verdict::Done),
         Value::Int(0) => Ok(Verdict::Gone),
         Value::Int(-1) => Ok(Verdict::Taken),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// The same, and when it was asked for.
+pub(crate) fn told(reply: &Reply) -> Result<Told, Failure> {
+    Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
+}
+
+/// Whether anybody was there: who held it, or who heard it.
+pub(crate) fn flag(value: &Value) -> Result<bool, Failure> {
+    match value {
+        Value::Int(number) => Ok(*number > 0),
         other => Err(unexpected(other)),
     }
 }

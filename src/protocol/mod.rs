@@ -39,7 +39,7 @@ use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-pub(crate) use answer::{Answer, Verdict};
+pub(crate) use answer::{Answer, Told, Verdict};
 pub(crate) use kind::Target;
 pub(crate) use transaction::Applied;
 pub(crate) use wake::{Listener, Wake};
@@ -90,13 +90,6 @@ pub(crate) enum Mode {
     Join,
     /// Stay in the queue (rule 1: only if it is there).
     Beat,
-}
-
-/// A verdict, and when it was asked for on the holder's clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    pub(crate) verdict: Verdict,
-    pub(crate) sent: Moment,
 }
 
 /// The engine's view of where locks live.

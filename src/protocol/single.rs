@@ -6,7 +6,7 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{acquired, unexpected, verdict};
+use crate::protocol::answer::{acquired, flag, told, unexpected, verdict};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, replica,
     transaction, wake,
@@ -128,7 +128,7 @@ impl Protocol for Single {
         deadline: Moment,
     ) -> Result<Told, Failure> {
         let reply = self.repeatable(&target.renew(owner, ttl, count), deadline)?;
-        Ok(Told { verdict: self.read(verdict(&reply.value))?, sent: reply.sent })
+        self.read(told(&reply))
     }
 
     fn replicate(
@@ -144,14 +144,8 @@ impl Protocol for Single {
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
         let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
-        self.transport
-            .call_all(&calls, deadline)
-            .into_iter()
-            .map(|reply| {
-                let reply = reply?;
-                Ok(Told { verdict: self.read(verdict(&reply.value))?, sent: reply.sent })
-            })
-            .collect()
+        let replies = self.transport.call_all(&calls, deadline);
+        replies.into_iter().map(|reply| self.read(told(&reply?))).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
@@ -160,10 +154,7 @@ impl Protocol for Single {
     }
 
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.call(&target.force(), deadline)?.value {
-            Value::Int(held) => Ok(held > 0),
-            other => self.read(Err(unexpected(&other))),
-        }
+        self.read(flag(&self.call(&target.force(), deadline)?.value))
     }
 
     fn apply(
@@ -181,10 +172,7 @@ impl Protocol for Single {
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         let Some(call) = target.request() else { return Ok(false) };
-        match self.call(&call, deadline)?.value {
-            Value::Int(heard) => Ok(heard > 0),
-            other => self.read(Err(unexpected(&other))),
-        }
+        self.read(flag(&self.call(&call, deadline)?.value))
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {

@@ -21,7 +21,7 @@ use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::tag::slot_of;
 use crate::base::time::Moment;
-use crate::protocol::answer::verdict;
+use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
@@ -128,13 +128,11 @@ impl Protocol for Cluster {
         let slot = |number: usize| slot_of(errands[number].target.key());
         let replies =
             self.nodes.call_all(errands.len(), slot, |number| errands[number].call(), deadline);
-        let told = |(number, reply): (usize, Result<_, _>)| {
-            let reply: crate::wire::connection::Reply = reply?;
-            let verdict =
-                verdict(&reply.value).inspect_err(|_| self.nodes.distrust(slot(number)))?;
-            Ok(Told { verdict, sent: reply.sent })
-        };
-        replies.into_iter().enumerate().map(told).collect()
+        replies
+            .into_iter()
+            .enumerate()
+            .map(|(number, reply)| told(&reply?).inspect_err(|_| self.nodes.distrust(slot(number))))
+            .collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {

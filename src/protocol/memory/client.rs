@@ -8,14 +8,14 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::answer::{acquired, unexpected, verdict};
+use crate::protocol::answer::{acquired, flag, told, verdict};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, Wake, wake,
 };
+use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::{Pipeline, Value};
 
 use super::link::Link;
 use super::request::Request;
@@ -116,14 +116,14 @@ impl Protocol for Memory {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        told(self.repeatable(target, &Request::renew(owner, ttl, count), deadline))
+        told(&self.repeatable(target, &Request::renew(owner, ttl, count), deadline)?)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
         let errands: Vec<_> =
             errands.iter().map(|errand| (errand.target, Request::of(errand))).collect();
         let replies = self.server.exchange(&self.link, &errands, deadline);
-        replies.into_iter().map(told).collect()
+        replies.into_iter().map(|reply| told(&reply?)).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
@@ -132,10 +132,7 @@ impl Protocol for Memory {
     }
 
     fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.exchange(target, Request::force(), deadline)?.value {
-            Value::Int(held) => Ok(held > 0),
-            other => Err(unexpected(&other)),
-        }
+        flag(&self.exchange(target, Request::force(), deadline)?.value)
     }
 
     fn apply(
@@ -149,10 +146,7 @@ impl Protocol for Memory {
     }
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        match self.exchange(target, Request::Ask, deadline)?.value {
-            Value::Int(heard) => Ok(heard > 0),
-            other => Err(unexpected(&other)),
-        }
+        flag(&self.exchange(target, Request::Ask, deadline)?.value)
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
@@ -171,11 +165,6 @@ impl Protocol for Memory {
     fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
         self.server_clock.not_before(micros, now)
     }
-}
-
-fn told(reply: Result<Reply, Failure>) -> Result<Told, Failure> {
-    let reply = reply?;
-    Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
 }
 
 /// A listener on a server in memory.

@@ -79,19 +79,19 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::{ReleaseKind, Shown};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::protocol::answer::unexpected;
+use crate::protocol::answer::flag;
 use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::Ask;
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, wake,
 };
+use crate::wire::Pipeline;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{Delivery, Question, ask};
 use crate::wire::node::{Lane, Node};
 use crate::wire::relay::{Relay, Wishes};
 use crate::wire::script::Call;
-use crate::wire::{Pipeline, Value};
 
 pub(crate) use claim::MOST_SERVERS;
 
@@ -284,12 +284,11 @@ impl Protocol for Quorum {
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
         let calls: Vec<Call> = errands
             .iter()
-            .map(|Errand { target, owner, task }| match *task {
-                Task::Renew { ttl, count } => {
-                    self.claims.lengthen(owner, deadline.after(ttl));
-                    target.renew(owner, ttl, count)
+            .map(|errand| {
+                if let Task::Renew { ttl, .. } = errand.task {
+                    self.claims.lengthen(errand.owner, deadline.after(ttl));
                 }
-                Task::Release { ttl, last_token } => target.release(owner, ttl, last_token),
+                errand.call()
             })
             .collect();
         let answers = self.ask_all(&calls, Lane::Worker, deadline);
@@ -346,13 +345,8 @@ impl Protocol for Quorum {
             let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
                 continue;
             };
-            match reply.value {
-                Value::Int(number) => {
-                    answered += 1;
-                    held |= number > 0;
-                }
-                ref other => self.read(node, Err(unexpected(other)))?,
-            }
+            held |= self.read(node, flag(&reply.value))?;
+            answered += 1;
         }
         if answered >= self.rules.need { Ok(held) } else { Err(self.no_majority(&answers, held)) }
     }
