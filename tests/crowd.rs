@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::waiting;
 use common::{SLACK, SOON, alone, ask, exists, ms, open, renewed, server, until, within};
 use leasehold::{Error, LockClient, Mutex};
 use leasehold_support::Server;
@@ -21,10 +22,6 @@ const LATEST: Duration = Duration::from_secs(60);
 fn connections(server: &Server) -> usize {
     // Less the one that asks.
     ask::<String>(server, &["CLIENT", "LIST"]).lines().count() - 1
-}
-
-fn waiting(server: &Server, name: &str) -> usize {
-    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
 }
 
 fn small(name: String) -> thread::Builder {
@@ -188,26 +185,20 @@ fn a_million_names_leave_nothing_in_memory() {
     names(0, 20_000);
     work(0, 1_000);
     thread::sleep(ms(100));
-    let before = resident();
+    let before = common::resident();
     names(20_000, 1_000_000);
-    let named = resident().saturating_sub(before);
+    let named = common::resident().saturating_sub(before);
     assert!(named < 4 << 20, "{} KiB for a million names that nobody has", named >> 10);
     work(1_000, 2_000);
     thread::sleep(ms(100));
-    let worked = resident().saturating_sub(before);
+    let worked = common::resident().saturating_sub(before);
     assert!(worked < 8 << 20, "{} KiB for 2,000 locks that were given back", worked >> 10);
     // All at once, and then none.
     let many: Vec<Mutex> = (0..100_000).map(|n| client.mutex(format!("m{n}")).unwrap()).collect();
-    let peak = resident();
+    let peak = common::resident();
     drop(many);
     names(0, 1_000);
     assert!(peak > before + (10 << 20), "the test measures nothing");
-}
-
-#[cfg(target_os = "linux")]
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 /// Waits that come and go leave no channel, no queue and no key.

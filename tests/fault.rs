@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    HASTE, SLACK, SOON, alone, ask, exists, fixed, hasty, ms, open, pttl, renewed, server,
-    together, until, warm,
+    HASTE, SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed,
+    server, together, until, warm, within,
 };
 use leasehold::{LockClient, LossCause};
 use leasehold_support::child::{hear, role, tell};
@@ -19,13 +19,6 @@ use leasehold_support::{Action, Child, Fault, Proxy, Server};
 const SILENCE: Action = Action::Garbage(Vec::new());
 /// How long one call of a hasty client may take.
 const BOUND: Duration = HASTE;
-
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
 
 fn scripts(server: &Server) -> u64 {
     server.command_calls(&["eval", "evalsha"])
@@ -45,7 +38,7 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
     let _turn = together();
     for action in [Action::LoseReply, Action::HalfReply] {
         // Anew each time: what the worker makes sure of later would be counted, and meet the fault.
-        let (server, proxy) = start();
+        let (server, proxy) = behind_proxy();
         let client = LockClient::open(proxy.url()).unwrap();
         let fault = proxy.add(Fault::request("ours", action));
         server.reset_stats();
@@ -63,7 +56,7 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
 #[test]
 fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let fault = proxy.add(Fault::request("ours", Action::LoseReply));
     let guard = client.mutex_with("ours", fixed(20_000)).unwrap().lock().unwrap();
@@ -88,7 +81,7 @@ fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_s
 #[test]
 fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for kind in ["mutex", "reentrant"] {
         let late = Fault::reply("", Action::Delay(ms(450))).at(Operation::Acquire);
@@ -107,7 +100,7 @@ fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
 #[test]
 fn a_request_cut_before_the_server_is_repeated_once() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (name, action) in [("cut-first", Action::Cut), ("cut-half", Action::CutHalf)] {
         // A name each: the worker makes sure of the one before later on, and would meet the fault.
@@ -122,7 +115,7 @@ fn a_request_cut_before_the_server_is_repeated_once() {
 #[test]
 fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key() {
     let _turn = alone();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for (number, action) in [Action::Drop, Action::Cut, Action::CutHalf].into_iter().enumerate() {
         let name = format!("never-{number}");
@@ -143,7 +136,7 @@ fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key(
 #[test]
 fn a_grant_whose_reply_never_comes_is_given_back() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in ["mutex", "reentrant"] {
         // A name each: a clean-up of the one before would meet the fault.
@@ -155,11 +148,7 @@ fn a_grant_whose_reply_never_comes_is_given_back() {
         };
         assert!(fault.wait_fired(SOON) && fault.fired() == 1);
         assert!(error.is_unknown_outcome(), "{error:?}");
-        let freed = (0..1_500).any(|_| {
-            thread::sleep(ms(2));
-            !exists(&server, &name)
-        });
-        assert!(freed, "{kind}: a ghost holds it for {} ms more", pttl(&server, &name));
+        within(ms(3_000), &format!("{kind}: the ghost is gone"), || !exists(&server, &name));
         stays_away(&server, &name);
     }
 }
@@ -168,7 +157,7 @@ fn a_grant_whose_reply_never_comes_is_given_back() {
 #[test]
 fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("ghost").unwrap();
     let fault = proxy.add(Fault::request("ghost", SILENCE).sticky());
@@ -182,17 +171,13 @@ fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
         assert!(waiter.join().unwrap().is_err());
     });
     fault.remove();
-    let freed = (0..1_500).any(|_| {
-        thread::sleep(ms(2));
-        !exists(&server, "ghost")
-    });
-    assert!(freed, "a ghost holds it for {} ms more", pttl(&server, "ghost"));
+    within(ms(3_000), "the ghost is gone", || !exists(&server, "ghost"));
 }
 
 #[test]
 fn a_garbage_reply_is_not_taken_for_an_answer() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (number, garbage) in
         ["?!\r\n", "+OK\r\n", ":77\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*0\r\n", "\r\n"]
@@ -218,7 +203,7 @@ fn a_garbage_reply_is_not_taken_for_an_answer() {
 #[test]
 fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let garbage = Action::Garbage(b"*1\r\n:9\r\n".to_vec());
     let fault = proxy.add(Fault::request("garbage", garbage).sticky());
@@ -231,7 +216,7 @@ fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
 #[test]
 fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
     let _turn = alone();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -264,7 +249,7 @@ fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
 #[test]
 fn a_late_reply_is_not_read_by_the_next_command() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
     for _ in 0..2 {
@@ -289,7 +274,7 @@ fn a_late_reply_is_not_read_by_the_next_command() {
 #[test]
 fn an_answer_that_never_comes_spoils_only_its_own_command() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
     for _ in 0..3 {
@@ -306,7 +291,7 @@ fn an_answer_that_never_comes_spoils_only_its_own_command() {
 #[test]
 fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = LockClient::open(proxy.url()).unwrap();
     let (a, b, c) =
@@ -330,7 +315,7 @@ fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
 #[test]
 fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in ["mutex", "reentrant"] {
         let name = format!("overtaken-{kind}");
@@ -353,7 +338,7 @@ fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
 #[test]
 fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex_with("x", fixed(250)).unwrap();
     assert!(!lock.is_locked().unwrap());
@@ -368,7 +353,7 @@ fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
 #[test]
 fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
     let _turn = alone();
-    let (server, _proxy) = start();
+    let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
     drop((a.lock().unwrap(), b.lock().unwrap()));
@@ -388,7 +373,7 @@ fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
 #[test]
 fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fenced() {
     let _turn = alone();
-    let (server, _proxy) = start();
+    let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(2_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -410,7 +395,7 @@ fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fence
 #[test]
 fn a_client_pause_makes_no_ghosts() {
     let _turn = alone();
-    let (server, _proxy) = start();
+    let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
     drop(lock.lock().unwrap());
@@ -426,7 +411,7 @@ fn a_client_pause_makes_no_ghosts() {
 #[test]
 fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
     let _turn = together();
-    let (server, _proxy) = start();
+    let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(8_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -488,7 +473,7 @@ fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
 #[test]
 fn what_was_lost_with_the_only_connection_is_an_unknown_outcome() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     for what in ["try_lock", "extend", "release"] {
         let client = hasty(&proxy.url());
         let lock = client.mutex_with(what, fixed(6_000)).unwrap();

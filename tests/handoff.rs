@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::{listens, waiting};
 use common::{
     SLACK, SOON, alone, ask, exists, fixed, ms, open, renewed, server, together, until, warm,
     within,
@@ -16,10 +17,6 @@ use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
-fn waiting(server: &Server, name: &str) -> usize {
-    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
-}
-
 /// What the client sent, its scripts and its words to its own listener.
 fn sent(server: &Server) -> u64 {
     server.command_calls(&["eval", "evalsha"])
@@ -28,21 +25,8 @@ fn sent(server: &Server) -> u64 {
 /// A client that hears whether other processes wait. Only then is it free to pass on as it likes.
 fn listener(server: &Server) -> LockClient {
     let client = open(server);
-    hear(server, &client);
+    listens(server, &client);
     client
-}
-
-fn hear(server: &Server, client: &LockClient) {
-    let heard = || ask::<Vec<String>>(server, &["PUBSUB", "CHANNELS", "leasehold:*"]);
-    let before = heard();
-    ask::<()>(server, &["SET", "listens", "foreign", "PX", "60000"]);
-    let lock = client.mutex("listens").unwrap();
-    until("it listens", || {
-        let _ = lock.try_lock_for(ms(30));
-        heard().iter().any(|channel| !before.contains(channel))
-    });
-    thread::sleep(ms(30));
-    ask::<()>(server, &["DEL", "listens", "{listens}:queue", "{listens}:beats"]);
 }
 
 /// Holds the lock while `count` threads queue up behind, each of which does `work` in its turn.
@@ -309,7 +293,7 @@ fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
         // Shorter than a lease goes round in any case.
         let builder = LockClient::builder(proxy.url()).command_timeout(ms(600));
         let client = builder.build().unwrap();
-        hear(&server, &client);
+        listens(&server, &client);
         let lock = client.mutex("x").unwrap();
         let fault = match what {
             "acquire" => {

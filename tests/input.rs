@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use common::log::warnings;
 use common::{ask, fixed, ms, names, open, server};
 use leasehold::{Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
 use leasehold_support::Child;
@@ -114,23 +114,8 @@ fn a_lease_too_short_to_rely_on_is_never_a_guard_and_strands_no_key() {
 /// The warning of a lease shorter than ten command time-outs.
 #[test]
 fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {
-    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    struct Collect;
-    impl log::Log for Collect {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.level() <= log::Level::Warn
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-        fn flush(&self) {}
-    }
-    log::set_logger(&Collect).unwrap();
-    log::set_max_level(log::LevelFilter::Warn);
-    let warned = |name: &str| {
-        let warnings = WARNINGS.lock().unwrap();
-        warnings.iter().any(|text| text.contains(name) && text.contains("command time-outs"))
-    };
+    let warned = |name| warnings(&[name, "command time-outs"]) > 0;
+    assert!(!warned("short-lease"));
     let client = LockClient::builder(NOWHERE).command_timeout(ms(200)).build().unwrap();
     client.mutex_with("short-lease", fixed(1_999)).unwrap();
     client.mutex_with("long-lease", fixed(2_000)).unwrap();

@@ -7,25 +7,22 @@ use std::sync::{Arc, Mutex as Shared};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::waiting;
 use common::{
-    SLACK, SOON, alone, ask, exists, fixed, ms, open, pttl, renewed, server, together, until, warm,
-    within,
+    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server,
+    together, until, warm, within,
 };
 use leasehold::{Guard, LockClient, LockOptions, Wait};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Child, Fault, Proxy, Server};
+use leasehold_support::{Action, Child, Fault, Server};
 
 /// A linger that no test waits for.
 const LONG: Duration = ms(12_000);
 
 fn lingering(linger: Duration) -> LockOptions {
     renewed(30_000).linger(linger)
-}
-
-fn waiting(server: &Server, name: &str) -> usize {
-    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
 }
 
 fn listeners(server: &Server) -> usize {
@@ -422,9 +419,9 @@ fn locking_again_and_again_takes_no_memory() {
     linger(&server, &lock);
     let again = |times: usize| (0..times).for_each(|_| drop(lock.lock().unwrap()));
     again(20_000);
-    let before = resident();
+    let before = common::resident();
     again(300_000);
-    let grown = resident().saturating_sub(before);
+    let grown = common::resident().saturating_sub(before);
     assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
 }
 
@@ -440,13 +437,13 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
     linger(&server, &lock);
     let again = |times: usize| (0..times).for_each(|_| drop(lock.lock().unwrap()));
     again(20_000);
-    let before = resident();
+    let before = common::resident();
     linger(&server, &client.mutex_with("y", lingering(ms(500))).unwrap());
     server.pause();
     // By now the worker gives that one back, and has no answer.
     thread::sleep(ms(700));
     again(300_000);
-    let grown = resident().saturating_sub(before);
+    let grown = common::resident().saturating_sub(before);
     server.resume();
     assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
 }
@@ -456,9 +453,7 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
 #[test]
 fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
     let _turn = alone();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
     linger(&server, &lock);
@@ -477,12 +472,6 @@ fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
     let lost = guards.iter().find_map(Guard::loss);
     assert!(lost.is_none(), "{lost:?}");
     assert!(guards.iter().all(|guard| guard.check().is_ok()));
-}
-
-#[cfg(target_os = "linux")]
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 /// What the children of this file run; nothing in the process that people started.

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use common::{
-    HASTE, SLACK, SOON, ask, exists, fixed, hasty, ms, open, renewed, server, until, warm,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, renewed, server, until,
 };
 use leasehold::{Guard, LockClient, Loss, LossCause, LossReceiver, OwnedLease};
+use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Proxy, Server};
 
 /// What the hold's own callback is told.
 fn told(guard: &Guard) -> mpsc::Receiver<Loss> {
@@ -103,9 +103,7 @@ fn the_hold_is_invalid_first_and_told_then() {
 /// Redis is silent: the end of validity needs no answer, and the news follow.
 #[test]
 fn an_outage_is_told_soon_after_the_end_of_validity() {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     let losses = told(&guard);

@@ -4,17 +4,18 @@ mod common;
 
 use std::sync::Mutex as Shared;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::wait_for;
 use common::{
-    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, renewed, server, together,
-    until, warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, no_key_is_immortal, open, renewed, server,
+    together, until, warm, within,
 };
-use leasehold::{LockClient, LockOptions, ReentrantLock, Wait};
+use leasehold::{LockClient, LockOptions, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy, Server};
+use leasehold_support::{Action, Fault, Server};
 
 /// Rule 8: every waiter asks again at least this often.
 const HEARTBEAT: Duration = ms(1_000);
@@ -36,19 +37,6 @@ fn redisson_holds(server: &Server, name: &str, ttl: u64) {
     let owner = "d2b0c9b4-0000-4000-8000-000000000000:1";
     ask::<()>(server, &["HSET", name, owner, "1"]);
     ask::<()>(server, &["PEXPIRE", name, &ttl.to_string()]);
-}
-
-fn wait_for<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    lock: &ReentrantLock,
-) -> ScopedJoinHandle<'scope, (Instant, u64)> {
-    let lock = lock.clone();
-    scope.spawn(move || {
-        let guard = lock.lock().expect("a wait without trouble");
-        let served = (Instant::now(), guard.fencing_token().get());
-        guard.check().expect("it is held in Redis too");
-        served
-    })
 }
 
 /// Redisson deletes the hash and publishes "0".
@@ -144,9 +132,7 @@ fn our_waiters_wake_each_other() {
 #[test]
 fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
     let _turn = together();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.reentrant("x").unwrap();
     for how in ["dropped", "not sent", "expired"] {
@@ -181,9 +167,7 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
 #[test]
 fn a_release_before_the_waiter_listens_is_not_missed() {
     let _turn = together();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.reentrant("x").unwrap();
     // The connection is there already: one that is new would make everybody ask again.

@@ -7,10 +7,9 @@ use std::sync::{Mutex as StdMutex, MutexGuard, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use common::{SLACK, SOON, ask, exists, hasty, ms, open, renewed, server, until, warm};
+use common::{SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, renewed, server, until};
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Proxy, Server};
 
 /// Where it panics next: on threads whose name begins so, at messages that contain that.
 static ARMED: StdMutex<Option<(&str, &str)>> = StdMutex::new(None);
@@ -70,18 +69,11 @@ impl Drop for Armed {
 const USER: &str = "user";
 const WORKER: &str = "leasehold-worke";
 
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
-
 /// Each failed renewal is a panic, until Redis is there again.
 #[test]
 fn the_worker_goes_on_renewing_and_finishing_releases() {
     let _armed = Armed::new(WORKER, "");
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let kept: Vec<Guard> = (0..20)
         .map(|number| client.mutex_with(format!("kept{number}"), renewed(6_000)).unwrap())
@@ -137,7 +129,7 @@ fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed(
 #[test]
 fn the_listener_listens_again() {
     let _armed = Armed::new("leasehold-wakes", "");
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;
     let lock = client.mutex("x").unwrap();

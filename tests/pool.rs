@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::Instant;
 
-use common::{SLACK, SOON, alone, ms, open, server, until, warm};
+use common::{SLACK, SOON, alone, behind_proxy, ms, open, server, until};
 use leasehold::LockClient;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy};
@@ -57,9 +57,7 @@ fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
 #[test]
 fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
     let _turn = alone();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(ms(200));
     let client = builder.command_timeout(SOON).build().unwrap();
     // To connect may take longer than that.
@@ -85,9 +83,7 @@ fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
 #[test]
 fn one_thread_makes_one_connection_however_long_that_takes() {
     let _turn = alone();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (_server, proxy) = behind_proxy();
     proxy.delay(ms(60));
     let builder = LockClient::builder(proxy.url()).connect_timeout(SOON).command_timeout(SOON);
     let client = builder.max_wait(SOON).build().unwrap();

@@ -8,12 +8,13 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex as Shared, mpsc};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::{listens, wait_for, waiting};
 use common::{
-    SLACK, SOON, alone, ask, exists, fixed, hasty, ms, no_key_is_immortal, open, pttl, renewed,
-    server, together, until, warm, within,
+    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, no_key_is_immortal, open,
+    pttl, renewed, server, together, until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, Mutex, Release, Wait};
 use leasehold_support::child::{hear, role, tell};
@@ -30,10 +31,6 @@ const CLAIM: Duration = ms(3_000);
 /// What came with a message, and was not found by the next heartbeat.
 const AT_ONCE: Duration = ms(700);
 
-fn waiting(server: &Server, name: &str) -> usize {
-    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
-}
-
 fn members(server: &Server, name: &str) -> Vec<String> {
     ask(server, &["ZRANGE", &format!("{{{name}}}:queue"), "0", "-1"])
 }
@@ -46,20 +43,6 @@ fn owner(server: &Server, name: &str) -> String {
 #[track_caller]
 fn until_waiting(server: &Server, name: &str, count: usize) {
     until("they queue up", || waiting(server, name) == count);
-}
-
-/// Waits for a lock on a thread of its own, and answers how that went and when.
-fn wait_for<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    lock: &Mutex,
-) -> ScopedJoinHandle<'scope, (Instant, u64)> {
-    let lock = lock.clone();
-    scope.spawn(move || {
-        let guard = lock.lock().expect("a wait without trouble");
-        let served = (Instant::now(), guard.fencing_token().get());
-        guard.check().expect("what was handed over is held in Redis too");
-        served
-    })
 }
 
 /// A lock that a foreign library or a shell holds.
@@ -615,9 +598,7 @@ fn a_queue_of_another_type_keeps_no_lock() {
 #[test]
 fn a_request_that_comes_too_late_neither_takes_nor_joins() {
     let _turn = alone();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     for held in [false, true] {
         // The request is kept on its way, or the server stands still.
         for stopped in [false, true] {
@@ -676,9 +657,7 @@ fn the_first_request_after_a_long_silence_is_not_too_late() {
 #[test]
 fn a_join_whose_answer_was_lost_has_its_place() {
     let _turn = together();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
     for action in [Action::LoseReply, Action::HalfReply, Action::Twice] {
@@ -715,9 +694,7 @@ fn a_join_whose_answer_was_lost_has_its_place() {
 #[test]
 fn nothing_is_left_of_waits_that_ended_without_an_answer() {
     let _turn = together();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     for held in [false, true] {
         for cancelled in [false, true] {
             let client = hasty(&proxy.url());
@@ -759,9 +736,7 @@ fn nothing_is_left_of_waits_that_ended_without_an_answer() {
 #[test]
 fn a_number_out_of_place_is_not_a_grant() {
     let _turn = together();
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -1442,20 +1417,6 @@ fn words_of(line: &str) -> Vec<Vec<u8>> {
         words.push(word);
     }
     words
-}
-
-/// Makes sure that the client hears wake-ups, so that its next wait joins at once.
-fn listens(server: &Server, client: &LockClient) {
-    let heard = || ask::<Vec<String>>(server, &["PUBSUB", "CHANNELS", "leasehold:*"]);
-    let before = heard();
-    foreign_hold(server, "listens", 60_000);
-    let lock = client.mutex("listens").unwrap();
-    until("it listens", || {
-        let _ = lock.try_lock_for(ms(30));
-        heard().iter().any(|channel| !before.contains(channel))
-    });
-    thread::sleep(ms(30));
-    ask::<()>(server, &["DEL", "listens", "{listens}:queue", "{listens}:beats"]);
 }
 
 /// From now on every write that may be refused is.

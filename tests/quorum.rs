@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::log::warnings;
 use common::{SLACK, alone, ask, exists, fixed, ms, names, pttl, renewed, together, until, within};
 use leasehold::{
     DistributedLock, Lease, LockClient, LockOptions, LossCause, QuorumClient, QuorumClientBuilder,
@@ -625,26 +626,8 @@ fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
 /// An even number of servers is allowed, and warned of.
 #[test]
 fn an_even_number_of_servers_is_warned_of() {
-    use std::sync::Mutex;
-    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    struct Collect;
-    impl log::Log for Collect {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.level() <= log::Level::Warn
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            if self.enabled(record.metadata()) {
-                WARNINGS.lock().unwrap().push(record.args().to_string());
-            }
-        }
-        fn flush(&self) {}
-    }
-    log::set_logger(&Collect).unwrap();
-    log::set_max_level(log::LevelFilter::Warn);
-    let count = || {
-        let warnings = WARNINGS.lock().unwrap();
-        warnings.iter().filter(|text| text.contains("4 servers bear the loss of")).count()
-    };
+    let count = || warnings(&["4 servers bear the loss of"]);
+    assert_eq!(count(), 0);
     QuorumClient::builder(["redis://a", "redis://b", "redis://c"]).build().unwrap();
     assert_eq!(count(), 0);
     QuorumClient::builder(["redis://a", "redis://b", "redis://c", "redis://d"]).build().unwrap();

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use common::{SOON, ask, exists, fixed, ms, names, open, pttl, renewed, server, until, warm};
+use common::{
+    SOON, ask, behind_proxy, exists, fixed, ms, names, open, pttl, renewed, server, until,
+};
 use leasehold::{LockClient, LockOptions, Release};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy, Server};
+use leasehold_support::{Action, Fault, Server};
 
 /// Redisson's own script for `tryLock`.
 const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) or \
@@ -226,9 +228,7 @@ fn a_forced_release_takes_it_from_redisson() {
 /// Regression, redisson#7367 and #4822: a script that was sent again counted 2.
 #[test]
 fn a_repeated_request_counts_once() {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let lock = LockClient::open(proxy.url()).unwrap().reentrant("again").unwrap();
     let fault = proxy.add(Fault::request("again", Action::LoseReply).at(Operation::Acquire));
     let guard = lock.lock().unwrap();

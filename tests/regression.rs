@@ -29,20 +29,13 @@ use std::thread;
 use std::time::Instant;
 
 use common::{
-    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, pttl, renewed, server, until,
-    warm,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, no_key_is_immortal, open, pttl, renewed,
+    server, until, warm,
 };
 use leasehold::{LockClient, LossCause, Release, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy, Server};
-
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
+use leasehold_support::{Action, Fault, Server};
 
 /// What a client sent since the last look at it.
 fn scripts(server: &Server) -> u64 {
@@ -85,7 +78,7 @@ fn redisson_7272_a_cancel_before_the_arming_is_not_renewed_for_ever() {
 
 #[test]
 fn redisson_7367_a_script_that_is_sent_again_counts_once() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let lock = LockClient::open(proxy.url()).unwrap().reentrant("x").unwrap();
     for action in [Action::LoseReply, Action::Twice] {
         let fault = proxy.add(Fault::request("x", action).at(Operation::Acquire));
@@ -116,7 +109,7 @@ fn redisson_3714_a_lock_that_was_lost_and_taken_again_is_renewed() {
 
 #[test]
 fn redisson_5761_a_missed_message_does_not_cost_a_lease() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let dropped = proxy.add(Fault::reply("message\r\n", Action::Drop).sticky());
     let holder = open(&server);
@@ -302,7 +295,7 @@ fn redsync_71_what_is_over_is_not_extended() {
 
 #[test]
 fn redis_py_1031_a_release_by_watch_does_not_delete_what_another_took_meanwhile() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
@@ -370,7 +363,7 @@ fn shedlock_2583_a_late_release_leaves_anothers_lock_alone() {
 
 #[test]
 fn spring_integration_11049_no_thread_is_let_in_before_the_key_is_gone() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     // Nothing is passed on, so that the release goes to Redis.
     let lock = client.mutex_with("x", renewed(30_000).local_handoffs(0)).unwrap();
@@ -417,7 +410,7 @@ fn curator_604_what_an_earlier_hold_left_is_not_taken_for_ones_own() {
 
 #[test]
 fn curator_79_a_grant_to_a_call_that_was_broken_off_is_given_back() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(2_000)).build().unwrap();
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
     // The connection is there, so that the next answer is the one that grants.

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    SLACK, SOON, ask, exists, fixed, hasty, ms, open, pttl, renewed, server, until, warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server, until,
+    warm, within,
 };
 use leasehold::{Guard, LockClient, Loss, LossCause};
 use leasehold_support::lag::Spent as _;
@@ -339,9 +340,7 @@ fn a_lock_that_was_lost_and_taken_again_is_renewed() {
 /// Renewals have a connection of their own.
 #[test]
 fn renewal_is_not_starved_by_an_exhausted_pool() {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url())
         .max_size(2)
         .max_wait(ms(1_000))

@@ -7,18 +7,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use common::{SLACK, SOON, ask, exists, hasty, ms, open, pttl, renewed, server, until, warm};
+use common::{
+    SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, pttl, renewed, server, until,
+};
 use leasehold::{Guard, LockClient, LossCause, Mutex};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy, Server};
-
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
+use leasehold_support::{Action, Fault, Server};
 
 fn hold(client: &LockClient, count: usize, ttl: u64) -> Vec<Guard> {
     (0..count)
@@ -93,7 +88,7 @@ fn a_lease_that_lingers_is_given_back() {
 
 #[test]
 fn what_cannot_be_given_back_is_reported_in_time_and_done_later() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guards = hold(&client, 7, 20_000);
     proxy.black_hole();
@@ -133,7 +128,7 @@ fn nothing_is_renewed_any_more() {
 /// A thread that is being granted a lock at that moment must not keep it unbeknownst.
 #[test]
 fn an_attempt_under_way_is_waited_for() {
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let lock = client.mutex_with("x", renewed(30_000)).unwrap();
     drop(lock.lock().unwrap());
@@ -152,7 +147,7 @@ fn an_attempt_under_way_is_waited_for() {
 
 #[test]
 fn an_attempt_that_is_not_answered_is_reported() {
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let lock = client.mutex_with("stuck", renewed(30_000)).unwrap();
     let answer = proxy.add(Fault::request("stuck", Action::Hold));

@@ -6,17 +6,10 @@ mod common;
 use std::thread;
 use std::time::Instant;
 
-use common::{HASTE, SLACK, SOON, alone, hasty, ms, open, renewed, server, until, warm};
+use common::{HASTE, SLACK, SOON, alone, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
+use leasehold_support::Proxy;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Proxy, Server};
-
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
 
 /// A client that rides out an outage for ten seconds, one hasty exchange after the other.
 fn patient(proxy: &Proxy) -> LockClient {
@@ -28,7 +21,7 @@ fn patient(proxy: &Proxy) -> LockClient {
 #[test]
 fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_none() {
     let _turn = alone();
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
     proxy.black_hole();
@@ -46,7 +39,7 @@ fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_non
 #[test]
 fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs() {
     let _turn = alone();
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
     proxy.black_hole();
@@ -68,7 +61,7 @@ fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs
 #[test]
 fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
     let _turn = alone();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = patient(&proxy).mutex("x").unwrap();
     thread::scope(|scope| {
@@ -90,7 +83,7 @@ fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
 fn threads_that_wait_together_give_up_together() {
     let _turn = alone();
     const THREADS: u64 = 6;
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("x").unwrap();
     drop(lock.lock().unwrap());
@@ -113,7 +106,7 @@ fn threads_that_wait_together_give_up_together() {
 #[test]
 fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
     let _turn = alone();
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("x").unwrap();
     for silent in [false, true] {
@@ -138,7 +131,7 @@ fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
 #[test]
 fn a_wait_can_be_called_off_during_an_outage() {
     let _turn = alone();
-    let (_server, proxy) = start();
+    let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     proxy.refuse();
     thread::scope(|scope| {
@@ -160,7 +153,7 @@ fn a_wait_can_be_called_off_during_an_outage() {
 #[test]
 fn a_lost_hold_keeps_no_thread_waiting() {
     let _turn = alone();
-    let (server, _proxy) = start();
+    let (server, _proxy) = behind_proxy();
     let lock = open(&server).mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {

@@ -5,12 +5,13 @@ mod common;
 
 use std::sync::Mutex as Shared;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::{wait_for, waiting};
 use common::{
-    HASTE, SLACK, SOON, ask, exists, fixed, ms, open, renewed, server, together, until, warm,
-    within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, renewed, server, together,
+    until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, Mutex, Wait};
 use leasehold_support::lag::Spent as _;
@@ -26,32 +27,6 @@ const AT_ONCE: Duration = ms(700);
 /// The beginning of a message that was published, and of the grant in one.
 const MESSAGE: &str = "message\r\n";
 const GRANT: &str = "\r\ng ";
-
-fn waiting(server: &Server, name: &str) -> usize {
-    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
-}
-
-fn start() -> (Server, Proxy) {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
-    (server, proxy)
-}
-
-/// Waits on a thread of its own, and answers when it had the lock and with which token.
-fn wait_for<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    lock: &Mutex,
-) -> ScopedJoinHandle<'scope, (Instant, u64)> {
-    let lock = lock.clone();
-    scope.spawn(move || {
-        let guard = lock.lock().expect("a wait without trouble");
-        let served = (Instant::now(), guard.fencing_token().get());
-        guard.check().expect("it is held in Redis too");
-        assert!(guard.is_valid());
-        served
-    })
-}
 
 /// Holds a lock until `waiter` waits, and answers how long it took it after the release.
 fn hand_over_to(server: &Server, waiter: &Mutex) -> Duration {
@@ -71,7 +46,7 @@ fn hand_over_to(server: &Server, waiter: &Mutex) -> Duration {
 #[test]
 fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let fault = proxy.add(Fault::reply(MESSAGE, Action::Drop).sticky());
     let locks = [(); 3].map(|()| LockClient::open(proxy.url()).unwrap().mutex("x").unwrap());
     for lease in [fixed(60_000), renewed(60_000)] {
@@ -103,7 +78,7 @@ fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
 #[test]
 fn messages_may_come_twice_late_or_in_another_order() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     for (pattern, action, bound) in [
@@ -125,7 +100,7 @@ fn messages_may_come_twice_late_or_in_another_order() {
 #[test]
 fn nonsense_on_the_wake_up_connection_is_survived() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     for garbage in [
@@ -200,7 +175,7 @@ fn nonsense_in_a_message_is_ignored() {
 #[test]
 fn a_cut_wake_up_connection_comes_back_and_wakes_everybody() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     for how in ["kill", "cut", "kill, released meanwhile"] {
@@ -235,7 +210,7 @@ fn a_cut_wake_up_connection_comes_back_and_wakes_everybody() {
 #[test]
 fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -263,7 +238,7 @@ fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
 #[test]
 fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     assert!(hand_over_to(&server, &lock) < AT_ONCE);
@@ -283,7 +258,7 @@ fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
 #[test]
 fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).command_timeout(HASTE);
     let client = builder.max_wait(HASTE).connect_timeout(HASTE).build().unwrap();
     let lock = client.mutex("x").unwrap();
@@ -319,7 +294,7 @@ fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
 #[test]
 fn a_grant_that_comes_before_the_answer_to_its_join_is_kept() {
     let _turn = together();
-    let (server, proxy) = start();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
     assert!(hand_over_to(&server, &lock) < AT_ONCE);

@@ -7,10 +7,12 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{HASTE, SLACK, SOON, ask, exists, fixed, hasty, ms, open, server, until, warm};
+use common::{
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
+};
 use leasehold::{Error, LockClient, LockOptions, Release, Wait};
+use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Proxy, Server};
 
 fn tcp() -> Server {
     Server::builder().tcp().start().expect("a server")
@@ -403,9 +405,7 @@ fn out_of_memory_refuses_no_release_by_watch() {
 /// A connection that died unnoticed is found out by the first call that uses it.
 #[test]
 fn after_all_connections_were_killed_the_first_lock_and_its_release_work() {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     works(&client);
     let accepted = proxy.accepted();

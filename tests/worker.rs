@@ -5,9 +5,8 @@ mod common;
 use std::thread;
 use std::time::Instant;
 
-use common::{fixed, ms, open, renewed, server, warm};
+use common::{behind_proxy, fixed, ms, open, renewed, server, warm};
 use leasehold::{Guard, LockClient};
-use leasehold_support::Proxy;
 
 const LOCKS: usize = 2_000;
 
@@ -46,9 +45,7 @@ fn leases_that_run_out_do_not_cut_the_renewal_of_others_short() {
 /// Holds many renewed locks for two leases, beside threads that let fixed leases run out; answers
 /// how many were lost. Redis is a little away: an answer takes 100 ms.
 fn lost_beside(threads: usize) -> usize {
-    let server = server();
-    warm(&server);
-    let proxy = Proxy::start(&server).unwrap();
+    let (_server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let guards: Vec<Guard> = (0..50)
         .map(|number| {

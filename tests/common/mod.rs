@@ -1,12 +1,15 @@
 //! What the tests of this folder share.
 #![allow(dead_code, reason = "each file uses its own part of this")]
 
+pub(crate) mod log;
+pub(crate) mod queue;
+
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, LockClient, LockOptions};
-use leasehold_support::Server;
 use leasehold_support::lag::{self, Spent};
+use leasehold_support::{Proxy, Server};
 use redis::FromRedisValue;
 
 /// The longest that a test waits for what must come.
@@ -26,6 +29,14 @@ pub(crate) fn server() -> Server {
 
 pub(crate) fn open(server: &Server) -> LockClient {
     LockClient::open(server.url()).expect("a client")
+}
+
+/// A server that knows all scripts, and a proxy before it.
+pub(crate) fn behind_proxy() -> (Server, Proxy) {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).expect("a proxy");
+    (server, proxy)
 }
 
 /// How long a hasty client waits for an answer, a connection, or a free one: longer than a machine
@@ -134,4 +145,11 @@ pub(crate) fn names(error: &Error, parts: [&str; 3]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
+}
+
+/// The memory of this process, in bytes.
+pub(crate) fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("a file");
+    let pages = pages.split(' ').nth(1).expect("a second number");
+    pages.parse::<usize>().expect("a number") * 4096
 }

@@ -1,12 +1,12 @@
 //! Bad input: refused before any I/O, with an error that names the setting, its value, and what is
 //! allowed; and odd input that is none.
 
-use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use leasehold::{Error, LockClient, LockClientBuilder, QuorumClient};
 
+use crate::common::log::warnings;
 use crate::common::{ask, exists, fixed, ms, names, renewed, until};
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial};
@@ -116,39 +116,16 @@ fn lease_without_end(trial: &Trial) {
     lease_is_refused(trial, Duration::MAX, "Duration::MAX");
 }
 
-/// Whether this was warned of since the first call of this.
-fn warnings(of: &str) -> usize {
-    static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    static BEGIN: Once = Once::new();
-    struct Collect;
-    impl log::Log for Collect {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.level() <= log::Level::Warn
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            let text = record.args().to_string();
-            WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-        }
-        fn flush(&self) {}
-    }
-    BEGIN.call_once(|| {
-        log::set_logger(&Collect).expect("no other logger");
-        log::set_max_level(log::LevelFilter::Warn);
-    });
-    let warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    warnings.iter().filter(|text| text.contains(of)).count()
-}
-
 /// One that is shorter than ten command time-outs is allowed, and warned of.
 fn lease_that_is_short(trial: &Trial) {
     // A trial that is void is repeated, and the log is the process's.
-    let before = warnings("lock \"short\"");
+    let before = warnings(&["lock \"short\""]);
     let client = lazy(trial);
     client.mutex_with("short", fixed(2_999)).unwrap();
     client.mutex_with("long", fixed(3_000)).unwrap();
-    let warned = warnings("lock \"short\"") - before;
+    let warned = warnings(&["lock \"short\""]) - before;
     trial.witnessed(1, warned as u64, "the log");
-    assert_eq!(warnings("lock \"long\""), 0);
+    assert_eq!(warnings(&["lock \"long\""]), 0);
 }
 
 /// It is one attempt.
@@ -301,11 +278,11 @@ fn quorum_of_an_even_number(trial: &Trial) {
     let build = |others: &[&str]| {
         QuorumClient::builder([&[url.as_str()], others].concat()).build().unwrap();
     };
-    let before = warnings("servers bear the loss of");
+    let before = warnings(&["servers bear the loss of"]);
     build(&["redis://a", "redis://b"]);
-    assert_eq!(warnings("servers bear the loss of"), before);
+    assert_eq!(warnings(&["servers bear the loss of"]), before);
     build(&["redis://a", "redis://b", "redis://c"]);
-    let warned = warnings("servers bear the loss of") - before;
+    let warned = warnings(&["servers bear the loss of"]) - before;
     trial.witnessed(1, warned as u64, "the log");
     assert_eq!(trial.proxy.accepted(), 0);
 }

@@ -1,0 +1,33 @@
+//! What the library warns of.
+
+use std::sync::{Mutex, Once, PoisonError};
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Collect;
+
+impl log::Log for Collect {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let text = record.args().to_string();
+            WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// How many warnings with all of these parts came since the first call of this.
+pub(crate) fn warnings(parts: &[&str]) -> usize {
+    static BEGIN: Once = Once::new();
+    BEGIN.call_once(|| {
+        log::set_logger(&Collect).expect("no other logger");
+        log::set_max_level(log::LevelFilter::Warn);
+    });
+    let warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    warnings.iter().filter(|text| parts.iter().all(|part| text.contains(part))).count()
+}

@@ -1,0 +1,61 @@
+//! Those who wait: threads of ours, and what Redis has of them.
+
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use leasehold::{Guard, LockClient, Mutex, ReentrantLock};
+use leasehold_support::Server;
+
+use super::{ask, ms, until};
+
+/// How many stand in a lock's queue.
+pub(crate) fn waiting(server: &Server, name: &str) -> usize {
+    ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
+}
+
+/// Makes sure that the client hears wake-ups, so that its next wait joins at once, and its leases may
+/// be passed on and linger.
+pub(crate) fn listens(server: &Server, client: &LockClient) {
+    let heard = || ask::<Vec<String>>(server, &["PUBSUB", "CHANNELS", "leasehold:*"]);
+    let before = heard();
+    ask::<()>(server, &["SET", "listens", "foreign", "NX", "PX", "60000"]);
+    let lock = client.mutex("listens").expect("a lock");
+    until("it listens", || {
+        let _ = lock.try_lock_for(ms(30));
+        heard().iter().any(|channel| !before.contains(channel))
+    });
+    thread::sleep(ms(30));
+    ask::<()>(server, &["DEL", "listens", "{listens}:queue", "{listens}:beats"]);
+}
+
+/// A handle of either kind of lock.
+pub(crate) trait Handle: Clone + Send + 'static {
+    fn lock(&self) -> leasehold::Result<Guard>;
+}
+
+impl Handle for Mutex {
+    fn lock(&self) -> leasehold::Result<Guard> {
+        Mutex::lock(self)
+    }
+}
+
+impl Handle for ReentrantLock {
+    fn lock(&self) -> leasehold::Result<Guard> {
+        ReentrantLock::lock(self)
+    }
+}
+
+/// Waits for a lock on a thread of its own, and answers when it was served and with which token.
+pub(crate) fn wait_for<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    lock: &impl Handle,
+) -> ScopedJoinHandle<'scope, (Instant, u64)> {
+    let lock = lock.clone();
+    scope.spawn(move || {
+        let guard = lock.lock().expect("a wait without trouble");
+        let served = (Instant::now(), guard.fencing_token().get());
+        guard.check().expect("what was handed over is held in Redis too");
+        assert!(guard.is_valid());
+        served
+    })
+}
