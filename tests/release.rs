@@ -23,9 +23,7 @@ fn both_ways_delete_the_key_and_nothing_else() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
         let _other = client.mutex("y").unwrap().lock().unwrap();
         let guard = lock.lock().unwrap();
         guard.release().unwrap();
@@ -40,10 +38,7 @@ fn release_by_watch_sends_no_script() {
     let server = server();
     let client = open(&server);
     let lock = client
-        .mutex_with(
-            "x",
-            LockOptions::new().wait(Wait::spin()).release(Release::watch()).wait(Wait::spin()),
-        )
+        .mutex_with("x", LockOptions::new().wait(Wait::spin()).release(Release::watch()))
         .unwrap();
     let guard = lock.lock().unwrap();
     server.reset_stats();
@@ -59,9 +54,7 @@ fn another_owners_key_is_not_touched() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
         let guard = lock.lock().unwrap();
         ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
         let error = guard.release().unwrap_err();
@@ -69,7 +62,7 @@ fn another_owners_key_is_not_touched() {
         assert!(error.to_string().contains("lock \"x\""), "{error}");
         let value: String = ask(&server, &["GET", "x"]);
         assert_eq!(value, "other");
-        // And so does a drop.
+        // A drop does not touch it either.
         ask::<()>(&server, &["DEL", "x"]);
         let guard = lock.lock().unwrap();
         ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
@@ -84,9 +77,7 @@ fn a_key_of_another_type_is_not_touched() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
         let guard = lock.lock().unwrap();
         ask::<()>(&server, &["DEL", "x"]);
         ask::<()>(&server, &["LPUSH", "x", "other"]);
@@ -162,9 +153,7 @@ fn a_release_after_expiry_is_an_error_and_touches_nobody() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", fixed(1_500).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", fixed(1_500).wait(Wait::spin()).release(way)).unwrap();
         let guard = lock.lock().unwrap();
         until("it is over", || !exists(&server, "x"));
         let next = open(&server).mutex("x").unwrap().try_lock().unwrap().expect("free");
@@ -184,7 +173,7 @@ fn release_by_watch_loses_the_race_for_a_key_that_changed_in_between() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let client = LockClient::open(proxy.url()).unwrap();
-    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     let hold = proxy.add(Fault::request("MULTI", Action::Hold));
     thread::scope(|scope| {
@@ -208,7 +197,7 @@ fn release_by_watch_of_a_key_that_ends_in_between_is_no_success() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let client = LockClient::open(proxy.url()).unwrap();
-    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     let hold = proxy.add(Fault::request("MULTI", Action::Hold));
     thread::scope(|scope| {
@@ -228,9 +217,7 @@ fn a_lost_answer_to_a_release_is_success_within_validity() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
         let guard = lock.lock().unwrap();
         let fault = match way {
             way if way == Release::watch() => Fault::request("EXEC", Action::LoseReply),
@@ -283,9 +270,7 @@ fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for way in WAYS {
-        let lock = client
-            .mutex_with("x", renewed(30_000).wait(Wait::spin()).release(way).wait(Wait::spin()))
-            .unwrap();
+        let lock = client.mutex_with("x", renewed(30_000).wait(Wait::spin()).release(way)).unwrap();
         for dropped in [false, true] {
             let guard = lock.lock().unwrap();
             let token = guard.fencing_token();

@@ -65,8 +65,7 @@ fn resp3_works_as_well() {
     let lock = client.reentrant("x").unwrap();
     let _guard = lock.lock().unwrap();
     assert!(lock.holder().unwrap().is_some());
-    let options =
-        LockOptions::new().wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
     client.mutex_with("y", options).unwrap().lock().unwrap().release().unwrap();
 }
 
@@ -395,7 +394,7 @@ fn out_of_memory_refuses_a_lock_but_neither_renewal_nor_release() {
 fn out_of_memory_refuses_no_release_by_watch() {
     let server = server();
     let client = open(&server);
-    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch()).wait(Wait::spin());
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     guard.release().unwrap();
