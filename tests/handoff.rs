@@ -17,7 +17,7 @@ use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
-/// What the client sent, its scripts and its words to its own listener.
+/// How many scripts were sent: attempts, releases, renewals.
 fn sent(server: &Server) -> u64 {
     server.command_calls(&["eval", "evalsha"])
 }
@@ -322,8 +322,10 @@ fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
             server.reset_stats();
             guard.release().unwrap();
             let commands = next.join().unwrap();
-            // Who only asked has nothing that could run late.
-            assert!(what == "check" || commands >= 2, "after {what} it was passed on");
+            // Who only asked has nothing that could run late. The others give it back and take it anew,
+            // and the worker may make sure of what was lost.
+            let right = if what == "check" { commands == 0 } else { commands >= 2 };
+            assert!(right, "{commands} scripts after {what}");
         });
         until("it is given back", || !exists(&server, "x"));
     }

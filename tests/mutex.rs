@@ -344,7 +344,6 @@ fn every_key_ends_and_no_lock_is_left_a_lease_after_use() {
     no_key_is_immortal(&server);
     guard.release().unwrap();
     no_key_is_immortal(&server);
-    no_key_is_immortal(&server);
     until("only counters are left", || server.keys().iter().all(|key| key.ends_with(b"fence")));
     no_key_is_immortal(&server);
 }

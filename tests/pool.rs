@@ -5,6 +5,7 @@ mod common;
 use std::thread;
 use std::time::Instant;
 
+use common::queue::waiting;
 use common::{SLACK, SOON, alone, behind_proxy, ms, open, server, until};
 use leasehold::LockClient;
 use leasehold_support::lag::Spent as _;
@@ -108,7 +109,7 @@ fn waiting_threads_share_a_pool_of_one() {
             let lock = client.mutex(format!("x{number}")).unwrap();
             scope.spawn(move || lock.lock().unwrap().release().unwrap());
         }
-        thread::sleep(ms(300));
+        until("all of them wait", || (0..16).all(|n| waiting(&server, &format!("x{n}")) == 1));
         drop(guards);
     });
 }
