@@ -150,10 +150,36 @@ fn every_mutation_is_planted_and_has_a_checker_that_exists() {
     let listed: Vec<String> = MUTATIONS.iter().map(|it| it.name.to_owned()).collect();
     assert_eq!(planted, listed.iter().cloned().collect());
     assert_eq!(planted.len(), listed.len(), "a name stands twice in the table");
-    let tests = source("tests").into_iter().chain(source("src"));
-    let tests: String = tests.map(|(_, text)| text).collect();
-    for mutation in MUTATIONS {
-        let name = mutation.checker.rsplit("::").next().expect("a name");
-        assert!(tests.contains(&format!("fn {name}(")), "{}", mutation.checker);
+    let files: BTreeMap<PathBuf, String> =
+        source("tests").into_iter().chain(source("src")).collect();
+    for Mutation { checker, .. } in MUTATIONS {
+        let (path, name) = checker.rsplit_once("::").expect("a program and a test");
+        let text = home(&files, path).unwrap_or_else(|| panic!("nowhere: {checker}"));
+        assert!(text.contains(&format!("fn {name}(")), "{checker}");
     }
+}
+
+/// The text of the file where a program's module is, be it the whole file or a part of it.
+fn home<'a>(files: &'a BTreeMap<PathBuf, String>, path: &str) -> Option<&'a str> {
+    let find = |paths: [PathBuf; 2]| paths.iter().find_map(|path| files.get(path));
+    let mut modules = path.split("::");
+    let program = modules.next()?;
+    let (mut folder, mut text) = if program == build::LIBRARY {
+        (PathBuf::from("src"), files.get(Path::new("src/lib.rs"))?)
+    } else {
+        let folder = Path::new("tests").join(program);
+        let text = find([folder.with_extension("rs"), folder.join("main.rs")])?;
+        (folder, text)
+    };
+    for module in modules {
+        folder.push(module);
+        // Else it is a part of this file, or what a macro makes of one.
+        let part = [format!("mod {module} {{"), format!("{module}! {{")];
+        match find([folder.with_extension("rs"), folder.join("mod.rs")]) {
+            Some(file) => text = file,
+            None if part.iter().any(|begin| text.contains(begin)) => {}
+            None => return None,
+        }
+    }
+    Some(text)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The library's own tests are named after it.
-const LIBRARY: &str = "leasehold";
+pub(crate) const LIBRARY: &str = "leasehold";
 
 /// Where the programs are that have the checkers.
 pub(crate) struct Build(BTreeMap<String, PathBuf>);

@@ -4,7 +4,7 @@
 pub(crate) struct Mutation {
     pub(crate) name: &'static str,
     pub(crate) breaks: &'static str,
-    /// `<file of tests/, or leasehold for src/>::<test>`
+    /// `<program of tests/, or leasehold for src/>::<modules>::<test>`
     pub(crate) checker: &'static str,
 }
 
@@ -15,11 +15,11 @@ const fn bug(name: &'static str, breaks: &'static str, checker: &'static str) ->
 /// All of them. Rules are those of the queue protocol.
 pub(crate) const MUTATIONS: &[Mutation] = &[
     // Attempts and requests.
-    bug("beat-that-may-join", "rule 1", "queue::a_waiter_that_was_forgotten_queues_up_anew"),
+    bug("beat-that-may-join", "rule 1", "queue::dead::a_waiter_that_was_forgotten_queues_up_anew"),
     bug(
         "no-request-deadline",
         "rule 2",
-        "queue::a_request_that_comes_too_late_neither_takes_nor_joins",
+        "queue::late::a_request_that_comes_too_late_neither_takes_nor_joins",
     ),
     bug(
         "deadline-from-the-sending",
@@ -29,7 +29,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unanswered-request-forgotten",
         "rules 2, 6",
-        "queue::a_join_that_overtakes_its_leave_is_undone_in_the_end",
+        "queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
     ),
     bug(
         "full-ttl-on-a-repeated-grant",
@@ -53,41 +53,45 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "validity",
         "fault::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
     ),
-    bug("newcomer-barges", "rule 4", "queue::nobody_takes_it_before_those_who_wait"),
+    bug("newcomer-barges", "rule 4", "queue::order::nobody_takes_it_before_those_who_wait"),
     bug(
         "attempt-reused-after-leave",
         "rule 5",
-        "queue::a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process",
+        "queue::order::a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process",
     ),
     bug("one-value-per-client", "rule 5", "mutex::every_attempt_has_a_value_of_its_own"),
     bug(
         "leave-without-leaving",
         "rule 5",
-        "queue::a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing",
+        "queue::order::a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing",
     ),
-    bug("leave-sent-once", "rule 6", "queue::a_join_that_overtakes_its_leave_is_undone_in_the_end"),
+    bug(
+        "leave-sent-once",
+        "rule 6",
+        "queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
+    ),
     bug(
         "no-reconciliation-after-release",
         "rule 6",
-        "queue::a_request_that_comes_after_the_release_is_undone_in_the_end",
+        "queue::late::a_request_that_comes_after_the_release_is_undone_in_the_end",
     ),
     // Hand-over and grants.
     bug(
         "releasers-ttl-for-the-next-owner",
         "rule 7",
-        "queue::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
+        "queue::grant::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
     ),
     bug("grant-of-another-attempt", "rule 7", "wake::nonsense_in_a_message_is_ignored"),
     bug(
         "silent-waiter-not-skipped",
         "rule 8",
-        "queue::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
     bug("no-heartbeat", "rule 8", "notify::a_missed_message_costs_a_heartbeat_and_not_a_lease"),
     bug(
         "fixed-lease-not-made-whole",
         "rule 9",
-        "queue::a_fixed_lease_that_was_handed_over_is_whole",
+        "queue::grant::a_fixed_lease_that_was_handed_over_is_whole",
     ),
     bug(
         "grant-dated-by-its-receipt",
@@ -102,9 +106,13 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "skipped-waiter-loses-its-place",
         "rule 11",
-        "queue::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
-    bug("killed-waiter-not-skipped", "rule 12", "queue::three_killed_waiters_are_skipped_together"),
+    bug(
+        "killed-waiter-not-skipped",
+        "rule 12",
+        "queue::dead::three_killed_waiters_are_skipped_together",
+    ),
     bug(
         "reconnect-wakes-nobody",
         "rule 12",
@@ -113,12 +121,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "force-release-passes-nobody-on",
         "the queue stands still",
-        "queue::a_forced_release_serves_the_first_who_waits",
+        "queue::order::a_forced_release_serves_the_first_who_waits",
     ),
     bug(
         "queue-without-an-end",
         "keys that never end",
-        "queue::all_keys_share_the_names_slot_and_end",
+        "queue::dead::all_keys_share_the_names_slot_and_end",
     ),
     // Renewal and release.
     bug(
@@ -181,7 +189,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "first-write-refused-when-full",
         "rule 16",
-        "queue::the_lock_is_handed_over_when_memory_is_full",
+        "queue::dead::the_lock_is_handed_over_when_memory_is_full",
     ),
     // Inside the process.
     bug(
@@ -393,7 +401,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "any-number-is-a-grant",
         "a late answer read by the next",
-        "queue::a_number_out_of_place_is_not_a_grant",
+        "queue::late::a_number_out_of_place_is_not_a_grant",
     ),
     bug(
         "odd-answer-spoils-nothing",
