@@ -3,6 +3,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,36 @@ fn it_works_as_a_trait_object() {
     let borrowed: &dyn DistributedLock = &open(&server);
     assert!(borrowed.try_lock("x", NOW, lease()).unwrap());
     borrowed.unlock("x").unwrap();
+}
+
+#[test]
+fn what_refers_to_an_implementation_is_one_too() {
+    fn once(locks: impl DistributedLock) {
+        assert!(locks.try_lock("x", NOW, lease()).unwrap() && locks.is_held("x"));
+        locks.unlock("x").unwrap();
+        assert!(!locks.is_held("x"));
+    }
+    let server = server();
+    let locks = open(&server);
+    once(&locks);
+    once(Box::new(locks.clone()));
+    once(Arc::new(locks.clone()));
+    once(Arc::new(locks.clone()) as Arc<dyn DistributedLock + Send + Sync>);
+    once(&locks as &dyn DistributedLock);
+}
+
+#[test]
+fn with_lock_is_a_method_behind_dyn_also_of_what_can_be_sent_and_shared() {
+    let server = server();
+    let locks = open(&server);
+    let held = || locks.is_held("x");
+    let local: Box<dyn DistributedLock> = Box::new(locks.clone());
+    assert!(local.with_lock("x", NOW, lease(), held).unwrap());
+    let sent: Box<dyn DistributedLock + Send> = Box::new(locks.clone());
+    assert!(sent.with_lock("x", NOW, lease(), held).unwrap());
+    let shared: Arc<dyn DistributedLock + Send + Sync> = Arc::new(locks.clone());
+    assert!(shared.with_lock("x", NOW, lease(), held).unwrap());
+    assert!(!locks.is_held("x"));
 }
 
 #[test]
@@ -153,6 +184,28 @@ fn with_lock_says_timeout_when_another_has_it_and_does_no_work() {
     let error = others.with_lock("x", ms(50), lease(), || panic!("not held")).unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("\"x\""), "{error}");
     locks.unlock("x").unwrap();
+}
+
+#[test]
+fn a_timeout_of_with_lock_shows_the_name_as_all_errors_do() {
+    let server = server();
+    let build = || LockClient::builder(server.url()).name_prefix("shop:").build().unwrap();
+    let (locks, others) = (build(), build());
+    let long = format!("a\r\n{}", "b".repeat(1_000));
+    assert!(locks.try_lock(&long, NOW, lease()).unwrap());
+    let behind: &dyn DistributedLock = &others;
+    for (error, name) in [
+        (others.with_lock(&long, NOW, lease(), || ()).unwrap_err(), "shop:a\\r\\nbbb"),
+        (behind.with_lock(&long, NOW, lease(), || ()).unwrap_err(), "a\\r\\nbbb"),
+    ] {
+        let text = error.to_string();
+        assert!(error.is_timeout() && text.starts_with(&format!("lock \"{name}")), "{text}");
+        assert!(
+            text.ends_with(" bytes)\": not to be had within 0ns") && text.len() < 200,
+            "{text}"
+        );
+    }
+    locks.unlock(&long).unwrap();
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
+use crate::base::sync::Arc;
 use crate::client::{LockClient, QuorumClient};
-use crate::lock::Mutex;
+use crate::lock::Guard;
 use crate::protocol::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
@@ -13,7 +15,8 @@ use crate::protocol::mutex::MutexKind;
 /// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that answered
 /// `true` needs its own `unlock`. What a thread still holds when it ends is given back.
 ///
-/// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`].
+/// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). What
+/// refers to an implementation, a `&`, a [`Box`] or an [`Arc`](std::sync::Arc), is one too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -34,7 +37,7 @@ pub trait DistributedLock {
     ///
     /// # Errors
     ///
-    /// As for [`Mutex::try_lock_for`].
+    /// As for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for).
     fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool>;
 
     /// Gives back this thread's hold of the key.
@@ -42,32 +45,70 @@ pub trait DistributedLock {
     /// # Errors
     ///
     /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold it or has lost it; the
-    /// key in Redis is not touched then. Else as for [`Guard::release`](crate::Guard::release).
+    /// key in Redis is not touched then. Else as for [`Guard::release`].
     fn unlock(&self, key: &str) -> Result<()>;
 
     /// Whether this thread holds the key and its lease is still valid. No I/O.
     fn is_held(&self, key: &str) -> bool;
 }
 
-impl dyn DistributedLock + '_ {
-    /// Does the work under the lock of this key, as [`LockClient::with_lock`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn with_lock<T>(
-        &self,
-        key: &str,
-        wait: Duration,
-        lease: Lease,
-        work: impl FnOnce() -> T,
-    ) -> Result<T> {
-        with_lock(self, key, wait, lease, work)
-    }
+/// The same for all that is referred to.
+macro_rules! forwarded {
+    ($($reference:ty),+) => {$(
+        impl<L: DistributedLock + ?Sized> DistributedLock for $reference {
+            fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
+                (**self).try_lock(key, wait, lease)
+            }
+
+            fn unlock(&self, key: &str) -> Result<()> {
+                (**self).unlock(key)
+            }
+
+            fn is_held(&self, key: &str) -> bool {
+                (**self).is_held(key)
+            }
+        }
+    )+};
 }
 
+forwarded!(&L, Box<L>, Arc<L>);
+
+/// No method of the trait, which would not be object-safe then.
+macro_rules! with_lock {
+    ($locks:ty, $name:expr) => {
+        impl $locks {
+            /// Does the work under the lock of this key, waiting for it at most `wait`.
+            ///
+            /// The lock is given back also when the work panics. Behind `&dyn DistributedLock` there
+            /// is the same method as on a client.
+            ///
+            /// # Errors
+            ///
+            /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
+            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
+            /// [`DistributedLock::try_lock`].
+            pub fn with_lock<T>(
+                &self,
+                key: &str,
+                wait: Duration,
+                lease: Lease,
+                work: impl FnOnce() -> T,
+            ) -> Result<T> {
+                let name: fn(&Self, &[u8]) -> Result<Name> = $name;
+                with_lock(self, || name(self, key.as_bytes()), key, wait, lease, work)
+            }
+        }
+    };
+}
+
+with_lock!(dyn DistributedLock + '_, |_, key| Name::new(&[], key));
+with_lock!(dyn DistributedLock + Send + '_, |_, key| Name::new(&[], key));
+with_lock!(dyn DistributedLock + Send + Sync + '_, |_, key| Name::new(&[], key));
+
+/// The work under the lock, which an error names as `name` does.
 fn with_lock<T>(
     locks: &(impl DistributedLock + ?Sized),
+    name: impl FnOnce() -> Result<Name>,
     key: &str,
     wait: Duration,
     lease: Lease,
@@ -97,7 +138,12 @@ fn with_lock<T>(
     }
 
     if !locks.try_lock(key, wait, lease)? {
-        return Err(Error::timeout(format!("lock \"{key}\": not to be had within {wait:?}")));
+        let error = Error::timeout(format!("not to be had within {wait:?}"));
+        // Somebody else's implementation may take keys that are no names here.
+        return Err(match name() {
+            Ok(name) => error.of(&name),
+            Err(_) => error,
+        });
     }
     let held = Held(locks, key);
     let value = work();
@@ -106,85 +152,30 @@ fn with_lock<T>(
     outcome.map(|()| value)
 }
 
-impl LockClient {
-    /// Does the work under the lock of this key, waiting for it at most `wait`.
-    ///
-    /// The lock is given back also when the work panics. Behind `&dyn DistributedLock` there is the
-    /// same method.
-    ///
-    /// # Errors
-    ///
-    /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
-    /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
-    /// [`DistributedLock::try_lock`].
-    pub fn with_lock<T>(
-        &self,
-        key: &str,
-        wait: Duration,
-        lease: Lease,
-        work: impl FnOnce() -> T,
-    ) -> Result<T> {
-        with_lock(self, key, wait, lease, work)
-    }
+/// A client, which finds its holds by key.
+macro_rules! by_key {
+    ($client:ty $(, $kind:expr)?) => {
+        with_lock!($client, |client, key| {
+            client.hold_of($($kind,)? key).map(|hold| hold.name().clone())
+        });
 
-    fn keyed(&self, key: &str, lease: Lease) -> Result<Mutex> {
-        self.mutex_with(key, LockOptions::new().lease(lease))
-    }
-}
-
-impl QuorumClient {
-    /// Does the work under the lock of this key, as [`LockClient::with_lock`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn with_lock<T>(
-        &self,
-        key: &str,
-        wait: Duration,
-        lease: Lease,
-        work: impl FnOnce() -> T,
-    ) -> Result<T> {
-        with_lock(self, key, wait, lease, work)
-    }
-}
-
-impl DistributedLock for LockClient {
-    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
-        match self.keyed(key, lease)?.try_lock_for(wait)? {
-            Some(guard) => {
-                guard.keep();
-                Ok(true)
+        impl DistributedLock for $client {
+            fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
+                let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
+                Ok(lock.try_lock_for(wait)?.map(Guard::keep).is_some())
             }
-            None => Ok(false),
+
+            fn unlock(&self, key: &str) -> Result<()> {
+                self.hold_of($($kind,)? key.as_bytes())?.unlock()
+            }
+
+            fn is_held(&self, key: &str) -> bool {
+                self.hold_of($($kind,)? key.as_bytes())
+                    .is_ok_and(|hold| hold.is_held_by_current_thread())
+            }
         }
-    }
-
-    fn unlock(&self, key: &str) -> Result<()> {
-        self.hold_of(&MutexKind, key.as_bytes())?.unlock()
-    }
-
-    fn is_held(&self, key: &str) -> bool {
-        self.hold_of(&MutexKind, key.as_bytes()).is_ok_and(|hold| hold.is_held_by_current_thread())
-    }
+    };
 }
 
-impl DistributedLock for QuorumClient {
-    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
-        let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
-        let guard = lock.try_lock_for(wait)?;
-        let held = guard.is_some();
-        if let Some(guard) = guard {
-            guard.keep();
-        }
-        Ok(held)
-    }
-
-    fn unlock(&self, key: &str) -> Result<()> {
-        self.hold_of(key.as_bytes())?.unlock()
-    }
-
-    fn is_held(&self, key: &str) -> bool {
-        self.hold_of(key.as_bytes()).is_ok_and(|hold| hold.is_held_by_current_thread())
-    }
-}
+by_key!(LockClient, &MutexKind);
+by_key!(QuorumClient);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
 use crate::base::id::Holder;
+use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
@@ -25,14 +26,13 @@ impl Handle {
         Handle { slot, options }
     }
 
-    pub(crate) fn name(&self) -> &[u8] {
-        self.slot.target().key()
+    pub(crate) fn name(&self) -> &Name {
+        self.slot.target().name()
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.take(Patience::Until(Moment::FAR))?.ok_or_else(|| {
-            Error::timeout("a wait without end has ended").of(self.slot.target().name())
-        })
+        self.take(Patience::Until(Moment::FAR))?
+            .ok_or_else(|| Error::timeout("a wait without end has ended").of(self.name()))
     }
 
     pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
@@ -58,12 +58,12 @@ impl Handle {
             let valid = lease.is_valid_at(self.slot.engine().now());
             if !valid && !mutated!("reentry-after-loss") {
                 crate::engine::release::check_expiry(lease);
-                return Err(gone(lease).of(self.slot.target().name()));
+                return Err(gone(lease).of(self.name()));
             }
             return if hold.enter() {
                 Ok(Some(Guard::new(hold)))
             } else {
-                Err(Error::config("hold count", u32::MAX, "less").of(self.slot.target().name()))
+                Err(Error::config("hold count", u32::MAX, "less").of(self.name()))
             };
         }
         let lease = acquire(&self.slot, &self.options, patience)?;
@@ -86,7 +86,7 @@ impl Handle {
         engine
             .protocol()
             .holder(self.slot.target(), engine.exchange_deadline())
-            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+            .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     pub(crate) fn is_held_by_current_thread(&self) -> bool {
@@ -102,9 +102,7 @@ impl Handle {
     pub(crate) fn unlock(&self) -> Result<()> {
         match hold::find(&self.slot) {
             Some(hold) => Guard::new(hold).release(),
-            None => {
-                Err(Error::not_held("this thread does not hold it").of(self.slot.target().name()))
-            }
+            None => Err(Error::not_held("this thread does not hold it").of(self.name())),
         }
     }
 
@@ -113,7 +111,7 @@ impl Handle {
         engine
             .protocol()
             .force_release(self.slot.target(), engine.exchange_deadline())
-            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+            .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     pub(crate) fn request_release(&self) -> Result<bool> {
@@ -121,7 +119,7 @@ impl Handle {
         engine
             .protocol()
             .request_release(self.slot.target(), engine.exchange_deadline())
-            .map_err(|failure| Error::from(failure).of(self.slot.target().name()))
+            .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     pub(crate) fn cancel_waits(&self) -> usize {
@@ -139,7 +137,7 @@ macro_rules! lock_methods {
 
             /// The name in Redis, the client's prefix included.
             pub fn name(&self) -> &[u8] {
-                self.0.name()
+                self.0.name().as_bytes()
             }
 
             /// Waits for the lock without limit, and takes it.
