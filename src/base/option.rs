@@ -235,6 +235,7 @@ impl Copies {
 ///     .lease(Lease::renewed(Duration::from_secs(10)))
 ///     .max_hold(Duration::from_secs(300));
 /// ```
+#[must_use = "each setting answers new options, and leaves these as they are"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     lease: Lease,
