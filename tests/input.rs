@@ -111,6 +111,26 @@ fn a_lease_too_short_to_rely_on_is_never_a_guard_and_strands_no_key() {
     }
 }
 
+#[test]
+fn urls_are_given_as_any_kind_of_text() {
+    let builder = || LockClient::builder("redis://a");
+    let (borrowed, owned) = (vec!["redis://b", "redis://c"], vec!["redis://b".to_owned()]);
+    for given in [
+        builder().sentinels(&borrowed),
+        builder().sentinels(&borrowed[..]),
+        builder().sentinels(borrowed.iter().map(|url| std::borrow::Cow::from(*url))),
+        builder().sentinels(&owned),
+        builder().cluster(&borrowed),
+        builder().cluster(&borrowed[..]),
+        builder().cluster(borrowed.clone()),
+        builder().cluster(&owned),
+        builder().cluster(owned.clone()),
+        builder().cluster([""; 0]),
+    ] {
+        given.build().unwrap();
+    }
+}
+
 /// The warning of a lease shorter than ten command time-outs.
 #[test]
 fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {

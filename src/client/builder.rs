@@ -178,16 +178,16 @@ impl LockClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn sentinels<T: Into<String>>(
+    pub fn sentinels<U: AsRef<str>>(
         mut self,
-        urls: impl IntoIterator<Item = T>,
+        urls: impl IntoIterator<Item = U>,
     ) -> LockClientBuilder {
-        self.sentinels = Some(urls.into_iter().map(Into::into).collect());
+        self.sentinels = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
         self
     }
 
     /// Makes it a client of a Redis Cluster, of which the client's URL names one node and these are
-    /// others; none need to be named. Any of them tells where all nodes are.
+    /// others; none need to be named, `.cluster([""; 0])`. Any of them tells where all nodes are.
     ///
     /// The user, the password and the scheme of the client's URL are used for every node, also for
     /// those that are learned of later; the URLs given here must not have others. There is no other
@@ -206,11 +206,11 @@ impl LockClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn cluster<T: Into<String>>(
+    pub fn cluster<U: AsRef<str>>(
         mut self,
-        urls: impl IntoIterator<Item = T>,
+        urls: impl IntoIterator<Item = U>,
     ) -> LockClientBuilder {
-        self.cluster = Some(urls.into_iter().map(Into::into).collect());
+        self.cluster = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
         self
     }
 
