@@ -183,7 +183,7 @@
 //! fn store(guard: &Guard, redis: &mut redis::Connection, value: &str) -> redis::RedisResult<bool> {
 //!     redis::Script::new(FENCED_WRITE)
 //!         .key("stock:7")
-//!         .arg(guard.fencing_token().get())
+//!         .arg(guard.fencing_token())
 //!         .arg(value)
 //!         .invoke(redis)
 //! }

@@ -10,11 +10,15 @@ use std::fmt;
 ///
 /// A token is at least the server's time in microseconds at which it was made, so that it goes on
 /// growing after the lock's keys expired or were flushed. It fits into 53 bits, and thus exactly
-/// into a JavaScript or Lua number and into a signed 64-bit column.
+/// into a JavaScript or Lua number and into a signed 64-bit column: `get() as i64` is the same number,
+/// for drivers of databases that take no `u64`. A command to Redis takes it as it is.
 ///
 /// ```
 /// # fn demo(guard: &leasehold::Guard) {
-/// let token: u64 = guard.fencing_token().get();
+/// let token = guard.fencing_token();
+/// let column = token.get() as i64;
+/// let mut command = leasehold::redis::cmd("SET");
+/// command.arg("fence").arg(token);
 /// # }
 /// ```
 ///

@@ -22,6 +22,7 @@
 //! | `subscription` | a connection that listens |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
+//! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their answers are made of.
@@ -46,5 +47,6 @@ pub(crate) mod server_clock;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+mod token;
 pub(crate) mod topology;
 pub(crate) mod transport;
