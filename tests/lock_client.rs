@@ -16,6 +16,18 @@ fn threads(prefix: &str) -> usize {
         .count()
 }
 
+/// As those of the standard library: no lock is poisoned.
+#[test]
+fn a_panic_may_be_caught_with_any_of_them_in_hand() {
+    fn assert<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    assert::<LockClient>();
+    assert::<leasehold::QuorumClient>();
+    assert::<leasehold::Mutex>();
+    assert::<leasehold::ReentrantLock>();
+    assert::<leasehold::Guard>();
+    assert::<leasehold::OwnedLease>();
+}
+
 #[test]
 fn a_client_ends_with_its_last_handle_lock_and_guard() {
     let (_server, proxy) = behind_proxy();

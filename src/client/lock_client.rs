@@ -1,6 +1,7 @@
 //! The client.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
@@ -224,6 +225,10 @@ impl LockClient {
         shut_down(&self.engine, within)
     }
 }
+
+// A panic leaves none of its locks poisoned.
+impl UnwindSafe for LockClient {}
+impl RefUnwindSafe for LockClient {}
 
 impl fmt::Debug for LockClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The client of several servers.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
@@ -158,6 +159,10 @@ impl QuorumClient {
         self.locks.shutdown(within)
     }
 }
+
+// As for the client of one server.
+impl UnwindSafe for QuorumClient {}
+impl RefUnwindSafe for QuorumClient {}
 
 impl fmt::Debug for QuorumClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

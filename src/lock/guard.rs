@@ -1,6 +1,7 @@
 //! What a thread has in its hands while it holds a lock.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -277,6 +278,10 @@ impl Guard {
         }
     }
 }
+
+// A panic while it is held poisons nothing.
+impl UnwindSafe for Guard {}
+impl RefUnwindSafe for Guard {}
 
 impl Drop for Guard {
     fn drop(&mut self) {

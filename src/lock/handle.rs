@@ -130,6 +130,10 @@ impl Handle {
 /// The methods of a kind of lock, which are those of its [`Handle`].
 macro_rules! lock_methods {
     ($kind:ident, $open:literal) => {
+        // A panic of a holder leaves nothing broken behind: no lock is poisoned.
+        impl ::std::panic::UnwindSafe for $kind {}
+        impl ::std::panic::RefUnwindSafe for $kind {}
+
         impl $kind {
             pub(crate) fn new(handle: $crate::lock::Handle) -> $kind {
                 $kind(handle)

@@ -1,6 +1,7 @@
 //! A lease on its way from one thread to another.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::Result;
@@ -71,6 +72,10 @@ impl OwnedLease {
         self.0.take().map_or(Ok(()), |lease| release(&lease))
     }
 }
+
+// As for a guard.
+impl UnwindSafe for OwnedLease {}
+impl RefUnwindSafe for OwnedLease {}
 
 impl Drop for OwnedLease {
     fn drop(&mut self) {
