@@ -257,8 +257,9 @@ impl LockOptions {
 
     /// The lease; default [`Lease::renewed`] of 30 s, allowed from 1 ms to 30 days.
     ///
-    /// A lease shorter than ten command time-outs is allowed, and warned of in the log: one slow
-    /// answer may cost the lock.
+    /// A lease shorter than ten command time-outs, or twenty
+    /// [node time-outs](crate::QuorumClientBuilder::node_timeout), is allowed; the first of a client is
+    /// warned of in the log: one slow answer may cost the lock.
     pub fn lease(mut self, lease: Lease) -> LockOptions {
         self.lease = lease;
         self

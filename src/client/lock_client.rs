@@ -8,7 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::feed::LossReceiver;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::tag::hashed;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
@@ -39,11 +39,19 @@ pub struct LockClient {
     engine: Arc<Engine>,
     name_prefix: Arc<[u8]>,
     address: Arc<str>,
+    /// Whether a lease that is short was warned of. A slot would forget it: who locks by key leaves
+    /// none behind.
+    warned: Arc<AtomicBool>,
 }
 
 impl LockClient {
     pub(crate) fn new(engine: Arc<Engine>, name_prefix: Vec<u8>, address: String) -> LockClient {
-        LockClient { engine, name_prefix: name_prefix.into(), address: address.into() }
+        LockClient {
+            engine,
+            name_prefix: name_prefix.into(),
+            address: address.into(),
+            warned: Arc::new(AtomicBool::new(false)),
+        }
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -170,10 +178,10 @@ impl LockClient {
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease_option().ttl();
-        if ttl < exchange * 10 && slot.warn_once() {
+        if ttl < exchange * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log::warn!(
-                "lock \"{name}\": a lease of {ttl:?} is shorter than ten command time-outs of \
-                 {exchange:?}; one slow answer may cost the lock"
+                "lock \"{name}\": a lease of {ttl:?} is shorter than ten times the {exchange:?} that \
+                 a call may take; one slow answer may cost the lock"
             );
         }
         Ok(Handle::new(slot, options))

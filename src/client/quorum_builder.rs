@@ -73,8 +73,9 @@ impl QuorumClientBuilder {
 
     /// How long one server may take to connect, or to answer; default 200 ms, at least 1 ms.
     ///
-    /// It bounds how long a silent server holds up a call, so keep it far below the lease: a tenth is
-    /// warned of. A call takes twice as long at most: once to ask, once to take back what was given.
+    /// It bounds how long a silent server holds up a call, so keep it far below the lease: one shorter
+    /// than twenty of it is warned of in the log. A call takes twice as long at most: once to ask, once
+    /// to take back what was given.
     pub fn node_timeout(mut self, timeout: Duration) -> QuorumClientBuilder {
         self.node_timeout = timeout;
         self

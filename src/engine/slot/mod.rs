@@ -116,7 +116,6 @@ pub(crate) struct Slot {
     inner: Mutex<Inner>,
     /// Where the delegate pauses.
     pause: Condvar,
-    warned: AtomicBool,
 }
 
 impl Slot {
@@ -139,13 +138,7 @@ impl Slot {
             linger_until: Moment::PAST,
             linger_watched: false,
         };
-        Slot {
-            engine,
-            target,
-            inner: Mutex::new(inner),
-            pause: Condvar::new(),
-            warned: AtomicBool::new(false),
-        }
+        Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -452,11 +445,6 @@ impl Slot {
             State::Held(lease) => lease.upgrade(),
             _ => None,
         }
-    }
-
-    /// Whether this is the first thing to warn of about this name.
-    pub(crate) fn warn_once(&self) -> bool {
-        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     /// How many are known to wait, here and in other processes.
