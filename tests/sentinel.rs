@@ -173,3 +173,32 @@ fn settings_that_cannot_be_are_refused_before_any_io() {
         names(&builder.build().unwrap_err(), parts);
     }
 }
+
+/// The sentinel that leads a fail-over counts it already when the promoted replica says that it is the
+/// master, some time before it calls the fail-over done.
+#[test]
+fn a_fail_over_that_was_counted_before_its_end_is_believed_at_its_end() {
+    let topology = Topology::start(1);
+    let new = &topology.servers[1];
+    let proxy = Proxy::to_addr(topology.sentinels[0].addr()).unwrap();
+    let port = |server: &Server| server.addr().port().to_string();
+    let says = |pattern: &str, text: String| {
+        proxy.add(Fault::reply(pattern, Action::Garbage(text.into())).sticky())
+    };
+    let master = |server: &Server, flags: &str| {
+        told(&["ip", "127.0.0.1", "port", &port(server), "flags", flags, "config-epoch", "1"])
+    };
+    let replica = told(&["ip", "127.0.0.1", "port", &port(new), "flags", "slave,promoted"]);
+    let down = "master,s_down,o_down,failover_in_progress";
+    let before = says("config-epoch", master(&topology.servers[0], down));
+    says("slave-priority", format!("*1\r\n{replica}"));
+    ask::<()>(new, &["REPLICAOF", "NO", "ONE"]);
+    let builder = LockClient::builder("redis://mymaster").sentinels([proxy.url()]);
+    let lock = builder.give_up_after(SOON).build().unwrap().mutex("x").unwrap();
+    lock.lock().unwrap().release().unwrap();
+    let after = says("config-epoch", master(new, "master"));
+    before.remove();
+    assert!(after.wait_fired(SOON));
+    ask::<()>(new, &["CLIENT", "KILL", "TYPE", "normal"]);
+    within(ms(3_000), "it is found again", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+}

@@ -36,7 +36,7 @@ struct Known {
 }
 
 /// What a sentinel tells of its master.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Master {
     /// Grows with every fail-over.
     rank: Rank,
@@ -50,6 +50,14 @@ struct Rank {
     epoch: u64,
     /// One more is under way, and its new master is one already.
     is_ahead: bool,
+}
+
+impl Master {
+    /// Whether this is no older than what was known. The sentinel that leads a fail-over counts it before
+    /// its end, and is ahead then of all that is told afterwards: of the same place, by itself too.
+    fn is_as_new_as(&self, known: Option<&Master>) -> bool {
+        known.is_none_or(|known| self.rank >= known.rank || self.address == known.address)
+    }
 }
 
 impl Sentinels {
@@ -79,7 +87,7 @@ impl Sentinels {
         asks_all: bool,
     ) -> Result<(ConnectionInfo, bool), RedisError> {
         let deadline = self.clock.now().after(most);
-        let known = self.known.lock().as_ref().map(|known| known.master.rank);
+        let known = self.known.lock().as_ref().map(|known| known.master.clone());
         if known.is_some()
             && mutated!("master-not-followed")
             && let Some(known) = &*self.known.lock()
@@ -95,7 +103,7 @@ impl Sentinels {
                 break;
             }
             match self.ask(&self.nodes[number], left) {
-                Ok(found) if Some(found.rank) >= known => {
+                Ok(found) if found.is_as_new_as(known.as_ref()) => {
                     if best.as_ref().is_none_or(|best| best.rank < found.rank) {
                         self.first.store(number, Ordering::Relaxed);
                         best = Some(found);
