@@ -494,3 +494,47 @@ fn a_server_of_another_protocol_is_an_error_and_no_panic() {
     assert!(hasty(&url).mutex("x").unwrap().try_lock().is_err());
     assert!(begin.spent() < HASTE * 4 + SLACK, "{:?}", begin.spent());
 }
+
+/// An address that leads to another server by now, while the old one lives on as its replica: whoever
+/// stays connected there is refused for ever.
+#[test]
+fn a_master_that_was_demoted_behind_its_address_is_left_for_the_new_one() {
+    let server = || {
+        let builder = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
+        builder.start().expect("a server")
+    };
+    let (old, new) = (server(), server());
+    let follow = |of: &Server, who: &Server| {
+        ask::<()>(who, &["REPLICAOF", "127.0.0.1", &of.addr().port().to_string()]);
+    };
+    follow(&old, &new);
+    let proxy = Proxy::start(&old).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = common::renewed(3_000);
+    let guard = client.mutex_with("held", options).unwrap().lock().unwrap();
+    // Several idle connections, and the worker's own.
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        }
+    });
+    thread::sleep(ms(1_500));
+    until("it has reached the replica", || exists(&new, "held"));
+    ask::<()>(&new, &["REPLICAOF", "NO", "ONE"]);
+    follow(&new, &old);
+    proxy.lead_to(&new);
+    // Before anybody else finds it out, the worker does.
+    let begin = Instant::now();
+    while begin.elapsed() < ms(4_000) {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        thread::sleep(ms(10));
+    }
+    for number in 0..8 {
+        let lock = client.mutex(format!("y{number}")).unwrap();
+        lock.lock().unwrap().release().unwrap();
+    }
+    guard.check().unwrap();
+    guard.release().unwrap();
+    assert!(!exists(&new, "held"));
+}

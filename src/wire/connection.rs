@@ -8,7 +8,7 @@ use redis::{RedisError, ServerErrorKind, Value};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
-use crate::wire::failure::{Failure, Hindrance, io_kind};
+use crate::wire::failure::{Failure, Hindrance, io_kind, is_of_replica};
 use crate::wire::script::Call;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
@@ -36,6 +36,9 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late answer must not be read as
     /// the answer to the next command.
     poisoned: bool,
+    /// The server said that it is a replica. Its address may lead to another by now, which only a new
+    /// connection would reach.
+    is_demoted: bool,
     /// How many answers were not read. Who panics between a command and its answer leaves some.
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
@@ -70,6 +73,7 @@ impl Connection {
             patience,
             timeout: patience,
             poisoned: false,
+            is_demoted: false,
             unanswered: 0,
             generation,
             standing: Standing { run: 0, counts_from: Moment::PAST },
@@ -78,6 +82,11 @@ impl Connection {
 
     pub(crate) fn is_poisoned(&self) -> bool {
         (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
+    }
+
+    /// Whether the server behind it was found to be no master.
+    pub(crate) fn is_demoted(&self) -> bool {
+        self.is_demoted
     }
 
     /// Marks the connection as not to be used again.
@@ -232,6 +241,9 @@ impl Connection {
             };
         };
         self.unanswered = self.unanswered.saturating_sub(1);
+        if is_of_a_replica(&answer) {
+            (self.is_demoted, self.poisoned) = (true, true);
+        }
         answer
     }
 
@@ -267,6 +279,17 @@ impl Connection {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("poisoned", &self.poisoned).finish_non_exhaustive()
+    }
+}
+
+/// Whether a server answers so that is a replica; in an array are the answers of a transaction.
+fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
+    let is_refused =
+        |part: &Value| matches!(part, Value::ServerError(error) if is_of_replica(error.code()));
+    match answer {
+        Ok(Value::Array(parts)) => parts.iter().any(is_refused),
+        Ok(_) => false,
+        Err(failure) => failure.is_of_replica(),
     }
 }
 

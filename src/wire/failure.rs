@@ -191,6 +191,17 @@ impl Failure {
         }
     }
 
+    /// Whether the server refused it as the replica that it is, or has become.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        let Failure::Refused(error) = self else { return false };
+        match error.code() {
+            Some(code) if is_of_replica(code) => true,
+            // A whole transaction is refused for what one of its commands would be.
+            Some("EXECABORT") => error.detail().is_some_and(|text| text.contains("READONLY")),
+            _ => false,
+        }
+    }
+
     /// Whether the key holds something else.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
@@ -279,6 +290,11 @@ fn refused_connection(error: RedisError) -> Error {
 /// What kind of trouble the operating system told of, if it was that.
 pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
     io_error(error).map(std::io::Error::kind)
+}
+
+/// Whether a refusal that begins so is a replica's.
+pub(crate) fn is_of_replica(code: &str) -> bool {
+    matches!(code, "READONLY" | "MASTERDOWN")
 }
 
 /// Whether the two sides could not agree on a TLS connection.

@@ -123,7 +123,8 @@ impl Manager {
     }
 
     /// Outdates all connections made so far: where the server hung up on one, the idle others are
-    /// likely dead too, and each would cost somebody an unknown outcome.
+    /// likely dead too, and each would cost somebody an unknown outcome. Where it is no master any
+    /// longer, they lead to it as well.
     pub(crate) fn outdate(&self, connection: &Connection) {
         let _ = self.generation.compare_exchange(
             connection.generation,

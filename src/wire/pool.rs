@@ -248,9 +248,8 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get(deadline)?;
         let outcome = exchange(&mut connection);
-        if let Err(failure) = &outcome
-            && failure.is_disconnect()
-        {
+        let hung_up = outcome.as_ref().is_err_and(Failure::is_disconnect);
+        if hung_up || connection.is_demoted() {
             self.manager.outdate(&connection);
         }
         self.spoil_surplus(&mut connection);

@@ -106,6 +106,9 @@ impl Transport {
         match outcome {
             Ok(mut connection) => {
                 let replies = connection.call_all(calls, deadline);
+                if connection.is_demoted() {
+                    self.manager.outdate(&connection);
+                }
                 *reserved = Some(connection);
                 replies
             }

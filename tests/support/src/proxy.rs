@@ -92,6 +92,11 @@ impl Proxy {
         self.gate.accepted.load(Ordering::SeqCst)
     }
 
+    /// Leads new connections to another server, as an address does that moves; open ones stay.
+    pub fn lead_to(&self, server: &Server) {
+        *self.gate.target() = Target::Unix(server.socket().to_owned());
+    }
+
     /// Adds a fault; where several are due for one message, the first added happens.
     pub fn add(&self, fault: Fault) -> Injection {
         let injection = Injection::new(fault);
@@ -184,7 +189,7 @@ impl Drop for Proxy {
 /// What all connections of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    target: Target,
+    target: Mutex<Target>,
     state: Mutex<State>,
     changed: Condvar,
     accepted: AtomicU64,
@@ -206,7 +211,7 @@ struct State {
 impl Gate {
     fn new(target: Target) -> Self {
         Self {
-            target,
+            target: Mutex::new(target),
             state: Mutex::default(),
             changed: Condvar::new(),
             accepted: AtomicU64::new(0),
@@ -285,6 +290,10 @@ impl Gate {
         result.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    fn target(&self) -> MutexGuard<'_, Target> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -327,7 +336,8 @@ fn serve(gate: &Arc<Gate>, client: TcpStream) {
     let mut trace = Trace::new(Direction::Request, Operation::Connect, arrived, &[]);
     trace.writes(true, 0);
     gate.journal.note(&trace);
-    let Ok(link) = Link::open(Arc::clone(gate), client, &gate.target) else {
+    let target = gate.target().clone();
+    let Ok(link) = Link::open(Arc::clone(gate), client, &target) else {
         return;
     };
     let link = Arc::new(link);
