@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use common::{SOON, ask, exists, ms, renewed, until, within};
+use common::{SOON, ask, exists, ms, pttl, renewed, until, within};
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::lag::{self, Spent as _};
 use leasehold_support::{Group, Line, Monitor, Server};
@@ -276,4 +276,39 @@ fn times_of_many() {
     }
     all.sort();
     println!("median {:?}, worst {:?}", all[all.len() / 2], all[all.len() - 1]);
+}
+
+/// The host fails that has the master and the sentinel which is asked first.
+#[test]
+fn a_master_that_hangs_with_a_sentinel_is_left_by_renewals_and_waiters_in_time() {
+    let group = group(1);
+    let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
+    let (one, other) = (client(&group), client(&group));
+    let held = one.mutex_with("y", renewed(24_000)).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let guard = other.mutex("y").unwrap().lock().unwrap();
+            (Instant::now(), guard.release())
+        });
+        until("it waits there too", || {
+            exists(new, "y") && ask::<u32>(new, &["ZCARD", "{y}:queue"]) == 1
+        });
+        group.sentinels[0].pause();
+        old.pause();
+        let (_, promoted) = promoted(&group);
+        // Both clients' listeners, and the next renewal.
+        let channels = || ask::<Vec<String>>(new, &["PUBSUB", "CHANNELS", "leasehold:*"]).len();
+        within(ms(4_000), "they listen there", || channels() >= 2);
+        let mut before = pttl(new, "y");
+        within(ms(8_000 + 4_000), "it is renewed there", || {
+            let left = pttl(new, "y");
+            std::mem::replace(&mut before, left) < left
+        });
+        assert!(held.is_valid(), "{:?}", held.loss());
+        let released = Instant::now();
+        held.release().unwrap();
+        let (granted, outcome) = waiting.join().unwrap();
+        outcome.unwrap();
+        assert!(granted.spent_since(released) < ms(2_000), "{:?}", promoted.spent());
+    });
 }

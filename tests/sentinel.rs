@@ -202,3 +202,26 @@ fn a_fail_over_that_was_counted_before_its_end_is_believed_at_its_end() {
     ask::<()>(new, &["CLIENT", "KILL", "TYPE", "normal"]);
     within(ms(3_000), "it is found again", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
 }
+
+/// A host that lost its power refuses nothing: whoever asks there waits for as long as it has time.
+#[test]
+fn a_sentinel_that_is_silent_is_not_waited_for_again_and_again() {
+    let topology = Topology::start(1);
+    let proxy = Proxy::to_addr(topology.sentinels[0].addr()).unwrap();
+    proxy.black_hole();
+    let others = topology.sentinels[1..].iter().map(Server::tcp_url);
+    let urls: Vec<String> = std::iter::once(proxy.url()).chain(others).collect();
+    let client = LockClient::builder("redis://mymaster").sentinels(urls).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    lock.lock().unwrap().release().unwrap();
+    let asked = proxy.accepted();
+    assert!(asked > 0);
+    for _ in 0..12 {
+        thread::sleep(ms(500));
+        ask::<()>(&topology.servers[0], &["CLIENT", "KILL", "TYPE", "normal"]);
+        let begin = Instant::now();
+        lock.lock().unwrap().release().unwrap();
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    }
+    assert!(proxy.accepted() <= asked + 2, "{} after {asked}", proxy.accepted());
+}

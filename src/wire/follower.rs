@@ -13,7 +13,7 @@ use crate::wire::subscription::Event;
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
 /// off from the others.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long it rests when a sentinel is gone.
+/// How long it rests when a sentinel is gone, or the master is.
 const REST: Duration = Duration::from_millis(200);
 
 /// Follows the master for as long as the manager lives, if sentinels tell where it is.
@@ -41,24 +41,41 @@ pub(crate) fn follow(manager: &Arc<Manager>) {
 /// Listens to one sentinel until it fails, or the client has gone (`Ok`).
 fn listen(weak: &Weak<Manager>) -> Result<(), Failure> {
     let Some(manager) = weak.upgrade() else { return Ok(()) };
-    let mut subscription = manager.subscribe_to_sentinel()?;
+    let (number, mut subscription) = manager.subscribe_to_sentinel()?;
     drop(manager);
+    let mut wait = LOOK;
     loop {
-        let event = subscription.next(LOOK)?;
+        let event = subscription.next(wait)?;
         let Some(manager) = weak.upgrade() else { return Ok(()) };
         match event {
             Event::Message { payload, .. } if manager.is_switch(&payload) => {
                 // Also where nobody can be asked for the new one.
                 manager.move_on();
-                manager.look(true).map_err(Failure::Unknown)?;
+                wait = look(&manager, true);
             }
             // Something else was told, or nothing for a while.
             Event::Message { .. } => {}
             // A message may have been missed, and this sentinel may be the last to know.
             Event::Subscribed { .. } | Event::Nothing => {
                 manager.doubt();
-                manager.look(false).map_err(Failure::Unknown)?;
+                wait = look(&manager, false);
             }
+        }
+        // Nothing breaks where it lost its power.
+        if !manager.sentinel_speaks(number) {
+            return Err(Failure::silent());
+        }
+    }
+}
+
+/// Looks where the master is; answers after how long to look again. A look that fails says nothing of
+/// the sentinel that is listened to.
+fn look(manager: &Manager, asks_all: bool) -> Duration {
+    match manager.look(asks_all) {
+        Ok(()) => LOOK,
+        Err(error) => {
+            log::debug!("the master is not found: {error}");
+            REST
         }
     }
 }

@@ -184,13 +184,25 @@ impl Manager {
         Subscription::new(inner, self.timeouts.command, channel, place.epoch)
     }
 
-    /// Makes a connection to a sentinel that listens to what it tells of new masters.
-    pub(crate) fn subscribe_to_sentinel(&self) -> Result<Subscription, Failure> {
+    /// Makes a connection to a sentinel that listens to what it tells of new masters, and answers which
+    /// of them it is.
+    pub(crate) fn subscribe_to_sentinel(&self) -> Result<(usize, Subscription), Failure> {
         let Some(sentinels) = self.sentinels() else { return Err(Failure::silent()) };
-        let inner = self
-            .open_resp3(sentinels.first())
-            .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
-        Subscription::new(inner, self.timeouts.command, SWITCHES, Epoch::never())
+        let (number, info) = sentinels.first();
+        let inner = self.open_resp3(info).map_err(|error| {
+            if error.is_timeout() {
+                sentinels.shun(number);
+            }
+            Failure::NotSent(Hindrance::Connect(error))
+        })?;
+        sentinels.trust(number);
+        let patience = self.timeouts.command;
+        Ok((number, Subscription::new(inner, patience, SWITCHES, Epoch::never())?))
+    }
+
+    /// Whether a sentinel was not silent of late.
+    pub(crate) fn sentinel_speaks(&self, number: usize) -> bool {
+        self.sentinels().is_some_and(|sentinels| sentinels.speaks(number))
     }
 
     fn open_resp3(&self, info: &ConnectionInfo) -> Result<redis::Connection, RedisError> {

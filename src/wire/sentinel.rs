@@ -15,6 +15,10 @@ pub(crate) const SWITCHES: &[u8] = b"+switch-master";
 /// Sentinels tell each other of a fail-over every two seconds. An older word that all of them give for
 /// so long after it was not late: they were told to watch the master anew, and count from the start.
 const SETTLED: Duration = Duration::from_secs(10);
+/// For how long one that was silent is asked last, and only where no other tells.
+const SHUNNED: Duration = Duration::from_secs(10);
+/// How many share the time there is, at most.
+const SHARE: usize = 3;
 
 /// Sentinels that watch one master.
 pub(crate) struct Sentinels {
@@ -25,6 +29,8 @@ pub(crate) struct Sentinels {
     clock: Arc<dyn Clock>,
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
+    /// When each of them was silent last.
+    silent: Mutex<Vec<Option<Moment>>>,
     known: Mutex<Option<Known>>,
 }
 
@@ -72,11 +78,12 @@ impl Sentinels {
             _ => String::new(),
         };
         let (first, known) = (AtomicUsize::new(0), Mutex::new(None));
-        Sentinels { nodes, master, template, clock, first, known }
+        let silent = Mutex::new(vec![None; nodes.len()]);
+        Sentinels { nodes, master, template, clock, first, silent, known }
     }
 
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
-    /// `most`. Answers where it is, and whether that is elsewhere than before.
+    /// `most`, of which each has a share. Answers where it is, and whether that is elsewhere than before.
     ///
     /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
     /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
@@ -94,15 +101,22 @@ impl Sentinels {
         {
             return Ok((self.at(known.master.address.clone()), false));
         }
-        let first = self.first.load(Ordering::Relaxed) % self.nodes.len();
+        let (order, speaking) = self.order();
         let mut last = None;
         let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
-        for number in (first..first + self.nodes.len()).map(|number| number % self.nodes.len()) {
-            let left = deadline.since(self.clock.now()).min(each);
-            if left.is_zero() {
+        for (place, &number) in order.iter().enumerate() {
+            let share = (order.len() - place).min(SHARE);
+            let left = deadline.since(self.clock.now()) / u32::try_from(share).unwrap_or(1);
+            let left = left.min(each);
+            if left.is_zero() || best.is_some() && place >= speaking {
                 break;
             }
-            match self.ask(&self.nodes[number], left) {
+            let told = self.ask(&self.nodes[number], left);
+            match &told {
+                Err(error) if error.is_timeout() => self.shun(number),
+                _ => self.trust(number),
+            }
+            match told {
                 Ok(found) if found.is_as_new_as(known.as_ref()) => {
                     if best.as_ref().is_none_or(|best| best.rank < found.rank) {
                         self.first.store(number, Ordering::Relaxed);
@@ -123,6 +137,7 @@ impl Sentinels {
             let info = self.at(best.address.clone());
             return Ok((info, self.note(best)));
         }
+        self.doubt();
         let reason = last.map_or_else(|| "their word is out of date".to_owned(), |e| e.to_string());
         let text = format!("of {} sentinels none told it: {reason}", self.nodes.len());
         Err(RedisError::from((ErrorKind::Io, "where the master is", text)))
@@ -244,9 +259,36 @@ impl Sentinels {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The sentinel that is asked first.
-    pub(crate) fn first(&self) -> &ConnectionInfo {
-        &self.nodes[self.first.load(Ordering::Relaxed) % self.nodes.len()]
+    /// In which order they are asked, and how many of them were not silent of late.
+    fn order(&self) -> (Vec<usize>, usize) {
+        let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
+        let all = (0..count).map(|place| first.wrapping_add(place) % count);
+        let (mut order, shunned): (Vec<_>, Vec<_>) = all.partition(|&number| self.speaks(number));
+        let speaking = order.len();
+        order.extend(shunned);
+        (order, speaking)
+    }
+
+    /// Whether one was not silent of late.
+    pub(crate) fn speaks(&self, number: usize) -> bool {
+        let now = self.clock.now();
+        self.silent.lock()[number].is_none_or(|since| now.since(since) > SHUNNED)
+    }
+
+    /// It is silent, as a host is that lost its power: others are asked before it.
+    pub(crate) fn shun(&self, number: usize) {
+        self.silent.lock()[number] = Some(self.clock.now());
+    }
+
+    /// It is not silent.
+    pub(crate) fn trust(&self, number: usize) {
+        self.silent.lock()[number] = None;
+    }
+
+    /// The sentinel that is asked first, and its number.
+    pub(crate) fn first(&self) -> (usize, &ConnectionInfo) {
+        let number = self.order().0[0];
+        (number, &self.nodes[number])
     }
 }
 
