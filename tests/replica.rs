@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 
 use common::{SOON, ask, exists, ms, names, open, server, until};
-use leasehold::{LockClient, LockOptions, Wait};
+use leasehold::{Guard, LockClient, LockOptions, Wait};
 use leasehold_support::{Server, ServerBuilder};
 
 fn master() -> Server {
@@ -155,6 +155,44 @@ fn a_lock_survives_a_fail_over_to_the_replica_that_has_it() {
     let other = open(&replica).mutex("x").unwrap();
     assert!(other.try_lock().unwrap().is_none());
     drop(guard);
+}
+
+/// As after a fail-over: the master has the lock of another process, or none and no fence.
+#[test]
+fn what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer() {
+    let master = master();
+    let _replica = replica_of(&master);
+    let client = patient(&master);
+    let mutex = client.mutex_with("x", replicated()).unwrap();
+    lost_when_passed_on(&master, &["SET", "x", "1-:other", "PX", "60000"], || mutex.lock());
+    let reentrant = client.reentrant_with("r", replicated()).unwrap();
+    lost_when_passed_on(&master, &["HSET", "r", "other", "1"], || reentrant.lock());
+}
+
+#[track_caller]
+fn lost_when_passed_on(
+    master: &Server,
+    take: &[&str],
+    lock: impl Fn() -> leasehold::Result<Guard> + Sync,
+) {
+    for (taken, why) in [(true, "another holder has it"), (false, "its key was deleted")] {
+        let guard = lock().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock().map(drop));
+            until("it waits", || guard.waiters() == 1);
+            ask::<()>(master, &["FLUSHALL"]);
+            if taken {
+                ask::<()>(master, take);
+            }
+            guard.release().unwrap();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(error.is_lost() && error.to_string().contains(why), "{error:?}");
+        });
+        assert_eq!(exists(master, take[1]), taken);
+        ask::<()>(master, &["FLUSHALL"]);
+        // The next asks the server anew.
+        lock().unwrap().release().unwrap();
+    }
 }
 
 /// A server that keeps an append-only file.

@@ -82,7 +82,8 @@ fn answered<T>(outcome: Result<T, Failure>, under_way: UnderWay) -> Result<T, Fa
     outcome
 }
 
-fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {
+/// Ends a lease as lost where Redis says that it is not its owner's.
+pub(crate) fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {
     if verdict == Verdict::Done {
         return Ok(());
     }

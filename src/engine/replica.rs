@@ -3,6 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::option::{Copies, Least};
 use crate::base::sync::Arc;
+use crate::engine::extend::conclude;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{check_expiry, gone, release};
 
@@ -14,7 +15,9 @@ pub(crate) fn confirm(lease: Arc<LiveLease>) -> Result<Arc<LiveLease>> {
         return Ok(lease);
     };
     // What cannot be given back at once is left to the worker.
-    if let Err(error) = release(&lease) {
+    if lease.is_live()
+        && let Err(error) = release(&lease)
+    {
         log::warn!("{error}; it was given back because there were too few copies of it");
     }
     Err(error.of(lease.slot().target().name()))
@@ -25,12 +28,15 @@ fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
     let engine = lease.slot().engine();
     let deadline = engine.now().after(copies.within + engine.bounds().exchange);
     let target = lease.slot().target();
-    match engine.protocol().replicate(target, copies, deadline.min(lease.valid_until())) {
-        Ok(have) if have.covers(copies.least) || mutated!("too-few-replicas") => {
+    let deadline = deadline.min(lease.valid_until());
+    match engine.protocol().replicate(target, lease.owner(), copies, deadline) {
+        Ok(Ok(have)) if have.covers(copies.least) || mutated!("too-few-replicas") => {
             check_expiry(lease);
             (!lease.is_live()).then(|| gone(lease))
         }
-        Ok(have) => Some(short(have, copies)),
+        Ok(Ok(have)) => Some(short(have, copies)),
+        // It was passed on in this process, and lost before.
+        Ok(Err(verdict)) => conclude(lease, verdict).err(),
         Err(failure) => Some(failure.into()),
     }
 }

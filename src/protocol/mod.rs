@@ -137,14 +137,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     ) -> Result<Told, Failure>;
 
     /// Waits until there are as many copies of what was written for this lock so far. Answers how many
-    /// there are. Where there is nobody to ask, there are none.
+    /// there are, or why it is not the owner's. Where there is nobody to ask, there are none.
     fn replicate(
         &self,
         _target: &Target,
+        _owner: &[u8],
         copies: Copies,
         _deadline: Moment,
-    ) -> Result<Least, Failure> {
-        Ok(copies.least.none())
+    ) -> Result<Result<Least, Verdict>, Failure> {
+        Ok(Ok(copies.least.none()))
     }
 
     /// Runs errands for many leases at once.

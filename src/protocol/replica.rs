@@ -9,23 +9,30 @@ use redis::{RedisError, Value};
 
 use crate::base::option::{Copies, Least};
 use crate::base::time::{Moment, millis};
-use crate::protocol::Target;
-use crate::protocol::answer::unexpected;
+use crate::protocol::answer::{unexpected, verdict};
+use crate::protocol::{Target, Verdict};
 use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Argument::Bytes;
 use crate::wire::script::{Call, Script};
 
 static TOUCH: Script = Script::new(include_str!("script/touch.lua"));
 
 /// Answers how many copies there are of what was written for the lock so far; waits for as many as
-/// are wanted, and no longer than they may take.
+/// are wanted, and no longer than they may take. Of a lock that is not the owner's there are none,
+/// and the verdict says why.
 pub(crate) fn replicate(
     connection: &mut Connection,
     target: &Target,
+    owner: &[u8],
     copies: Copies,
     deadline: Moment,
-) -> Result<Least, Failure> {
-    connection.call(&TOUCH.call(target.lasting(), &[]), deadline)?;
+) -> Result<Result<Least, Verdict>, Failure> {
+    let touch = TOUCH.call(target.lasting(), &[Bytes(owner)]);
+    let verdict = verdict(&connection.call(&touch, deadline)?.value)?;
+    if verdict != Verdict::Done {
+        return Ok(Err(verdict));
+    }
     let within = millis(copies.within).to_string();
     let value = match copies.least {
         Least::Replicas(least) => {
@@ -46,10 +53,10 @@ pub(crate) fn replicate(
         _ => Err(odd()),
     };
     match (copies.least, &value) {
-        (Least::Replicas(_), have) => Ok(Least::Replicas(count(have)?)),
+        (Least::Replicas(_), have) => Ok(Ok(Least::Replicas(count(have)?))),
         (Least::Disks { .. }, Value::Array(parts)) if parts.len() == 2 => {
             let local = count(&parts[0])? > 0 || mutated!("own-disk-not-looked-at");
-            Ok(Least::Disks { local, replicas: count(&parts[1])? })
+            Ok(Ok(Least::Disks { local, replicas: count(&parts[1])? }))
         }
         (Least::Disks { .. }, _) => Err(odd()),
     }

@@ -134,11 +134,12 @@ impl Protocol for Single {
     fn replicate(
         &self,
         target: &Target,
+        owner: &[u8],
         copies: Copies,
         deadline: Moment,
-    ) -> Result<Least, Failure> {
+    ) -> Result<Result<Least, Verdict>, Failure> {
         self.transport.exchange(deadline, |connection| {
-            replica::replicate(connection, target, copies, deadline)
+            replica::replicate(connection, target, owner, copies, deadline)
         })
     }
 

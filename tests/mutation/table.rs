@@ -294,6 +294,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fail-over",
         "replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
     ),
+    bug(
+        "replicas-of-anothers-lock",
+        "fail-over",
+        "replica::what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer",
+    ),
     // A majority of several servers.
     bug(
         "majority-of-those-that-answered",

@@ -118,10 +118,13 @@ impl Protocol for Cluster {
     fn replicate(
         &self,
         target: &Target,
+        owner: &[u8],
         copies: Copies,
         deadline: Moment,
-    ) -> Result<Least, Failure> {
-        self.at(target, Aside::Wait, deadline, |node| node.replicate(target, copies, deadline))
+    ) -> Result<Result<Least, Verdict>, Failure> {
+        self.at(target, Aside::Wait, deadline, |node| {
+            node.replicate(target, owner, copies, deadline)
+        })
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {

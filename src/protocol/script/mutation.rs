@@ -144,9 +144,10 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "replicas-of-nothing",
         "touch.lua",
-        "return left > 0 and redis.call('PEXPIRE', KEYS[2], left) or 0",
-        "return left",
+        "  if left > 0 then\n    redis.call('PEXPIRE', KEYS[place], left)",
+        "  if false then\n    redis.call('PEXPIRE', KEYS[place], left)",
     ),
+    ("replicas-of-anothers-lock", "touch.lua", "  return owner and -1 or 0", "  return 1"),
     // A majority of several servers.
     (
         "vote-after-its-deadline",

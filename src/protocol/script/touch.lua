@@ -1,10 +1,20 @@
--- Writes what is there already, so that WAIT after it on the same connection has a write to wait for.
+-- Writes what is there already if the lock is still the attempt's, so that WAIT after it on the same
+-- connection has a write to wait for.
 --
--- KEYS  1 the lock   2 its fence, and others of its kind
--- Answers 1 written   0 there was nothing to write to
+-- KEYS  1 the lock, a string or a hash   2 its fence
+-- ARGV  1 the attempt
+-- Answers 1 written   0 the key is gone   -1 another owner has it
 --
 -- PEXPIRE is passed on to replicas also where it changes nothing, and is not refused when memory is
--- full. The time to live of the fence stays as it is: that of the lock must not be touched by who
--- may not be its owner any longer.
-local left = redis.call('PTTL', KEYS[2])
-return left > 0 and redis.call('PEXPIRE', KEYS[2], left) or 0
+-- full. One of the keys may have no end, or have been evicted.
+local owner = redis.pcall('GET', KEYS[1]) -- an error for a hash
+if owner ~= ARGV[1] and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then
+  return owner and -1 or 0
+end
+for place = 1, 2 do
+  local left = redis.call('PTTL', KEYS[place])
+  if left > 0 then
+    redis.call('PEXPIRE', KEYS[place], left)
+  end
+end
+return 1
