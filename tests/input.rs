@@ -362,3 +362,50 @@ fn where_no_thread_can_be_started_there_is_an_error_and_no_panic() {
     let cluster = LockClient::builder("redis://127.0.0.1:1").cluster([""; 0]).build().unwrap();
     refused(cluster.mutex("x").unwrap().try_lock().unwrap_err());
 }
+
+/// What is sent on a pooled connection must leave it as it was: in another database the next lock
+/// would be given away twice.
+#[test]
+fn a_transaction_does_not_change_its_connection() {
+    let server = server();
+    let client = LockClient::builder(server.url()).max_connections(1).build().unwrap();
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    let rows: [&[&str]; 18] = [
+        &["SELECT", "1"],
+        &["select", "1"],
+        &["Auth", "default", "word"],
+        &["HELLO", "3"],
+        &["RESET"],
+        &["CLIENT", "REPLY", "OFF"],
+        &["QUIT"],
+        &["MONITOR"],
+        &["SYNC"],
+        &["PSYNC", "?", "-1"],
+        &["SUBSCRIBE", "channel"],
+        &["PSUBSCRIBE", "channel"],
+        &["SSUBSCRIBE", "channel"],
+        &["MULTI"],
+        &["EXEC"],
+        &["discard"],
+        &["WATCH", "y"],
+        &["UNWATCH"],
+    ];
+    server.reset_stats();
+    for row in rows {
+        let error = guard
+            .transaction(|pipe| {
+                pipe.cmd("SET").arg("y").arg(1).cmd(row[0]).arg(&row[1..]);
+            })
+            .unwrap_err();
+        names(&error, ["transaction", row[0], "commands on data"]);
+        assert!(error.to_string().contains("lock \"x\""), "{error}");
+    }
+    let error = guard.transaction(|pipe| _ = pipe.add_command(redis::Cmd::new())).unwrap_err();
+    names(&error, ["transaction", "\"\"", "commands on data"]);
+    assert_eq!(server.command_calls(&["watch", "multi", "set"]), 0);
+    // Words of a command's are its own affair.
+    let done = guard.transaction(|pipe| _ = pipe.cmd("SET").arg("y").arg("SELECT")).unwrap();
+    assert_eq!(done.len(), 1);
+    let other = open(&server).mutex("z").unwrap().lock().unwrap();
+    assert!(client.mutex("z").unwrap().try_lock().unwrap().is_none(), "{other:?}");
+}

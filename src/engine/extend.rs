@@ -8,7 +8,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, check_expiry, gone, lost, taken};
-use crate::protocol::{Applied, Told, Verdict};
+use crate::protocol::{Applied, Told, Verdict, out_of_place};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
 
@@ -58,6 +58,15 @@ pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<V
 }
 
 fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
+    // The next to use the connection would find it in another database, or be somebody else there.
+    if let Some(name) = out_of_place(pipeline) {
+        return Err(Error::config(
+            "transaction",
+            format_args!("\"{}\"", name.escape_ascii()),
+            "it takes commands on data, and none about the connection, its subscriptions, or \
+             transactions",
+        ));
+    }
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
     let under_way = lease.command();

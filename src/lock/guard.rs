@@ -176,6 +176,9 @@ impl Guard {
     ///
     /// # Errors
     ///
+    /// [`is_config`](crate::Error::is_config) for a command about the connection, its subscriptions, or
+    /// transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`: the connection
+    /// serves others afterwards. Nothing was sent.
     /// [`is_lost`](crate::Error::is_lost) if the lock is not held any longer: nothing was applied.
     /// [`is_refused`](crate::Error::is_refused) if Redis would not take a command: nothing was
     /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came.

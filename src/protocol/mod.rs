@@ -41,7 +41,7 @@ use crate::wire::script::Call;
 
 pub(crate) use answer::{Answer, Told, Verdict};
 pub(crate) use kind::Target;
-pub(crate) use transaction::Applied;
+pub(crate) use transaction::{Applied, out_of_place};
 pub(crate) use wake::{Listener, Wake};
 
 /// What the worker has to say about one lease.

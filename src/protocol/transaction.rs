@@ -5,10 +5,10 @@
 use crate::base::time::Moment;
 use crate::protocol::Target;
 use crate::protocol::answer::{Verdict, unexpected};
-use crate::wire::Value;
 use crate::wire::connection::Connection;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::{Arg, Pipeline, Value};
 
 /// What became of a guarded transaction.
 #[derive(Debug, PartialEq)]
@@ -19,6 +19,46 @@ pub(crate) enum Applied {
     Gone,
     /// Nothing was done: another owner has it.
     Taken,
+}
+
+/// What would leave the connection in another state for its next user (another database, another
+/// user, no answers), or end the transaction before its time.
+const OUT_OF_PLACE: [&[u8]; 24] = [
+    b"ASKING",
+    b"AUTH",
+    b"CLIENT",
+    b"DISCARD",
+    b"EXEC",
+    b"HELLO",
+    b"MONITOR",
+    b"MULTI",
+    b"PSUBSCRIBE",
+    b"PSYNC",
+    b"PUNSUBSCRIBE",
+    b"QUIT",
+    b"READONLY",
+    b"READWRITE",
+    b"REPLCONF",
+    b"RESET",
+    b"SELECT",
+    b"SSUBSCRIBE",
+    b"SUBSCRIBE",
+    b"SUNSUBSCRIBE",
+    b"SYNC",
+    b"UNSUBSCRIBE",
+    b"UNWATCH",
+    b"WATCH",
+];
+
+/// The first of a user's commands that must not be within a transaction. One without a name is among
+/// them: Redis would not answer to it.
+pub(crate) fn out_of_place(pipeline: &Pipeline) -> Option<&[u8]> {
+    let names = pipeline.cmd_iter().map(|cmd| match cmd.args_iter().next() {
+        Some(Arg::Simple(name)) => name,
+        _ => b"",
+    });
+    let unfit = |name: &[u8]| OUT_OF_PLACE.iter().any(|other| name.eq_ignore_ascii_case(other));
+    names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
 /// Runs commands if the lock is the owner's, on a connection that is spoilt if that fails: one that

@@ -26,7 +26,7 @@
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their answers are made of.
-pub(crate) use redis::{Pipeline, Value};
+pub(crate) use redis::{Arg, Pipeline, Value};
 
 pub(crate) mod cluster;
 pub(crate) mod combine;
