@@ -268,3 +268,64 @@ fn a_guard_whose_hold_was_given_back_by_key_reports_that_nothing_was_held() {
     next.check().unwrap();
     assert!(again.is_err_and(|error| error.is_not_held()), "it released nothing and said Ok");
 }
+
+/// The thread had got another lease of that lock since, and that one is its hold.
+#[test]
+fn a_lost_lease_that_becomes_a_guard_does_not_replace_the_live_hold() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    for by_key in [false, true] {
+        let lost = lock.lock().unwrap().into_owned().expect("held once");
+        assert!(lock.force_release().unwrap());
+        until("the loss is found", || lock.try_lock().unwrap().is_some() || lost.loss().is_some());
+        if lost.loss().is_none() {
+            ask::<()>(&server, &["DEL", "x"]);
+        }
+        until("it is lost", || lost.loss().is_some());
+        let live = (!by_key).then(|| lock.lock().unwrap());
+        if by_key {
+            assert!(client.try_lock("x", ms(0), Lease::default()).unwrap());
+        }
+        let dead = lost.into_guard();
+        assert_eq!(lock.hold_count(), 1);
+        drop(lock.lock().expect("reentry"));
+        assert!(dead.release().unwrap_err().is_lost());
+        assert_eq!(lock.hold_count(), 1);
+        match live {
+            Some(live) => live.release().unwrap(),
+            None => client.unlock("x").unwrap(),
+        }
+        assert!(!exists(&server, "x"));
+    }
+}
+
+/// A thread that ends keeps no holds any more. What it takes by key then nobody can give back, and it
+/// ends with its lease.
+#[test]
+fn a_lock_taken_by_key_at_the_end_of_a_thread_does_not_keep_others_out_for_ever() {
+    struct AtTheEnd(LockClient);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            assert!(self.0.try_lock("x", ms(0), Lease::fixed(ms(2_000))).unwrap());
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let last = AtTheEnd(client.clone());
+    let ended = thread::spawn(move || {
+        // Before the library's own, and so it is dropped after that.
+        LAST.set(Some(last));
+        assert!(client.try_lock("y", ms(0), Lease::default()).unwrap());
+    });
+    ended.join().unwrap();
+    assert!(exists(&server, "x"));
+    thread::scope(|scope| {
+        let next = scope.spawn(|| lock.try_lock_for(common::SOON).unwrap().is_some());
+        assert!(next.join().unwrap());
+    });
+}

@@ -69,8 +69,13 @@ pub(crate) fn adopt(lease: Arc<LiveLease>) -> Rc<Hold> {
     let hold = Rc::new(Hold { lease, count: Cell::new(1) });
     // While the thread ends there is no table any more; the guard alone has the hold then.
     let _ = HOLDS.try_with(|holds| {
+        let mut holds = holds.0.borrow_mut();
+        // An owned lease that was lost on its way must not take the place of what is held since.
+        if holds.get(&slot).is_some_and(|found| found.lease.is_live()) && !hold.lease.is_live() {
+            return None;
+        }
         // A lease that was lost may still have its guards; they keep it and find it lost.
-        let _old = holds.0.borrow_mut().insert(slot, Rc::clone(&hold));
+        holds.insert(slot, Rc::clone(&hold))
     });
     hold
 }

@@ -78,6 +78,18 @@ enum State {
     Releasing,
 }
 
+impl State {
+    /// Whether nobody here has it. A lease that nobody has any longer can not be given back either: a
+    /// guard was left to its thread, which was past that.
+    fn is_free(&self) -> bool {
+        match self {
+            State::Free => true,
+            State::Held(lease) => lease.strong_count() == 0,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     state: State,
@@ -155,12 +167,12 @@ impl Slot {
         if self.engine.is_shut_down() {
             return Turn::Cancelled;
         }
+        if inner.state.is_free() {
+            inner.state = State::Trying { told_busy: false };
+            inner.waits = patience != Patience::Once;
+            return Turn::Delegate(None, inner.cancellations);
+        }
         match &inner.state {
-            State::Free => {
-                inner.state = State::Trying { told_busy: false };
-                inner.waits = patience != Patience::Once;
-                return Turn::Delegate(None, inner.cancellations);
-            }
             State::Held(_) if patience == Patience::Once => return Turn::Busy,
             State::Trying { told_busy: true } if patience == Patience::Once => {
                 if self.engine.now().since(inner.told_at) <= FRESH {
