@@ -474,6 +474,32 @@ fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
     assert!(guards.iter().all(|guard| guard.check().is_ok()));
 }
 
+/// Leases that were live when they came to the worker, and end long before they are due there.
+#[cfg(target_os = "linux")]
+#[test]
+fn leases_that_end_before_their_time_take_no_memory() {
+    const AT_A_TIME: usize = 1_100;
+    let _turn = alone();
+    let server = server();
+    let client = open(&server);
+    let locks: Vec<_> = (0..AT_A_TIME)
+        .map(|number| client.mutex_with(format!("x{number}"), fixed(3_600_000)).unwrap())
+        .collect();
+    let again = |times: usize| {
+        for _ in 0..times {
+            let guards: Vec<Guard> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+            // The worker takes them in.
+            thread::sleep(ms(5));
+            drop(guards);
+        }
+    };
+    again(5);
+    let before = resident();
+    again(40);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 6 << 20, "{} KiB after {} holds", grown >> 10, 40 * AT_A_TIME);
+}
+
 /// What the children of this file run; nothing in the process that people started.
 #[test]
 fn roles() {

@@ -113,6 +113,7 @@ impl Worker {
             rung,
             wakes_at: Arc::clone(&wakes_at),
             agenda: BinaryHeap::new(),
+            purged: 0,
             hand: Vec::new(),
             suspects: 0,
             unreturned: Arc::clone(&unreturned),

@@ -11,7 +11,7 @@ use crate::engine::callback::{News, survive};
 use crate::engine::release::{giving_back, lost, taken};
 use crate::engine::worker::duty::{Duty, Entry, live, watch};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
-use crate::engine::worker::{AWAKE, IDLE, Unreturned};
+use crate::engine::worker::{AWAKE, IDLE, PILE, Unreturned};
 use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Told};
 use crate::wire::failure::Failure;
@@ -27,6 +27,8 @@ pub(super) struct Runner {
     /// When the worker wakes by itself, in nanoseconds.
     pub(super) wakes_at: Arc<AtomicU64>,
     pub(super) agenda: BinaryHeap<Entry>,
+    /// How long the agenda was when what is over was last thrown out of it.
+    pub(super) purged: usize,
     /// What is being done, put back on the agenda if that panics.
     pub(super) hand: Vec<Duty>,
     /// So many turns have only one duty each, so that one that panics again keeps no other from
@@ -82,6 +84,11 @@ impl Runner {
             if !entry.duty.is_over() {
                 self.agenda.push(entry);
             }
+        }
+        // What ended since it came may be due only in an hour. So seldom, it costs each entry little.
+        if self.agenda.len() > 2 * self.purged + PILE {
+            self.agenda.retain(|entry| !entry.duty.is_over());
+            self.purged = self.agenda.len();
         }
     }
 
