@@ -79,6 +79,10 @@ pub(crate) trait Clock: Send + Sync + fmt::Debug {
     }
 }
 
+/// What the system waits with may stand still in suspend. After it, nobody sleeps on for longer than
+/// this.
+const LONGEST_DOZE: Duration = Duration::from_secs(1);
+
 /// The machine's monotonic clock, including the time it was suspended where the system tells.
 #[derive(Debug, Default)]
 pub(crate) struct BootClock;
@@ -98,6 +102,10 @@ impl Clock for BootClock {
         static START: OnceLock<Instant> = OnceLock::new();
         // One nanosecond ahead, so that the first moment is not the past.
         Moment(1).after(START.get_or_init(Instant::now).elapsed())
+    }
+
+    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        wait(until.since(self.now()).min(LONGEST_DOZE));
     }
 }
 
@@ -127,6 +135,15 @@ mod tests {
         let first = BootClock.now();
         std::thread::sleep(Duration::from_millis(2));
         assert!(BootClock.now() > first);
+    }
+
+    #[test]
+    fn nobody_sleeps_on_for_long_after_a_suspend() {
+        let mut told = Vec::new();
+        let until = BootClock.now().after(Duration::from_secs(3600));
+        BootClock.doze(until, &mut |span| told.push(span));
+        BootClock.doze(Moment::PAST, &mut |span| told.push(span));
+        assert_eq!(told, [LONGEST_DOZE, Duration::ZERO]);
     }
 
     #[test]
