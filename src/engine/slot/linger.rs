@@ -46,6 +46,9 @@ impl Slot {
         lease: &LiveLease,
         now: Moment,
     ) -> Option<Moment> {
+        if self.engine.is_shut_down() {
+            return None;
+        }
         let options = lease.options();
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();

@@ -446,9 +446,12 @@ impl Slot {
         (ours && held, if ours { self.end_linger() } else { None })
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment.
+    /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was
+    /// taken away, what still looks held is about to be given back.
     pub(crate) fn is_talking(&self) -> bool {
-        matches!(self.inner.lock().state, State::Trying { .. } | State::Releasing)
+        let inner = self.inner.lock();
+        let talks = matches!(inner.state, State::Trying { .. } | State::Releasing);
+        talks || (self.engine.is_shut_down() && !inner.state.is_free())
     }
 
     /// The lease that a thread here has.
