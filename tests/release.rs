@@ -410,3 +410,19 @@ fn a_request_that_ran_behind_a_release_answered_late_leaves_no_ghost() {
     });
     until("the ghost is gone", || !exists(&server, "x"));
 }
+
+/// The first request never left: the second is the first, and its answer counts.
+#[test]
+fn a_loss_is_told_where_the_connection_was_dead_before_the_release() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        // It comes back without the key.
+        server.kill();
+        server.restart();
+        let error = guard.release().expect_err("it was lost");
+        assert!(error.is_lost(), "{way:?}: {error}");
+    }
+}

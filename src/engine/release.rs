@@ -45,10 +45,12 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
 fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let engine = lease.slot().engine();
     let deadline = engine.exchange_deadline();
-    let (mut sent, mut times) = (engine.now(), 0);
+    let (mut sent, mut unanswered) = (engine.now(), false);
     let answer = Failure::repeating(|| {
-        (sent, times) = (engine.now(), times + 1);
-        exchange(lease, deadline)
+        sent = engine.now();
+        let answer = exchange(lease, deadline);
+        unanswered |= answer.as_ref().is_err_and(Failure::is_unknown);
+        answer
     });
     // A request for this attempt may have run after the release did, however late that was
     // answered, or be on its way still, and must find no lock (rule 6).
@@ -61,7 +63,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
             lease.end();
             Ok(())
         }
-        Ok(verdict) if times == 1 => {
+        Ok(verdict) if !unanswered => {
             let loss = lease.lose_in_release(cause(verdict));
             let error = Error::lost(&loss);
             tell(lease, loss);
