@@ -202,7 +202,6 @@ impl<'a> Delegate<'a> {
         }
         let mode = self.mode();
         let now = self.engine.now();
-        let left = self.left().unwrap_or(Duration::MAX);
         // A thread that was kept from the processor gets its attempt all the same.
         let last = self.last.max(now.after(GRACE));
         let deadline = now.after(self.engine.bounds().exchange).min(last);
@@ -214,7 +213,8 @@ impl<'a> Delegate<'a> {
             owner: &bid.owner,
             ttl: self.options.lease_option().ttl(),
             mode,
-            dies_after: DEAD_AFTER.min(left),
+            // Nobody waits for a grant after the last exchange (rule 8).
+            dies_after: DEAD_AFTER.min(last.since(now)),
         };
         match self.engine.protocol().acquire(self.slot.target(), &attempt, deadline) {
             Ok(Answer::Granted(granted)) => self.take(granted),
