@@ -366,3 +366,34 @@ fn a_wait_with_pauses_needs_no_channel() {
     });
     until("it is given back", || !exists(&server, "x"));
 }
+
+/// After a reconnect the channels of names are heard a little later than the client's own, by which
+/// all waiters were woken.
+#[test]
+fn a_release_before_a_channel_is_heard_again_is_not_missed() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.reentrant("x").unwrap();
+    redisson_holds(&server, "x", 60_000);
+    thread::scope(|scope| {
+        let waiter = wait_for(scope, &lock);
+        until("it listens", || listening(&server, &channel("x")) == 1);
+        thread::sleep(ms(50));
+        let again = Fault::request("redisson_lock__channel:{x}", Action::Hold);
+        let again = proxy.add(again.at(Operation::Subscribe));
+        proxy.cut();
+        assert!(again.wait_fired(SOON));
+        // Who was woken by the client's channel has asked, in vain.
+        thread::sleep(ms(100));
+        ask::<()>(&server, &["DEL", "x"]);
+        let heard: u64 = ask(&server, &["PUBLISH", &channel("x"), "0"]);
+        assert_eq!(heard, 0, "it was to come too late");
+        let begin = Instant::now();
+        again.release();
+        let took = waiter.join().unwrap().0.spent_since(begin);
+        assert!(took < HEARTBEAT / 2, "{took:?}");
+    });
+}

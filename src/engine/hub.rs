@@ -57,6 +57,8 @@ struct Channel {
     /// Who waits there.
     slot: Weak<Slot>,
     heard: Heard,
+    /// Whether it was heard before and has not been since.
+    missed: bool,
 }
 
 enum Heard {
@@ -133,7 +135,7 @@ impl Hub {
             channel.slot = Arc::downgrade(slot);
             return Ok(());
         }
-        let channel = Channel { slot: Arc::downgrade(slot), heard: Heard::Wished };
+        let channel = Channel { slot: Arc::downgrade(slot), heard: Heard::Wished, missed: false };
         state.channels.insert(name.to_vec(), channel);
         drop(state);
         engine.protocol().listen_to(name, deadline)?;
@@ -230,6 +232,7 @@ impl Shared {
     fn forget(&self, refused: Option<Failure>) {
         let mut state = self.state.lock();
         for channel in state.channels.values_mut() {
+            channel.missed |= matches!(channel.heard, Heard::Confirmed);
             channel.heard = Heard::Wished;
         }
         state.refused = refused;
@@ -382,10 +385,20 @@ impl Ear<'_> {
                 }
             }
             Wake::Listening { channel } => {
-                if let Some(channel) = self.shared.state.lock().channels.get_mut(&channel) {
+                let mut state = self.shared.state.lock();
+                let mut deaf = None;
+                if let Some(channel) = state.channels.get_mut(&channel) {
                     channel.heard = Heard::Confirmed;
+                    // What was said there since is made good by asking, too (rule 12).
+                    if std::mem::take(&mut channel.missed) {
+                        deaf = channel.slot.upgrade();
+                    }
                 }
+                drop(state);
                 self.shared.changed.notify_all();
+                if let Some(slot) = deaf {
+                    slot.nudge();
+                }
             }
             Wake::Nothing => {}
         }
