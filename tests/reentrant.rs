@@ -280,3 +280,38 @@ fn it_is_not_released_by_watch() {
     let error = client.reentrant_with("x", options).unwrap_err();
     names(&error, ["release", "Release::watch()", "Release::lua()"]);
 }
+
+/// Redis shows two holds when the next thread of the process has the lease already, with one.
+#[test]
+fn the_next_thread_of_the_process_shows_its_own_count() {
+    let server = server();
+    let lock = open(&server).reentrant_with("x", renewed(60_000)).unwrap();
+    let passed_on = (0..200).any(|_| {
+        let outer = lock.lock().unwrap();
+        let inner = lock.lock().unwrap();
+        let (send, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let lock = lock.clone();
+            scope.spawn(move || {
+                let _guard = lock.lock().unwrap();
+                send.send(()).unwrap();
+                let _ = ended.recv();
+            });
+            // Long enough to be shown, and short enough to be passed on.
+            thread::sleep(ms(28));
+            let before = entry(&server, "x");
+            drop(inner);
+            drop(outer);
+            told.recv_timeout(SOON).unwrap();
+            let owner = entry(&server, "x").0;
+            let passed_on = owner == before.0 && before.1 == "2";
+            if passed_on {
+                until("its count is shown", || entry(&server, "x") == (owner.clone(), "1".into()));
+            }
+            drop(end);
+            passed_on
+        })
+    });
+    assert!(passed_on);
+}

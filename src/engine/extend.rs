@@ -23,7 +23,8 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
     let under_way = lease.command();
     let deadline = engine.exchange_deadline();
-    let told = engine.protocol().extend(target, lease.owner(), ttl, lease.hold_count(), deadline);
+    let count = lease.show_hold_count();
+    let told = engine.protocol().extend(target, lease.owner(), ttl, count, deadline);
     let Told { verdict, sent } = match answered(told, under_way) {
         Ok(told) => told,
         Err(failure) => Told { verdict: taken(failure)?, sent: Moment::PAST },

@@ -45,6 +45,8 @@ pub(crate) struct LiveLease {
     count: AtomicU32,
     /// Whether the worker is to show the count.
     unshown: AtomicBool,
+    /// The count that was shown last.
+    shown: AtomicU32,
     /// What is called when it is lost; grows only under `phase`.
     hooks: Hooks,
 }
@@ -126,7 +128,7 @@ impl LiveLease {
             limit,
             settled: grant.settled,
         };
-        LiveLease::begin(terms, leased_until, renew_at)
+        LiveLease::begin(terms, leased_until, renew_at, 1)
     }
 
     /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
@@ -146,11 +148,13 @@ impl LiveLease {
             renew_at => renew_at,
         };
         let terms = Terms { token, minted: false, options: *options, limit, ..self.terms.clone() };
-        Some(LiveLease::begin(terms, leased_until, renew_at))
+        // The count of the hold before, which nobody shows any more.
+        let shown = self.shown.load(Ordering::SeqCst);
+        Some(LiveLease::begin(terms, leased_until, renew_at, shown))
     }
 
-    /// A hold that begins now.
-    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment) -> Arc<LiveLease> {
+    /// A hold that begins now, while this count is shown.
+    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment, shown: u32) -> Arc<LiveLease> {
         Arc::new(LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
@@ -160,7 +164,8 @@ impl LiveLease {
             failing: AtomicBool::new(false),
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
-            unshown: AtomicBool::new(false),
+            unshown: AtomicBool::new(shown != 1),
+            shown: AtomicU32::new(shown),
             hooks: Hooks::default(),
             terms,
         })
@@ -265,7 +270,14 @@ impl LiveLease {
     /// The hold count that is shown now.
     pub(crate) fn show_hold_count(&self) -> u32 {
         self.unshown.store(false, Ordering::SeqCst);
-        self.count.load(Ordering::SeqCst)
+        let count = self.count.load(Ordering::SeqCst);
+        self.shown.store(count, Ordering::SeqCst);
+        count
+    }
+
+    /// Whether its hold count is yet to be shown.
+    pub(crate) fn is_unshown(&self) -> bool {
+        self.unshown.load(Ordering::SeqCst)
     }
 
     /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14).

@@ -126,6 +126,9 @@ impl Worker {
     /// Renews a lease as its options say, and finds out when it is lost.
     pub(crate) fn watch(&self, lease: &Arc<LiveLease>) {
         self.put(lease.next_look(), Duty::Watch(Arc::downgrade(lease)));
+        if lease.is_unshown() {
+            self.show(lease);
+        }
     }
 
     /// Shows a hold count soon.
