@@ -256,10 +256,6 @@ impl LiveLease {
         matches!(*self.phase.lock(), Phase::Live)
     }
 
-    pub(crate) fn hold_count(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
-    }
-
     /// Notes how many times its thread holds it. Answers whether that is yet to be shown, and the
     /// worker does not know of it.
     pub(crate) fn set_hold_count(&self, count: u32) -> bool {
