@@ -11,8 +11,8 @@ use common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
 };
 use leasehold::{Error, LockClient, LockOptions, Release, Wait};
-use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
+use leasehold_support::{Proxy, Server};
 
 fn tcp() -> Server {
     Server::builder().tcp().start().expect("a server")

@@ -23,8 +23,8 @@
 //! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
 //! slot, whereupon the next thread has its turn.
 //!
-//! Here and there a condition reads `mutated!("…")`. These are planted bugs, by which the tests show
-//! that they would catch real ones (`base::mutation`); any other build is without them.
+//! Here and there a condition asks `mutated!`, with a name. That is a planted bug, by which the tests
+//! show that they would catch a real one (`base::mutation`); it is compiled away in any other build.
 
 pub(crate) mod acquire;
 mod backoff;
