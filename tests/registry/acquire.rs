@@ -13,21 +13,30 @@ use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
 
 kinds! {
-    request_cut_at_acquire "request-cut@acquire" "A,S";
-    request_half_at_acquire "request-half@acquire" "A,S";
-    reply_lost_at_acquire "reply-lost@acquire" "A,S";
-    reply_half_at_acquire "reply-half@acquire" "A,S";
-    garbage_at_acquire "garbage@acquire" "A,S";
-    dropped_at_acquire "dropped@acquire" "E,A";
-    silent_at_acquire "silent@acquire" "E,A,S";
+    request_cut_at_acquire "request-cut@acquire" "A,S"
+        = acquired_again(&request("request-cut", Operation::Acquire, Action::Cut), 1);
+    request_half_at_acquire "request-half@acquire" "A,S"
+        = acquired_again(&request("request-half", Operation::Acquire, Action::CutHalf), 1);
+    reply_lost_at_acquire "reply-lost@acquire" "A,S"
+        = acquired_again(&request("reply-lost", Operation::Acquire, Action::LoseReply), 2);
+    reply_half_at_acquire "reply-half@acquire" "A,S"
+        = acquired_again(&request("reply-half", Operation::Acquire, Action::HalfReply), 2);
+    garbage_at_acquire "garbage@acquire" "A,S"
+        = acquired_again(&request("garbage", Operation::Acquire, garbage()), 2);
+    dropped_at_acquire "dropped@acquire" "E,A"
+        = acquire_unknown(&request("dropped", Operation::Acquire, Action::Drop));
+    silent_at_acquire "silent@acquire" "E,A,S"
+        = acquire_unknown(&request("silent", Operation::Acquire, SILENCE));
     late_reply_at_acquire "late-reply@acquire" "A,S";
     overtaken_at_acquire "overtaken@acquire" "A,S";
-    doubled_at_acquire "doubled@acquire" "S";
+    // A network that delivers twice must not grant twice.
+    doubled_at_acquire "doubled@acquire" "S"
+        = acquired_again(&request("doubled", Operation::Acquire, Action::Twice), 2);
     slow_at_acquire "slow@acquire" "E,S";
     black_hole_at_acquire "black-hole@acquire" "E,A";
     black_hole_at_wait "black-hole@wait" "E,A";
     reset_at_acquire "reset@acquire" "A,S";
-    refused_at_acquire "refused@acquire" "E,L";
+    refused_at_acquire "refused@acquire" "E,L" = outage(&Refused { cut: true });
     cut_at_hello "request-cut@connect" "E,L";
     silent_at_hello "silent@connect" "E,L";
     reply_lost_at_reentrant_acquire "reply-lost@reentrant-acquire" "A,S";
@@ -61,31 +70,6 @@ fn acquired_again(trial: &Trial, injector: &dyn Injector, executed: u64) {
     trial.stays_away();
 }
 
-fn request_cut_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("request-cut", Operation::Acquire, Action::Cut), 1);
-}
-
-fn request_half_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("request-half", Operation::Acquire, Action::CutHalf), 1);
-}
-
-fn reply_lost_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("reply-lost", Operation::Acquire, Action::LoseReply), 2);
-}
-
-fn reply_half_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("reply-half", Operation::Acquire, Action::HalfReply), 2);
-}
-
-fn garbage_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("garbage", Operation::Acquire, garbage()), 2);
-}
-
-/// A network that delivers twice must not grant twice.
-fn doubled_at_acquire(trial: &Trial) {
-    acquired_again(trial, &request("doubled", Operation::Acquire, Action::Twice), 2);
-}
-
 /// No answer comes: that is told as unknown, in time, and what may be there is given back.
 fn acquire_unknown(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -97,14 +81,6 @@ fn acquire_unknown(trial: &Trial, injector: &dyn Injector) {
     trial.given_back();
     let guard = lock.try_lock_for(SOON).unwrap().expect("free");
     trial.granted(&guard);
-}
-
-fn dropped_at_acquire(trial: &Trial) {
-    acquire_unknown(trial, &request("dropped", Operation::Acquire, Action::Drop));
-}
-
-fn silent_at_acquire(trial: &Trial) {
-    acquire_unknown(trial, &request("silent", Operation::Acquire, SILENCE));
 }
 
 fn late_reply_at_acquire(trial: &Trial) {
@@ -221,10 +197,6 @@ pub(crate) fn outage_for(trial: &Trial, client: &LockClient, injector: &dyn Inje
     });
     trial.prove(&active);
     trial.stays_away();
-}
-
-fn refused_at_acquire(trial: &Trial) {
-    outage(trial, &Refused { cut: true });
 }
 
 fn cut_at_hello(trial: &Trial) {

@@ -23,17 +23,19 @@ const PATIENCE: Duration = ms(1_000);
 const VOTE: Duration = ms(120_000);
 
 kinds! {
-    master_killed_at_hold "master-killed@hold" "S,L";
-    master_stopped_at_wait "master-stopped@wait" "S,L";
+    master_killed_at_hold "master-killed@hold" "S,L" = master_fails(&Killed);
+    master_stopped_at_wait "master-stopped@wait" "S,L" = master_fails(&Stopped);
     master_killed_at_lag "master-killed@replica-behind" "S,L";
     master_demoted_at_hold "master-demoted@hold" "S,L";
-    sentinel_refuses_at_connect "sentinel-refused@connect" "E";
-    sentinel_partitioned_at_connect "sentinel-partitioned@connect" "E";
+    sentinel_refuses_at_connect "sentinel-refused@connect" "E"
+        = one_sentinel_fails(&Refused { cut: true });
+    sentinel_partitioned_at_connect "sentinel-partitioned@connect" "E"
+        = one_sentinel_fails(&BlackHole);
     sentinel_lies_at_connect "sentinel-lies@connect" "S";
     sentinels_gone_at_hold "sentinels-gone@hold" "S";
     sentinels_gone_at_connect "sentinels-gone@connect" "E";
-    replica_stopped_at_acquire "replica-stopped@acquire" "E";
-    replicas_gone_at_acquire "replicas-gone@acquire" "E";
+    replica_stopped_at_acquire "replica-stopped@acquire" "E" = replica_fails(&Stopped);
+    replicas_gone_at_acquire "replicas-gone@acquire" "E" = replica_fails(&Killed);
     disk_not_synced_at_acquire "disk-not-synced@acquire" "E"
         ["--appendonly", "yes", "--appendfsync", "no"];
 }
@@ -113,14 +115,6 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
     until("it is given back", || !exists(new, KEY));
 }
 
-fn master_killed_at_hold(trial: &Trial) {
-    master_fails(trial, &Killed);
-}
-
-fn master_stopped_at_wait(trial: &Trial) {
-    master_fails(trial, &Stopped);
-}
-
 /// The replica that is made the master has not heard of the lock: the holder is told, and the next
 /// one's token is above.
 fn master_killed_at_lag(trial: &Trial) {
@@ -198,14 +192,6 @@ fn one_sentinel_fails(trial: &Trial, injector: &dyn Injector) {
     thread::sleep(ms(30));
     active.heal();
     trial.prove(&active);
-}
-
-fn sentinel_refuses_at_connect(trial: &Trial) {
-    one_sentinel_fails(trial, &Refused { cut: true });
-}
-
-fn sentinel_partitioned_at_connect(trial: &Trial) {
-    one_sentinel_fails(trial, &BlackHole);
 }
 
 /// A sentinel that came from elsewhere tells of the replica as the master, and of a fail-over that no
@@ -326,14 +312,6 @@ fn replica_fails(trial: &Trial, injector: &dyn Injector) {
         })
     });
     until("it is given back", || !exists(&master, KEY));
-}
-
-fn replica_stopped_at_acquire(trial: &Trial) {
-    replica_fails(trial, &Stopped);
-}
-
-fn replicas_gone_at_acquire(trial: &Trial) {
-    replica_fails(trial, &Killed);
 }
 
 /// The disk does not take what the server writes to it, as far as anybody can tell.

@@ -13,13 +13,13 @@ use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial};
 
 kinds! {
-    request_cut_at_transaction "request-cut@transaction" "A";
-    reply_lost_at_transaction "reply-lost@transaction" "A";
-    silent_at_transaction "silent@transaction" "E,A";
-    stolen_at_transaction "stolen@transaction" "S";
-    deleted_at_transaction "deleted@transaction" "S";
-    request_cut_at_extend "request-cut@extend" "A";
-    reply_lost_at_extend "reply-lost@extend" "A";
+    request_cut_at_transaction "request-cut@transaction" "A" = undecided(Action::Cut, 0);
+    reply_lost_at_transaction "reply-lost@transaction" "A" = undecided(Action::LoseReply, 1);
+    silent_at_transaction "silent@transaction" "E,A" = undecided(SILENCE, 1);
+    stolen_at_transaction "stolen@transaction" "S" = refused(&STOLEN);
+    deleted_at_transaction "deleted@transaction" "S" = refused(&DELETED);
+    request_cut_at_extend "request-cut@extend" "A" = extended_again(Action::Cut);
+    reply_lost_at_extend "reply-lost@extend" "A" = extended_again(Action::LoseReply);
     silent_at_extend "silent@extend" "E,A";
     deleted_at_extend "deleted@extend" "S";
     black_hole_at_check "black-hole@check" "E";
@@ -55,18 +55,6 @@ fn undecided(trial: &Trial, action: Action, times: u64) {
     guard.release().unwrap();
 }
 
-fn request_cut_at_transaction(trial: &Trial) {
-    undecided(trial, Action::Cut, 0);
-}
-
-fn reply_lost_at_transaction(trial: &Trial) {
-    undecided(trial, Action::LoseReply, 1);
-}
-
-fn silent_at_transaction(trial: &Trial) {
-    undecided(trial, SILENCE, 1);
-}
-
 /// The lock is another's by now: nothing is done, and the guard knows.
 fn refused(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, fixed(LEASE)).unwrap();
@@ -81,14 +69,6 @@ fn refused(trial: &Trial, injector: &dyn Injector) {
     trial.litters(ms(2_000));
 }
 
-fn stolen_at_transaction(trial: &Trial) {
-    refused(trial, &STOLEN);
-}
-
-fn deleted_at_transaction(trial: &Trial) {
-    refused(trial, &DELETED);
-}
-
 /// An extension is repeated: twice the same is once.
 fn extended_again(trial: &Trial, action: Action) {
     let lock = trial.client().mutex_with(KEY, fixed(LEASE / 2)).unwrap();
@@ -100,14 +80,6 @@ fn extended_again(trial: &Trial, action: Action) {
     assert!(guard.remaining() > ms(LEASE / 2));
     assert!(guard.remaining().as_millis() <= pttl(&trial.server, KEY).unsigned_abs().into());
     guard.release().unwrap();
-}
-
-fn request_cut_at_extend(trial: &Trial) {
-    extended_again(trial, Action::Cut);
-}
-
-fn reply_lost_at_extend(trial: &Trial) {
-    extended_again(trial, Action::LoseReply);
 }
 
 /// No answer comes: the guard believes in no more than it knows.

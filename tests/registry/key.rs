@@ -17,17 +17,17 @@ use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
 
 kinds! {
-    flushed_at_hold "flushed@hold" "S,L";
-    deleted_at_hold "deleted@hold" "S,L";
-    expired_at_hold "expired@hold" "S,L";
-    evicted_at_hold "evicted@hold" "S,L";
-    stolen_at_hold "stolen@hold" "S,L";
+    flushed_at_hold "flushed@hold" "S,L" = lost_by(&FLUSHED, LossCause::Deleted);
+    deleted_at_hold "deleted@hold" "S,L" = lost_by(&DELETED, LossCause::Deleted);
+    expired_at_hold "expired@hold" "S,L" = lost_by(&EXPIRED, LossCause::Deleted);
+    evicted_at_hold "evicted@hold" "S,L" = lost_by(&Evicted, LossCause::Deleted);
+    stolen_at_hold "stolen@hold" "S,L" = lost_by(&STOLEN, LossCause::Taken);
     persisted_at_hold "persisted@hold" "S,L";
     retyped_at_acquire "retyped@acquire" "E";
-    flushed_at_wait "flushed@wait" "S,L";
-    stolen_at_wait "stolen@wait" "S,L";
-    deleted_at_release "deleted@release" "S";
-    stolen_at_release "stolen@release" "S";
+    flushed_at_wait "flushed@wait" "S,L" = waited(&FLUSHED, 0);
+    stolen_at_wait "stolen@wait" "S,L" = waited(&STOLEN, 2_000);
+    deleted_at_release "deleted@release" "S" = released_too_late(&DELETED);
+    stolen_at_release "stolen@release" "S" = released_too_late(&STOLEN);
     expired_at_release "expired@release" "S";
     expired_at_reentry "expired@reentry" "S";
     forced_at_hold "forced@hold" "S,L";
@@ -69,26 +69,6 @@ fn lost_by(trial: &Trial, injector: &dyn Injector, cause: LossCause) {
         let active = trial.inject(injector);
         trial.prove(&active);
     });
-}
-
-fn flushed_at_hold(trial: &Trial) {
-    lost_by(trial, &FLUSHED, LossCause::Deleted);
-}
-
-fn deleted_at_hold(trial: &Trial) {
-    lost_by(trial, &DELETED, LossCause::Deleted);
-}
-
-fn expired_at_hold(trial: &Trial) {
-    lost_by(trial, &EXPIRED, LossCause::Deleted);
-}
-
-fn evicted_at_hold(trial: &Trial) {
-    lost_by(trial, &Evicted, LossCause::Deleted);
-}
-
-fn stolen_at_hold(trial: &Trial) {
-    lost_by(trial, &STOLEN, LossCause::Taken);
 }
 
 fn forced_at_hold(trial: &Trial) {
@@ -147,14 +127,6 @@ fn waited(trial: &Trial, injector: &dyn Injector, free_after: u64) {
     assert!(held.release().is_err());
 }
 
-fn flushed_at_wait(trial: &Trial) {
-    waited(trial, &FLUSHED, 0);
-}
-
-fn stolen_at_wait(trial: &Trial) {
-    waited(trial, &STOLEN, 2_000);
-}
-
 /// The release finds that it is too late, and touches nothing.
 fn released_too_late(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, fixed(LEASE)).unwrap();
@@ -167,14 +139,6 @@ fn released_too_late(trial: &Trial, injector: &dyn Injector) {
     assert!(error.is_lost() && error.is_not_held(), "{error:?}");
     assert_eq!(ask::<Option<String>>(&trial.server, &["GET", KEY]), there, "it was touched");
     trial.litters(ms(2_000));
-}
-
-fn deleted_at_release(trial: &Trial) {
-    released_too_late(trial, &DELETED);
-}
-
-fn stolen_at_release(trial: &Trial) {
-    released_too_late(trial, &STOLEN);
 }
 
 /// A fixed lease ends, the next one has the lock, and only then comes the release.

@@ -105,11 +105,22 @@ fn text(panic: &(dyn std::any::Any + Send)) -> String {
     told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
-/// The kinds of a file, each with its oracle and a test of the oracle's name.
+/// The kinds of a file, each with its oracle and a test of the oracle's name. `= of(with)` makes the
+/// oracle of one that many kinds share, and of what is this one's.
 macro_rules! kinds {
-    ($($oracle:ident $name:literal $guarantee:literal $([$($argument:literal),*])?;)*) => {
+    (@oracle $oracle:ident) => { $oracle };
+    (@oracle $oracle:ident $of:ident($($with:expr),*)) => { |trial| $of(trial, $($with),*) };
+    ($(
+        $oracle:ident $name:literal $guarantee:literal $([$($argument:literal),*])?
+        $(= $of:ident($($with:expr),*))?;
+    )*) => {
         pub(crate) static KINDS: [crate::kind::Kind; [$($name),*].len()] = [
-            $(crate::kind::Kind::new($name, $guarantee, &[$($($argument),*)?], $oracle)),*
+            $(crate::kind::Kind::new(
+                $name,
+                $guarantee,
+                &[$($($argument),*)?],
+                crate::kind::kinds!(@oracle $oracle $($of($($with),*))?),
+            )),*
         ];
         mod kinds {
             $(#[test]

@@ -16,20 +16,28 @@ use crate::trial::{COMMAND, KEY, LEASE, Trial, wait};
 kinds! {
     reply_lost_at_join "reply-lost@join" "A,L";
     silent_at_join "silent@join" "A,L";
-    request_cut_at_beat "request-cut@beat" "A,L";
-    reply_lost_at_beat "reply-lost@beat" "A,L";
-    dropped_at_message "dropped@message" "L";
-    doubled_at_message "doubled@message" "S,L";
-    late_at_message "late@message" "S,L";
+    request_cut_at_beat "request-cut@beat" "A,L"
+        = keeps_its_place(&AtOperation::request("request-cut", Operation::Beat, Action::Cut));
+    reply_lost_at_beat "reply-lost@beat" "A,L"
+        = keeps_its_place(&AtOperation::request("reply-lost", Operation::Beat, Action::LoseReply));
+    dropped_at_message "dropped@message" "L" = hand_over(&message("dropped", Action::Drop), UNTOLD);
+    doubled_at_message "doubled@message" "S,L"
+        = hand_over(&message("doubled", Action::Twice), ms(0));
+    late_at_message "late@message" "S,L"
+        = hand_over(&message("late", Action::Delay(ms(200))), ms(200));
     swapped_at_message "swapped@message" "S,L";
-    garbage_at_message "garbage@message" "L";
-    cut_at_message "cut@message" "L";
+    garbage_at_message "garbage@message" "L"
+        = hand_over(&message("garbage", Action::Garbage(b"?!\r\n".to_vec())), UNTOLD);
+    cut_at_message "cut@message" "L" = hand_over(&message("cut", Action::Cut), UNTOLD);
     half_open_at_wait "half-open@wait" "L";
-    subscribers_killed_at_wait "subscribers-killed@wait" "L";
+    // The connection for wake-ups is closed, and comes back.
+    subscribers_killed_at_wait "subscribers-killed@wait" "L"
+        = hand_over(&ClientsKilled { which: "pubsub" }, UNTOLD);
     cut_at_subscribe "request-cut@subscribe" "L";
     silent_at_subscribe "silent@subscribe" "L";
     reply_lost_at_hand_over "reply-lost@hand-over" "A,S,L";
-    silent_at_hand_over "silent@hand-over" "A,S,L";
+    silent_at_hand_over "silent@hand-over" "A,S,L"
+        = handed_over(&AtOperation::request("silent", Operation::Release, SILENCE), false);
     dropped_at_notify "dropped@notify" "L";
 }
 
@@ -60,18 +68,6 @@ fn hand_over(trial: &Trial, injector: &dyn Injector, bound: Duration) {
     trial.given_back();
 }
 
-fn dropped_at_message(trial: &Trial) {
-    hand_over(trial, &message("dropped", Action::Drop), UNTOLD);
-}
-
-fn doubled_at_message(trial: &Trial) {
-    hand_over(trial, &message("doubled", Action::Twice), ms(0));
-}
-
-fn late_at_message(trial: &Trial) {
-    hand_over(trial, &message("late", Action::Delay(ms(200))), ms(200));
-}
-
 /// The grant comes after a message that was published later.
 fn swapped_at_message(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -95,24 +91,11 @@ fn swapped_at_message(trial: &Trial) {
     trial.given_back();
 }
 
-fn garbage_at_message(trial: &Trial) {
-    hand_over(trial, &message("garbage", Action::Garbage(b"?!\r\n".to_vec())), UNTOLD);
-}
-
-fn cut_at_message(trial: &Trial) {
-    hand_over(trial, &message("cut", Action::Cut), UNTOLD);
-}
-
 /// The connection for wake-ups stays open, and nothing comes on it any more, the sign of life that is
 /// asked for neither.
 fn half_open_at_wait(trial: &Trial) {
     let silent = AtOperation::reply("half-open", Operation::Message, Action::Drop).sticky();
     hand_over(trial, &silent, UNTOLD);
-}
-
-/// The connection for wake-ups is closed, and comes back.
-fn subscribers_killed_at_wait(trial: &Trial) {
-    hand_over(trial, &ClientsKilled { which: "pubsub" }, UNTOLD);
 }
 
 /// Nobody can listen: nobody joins who could not be told (rule 12), and yet the lock is had.
@@ -178,14 +161,6 @@ fn silent_at_join(trial: &Trial) {
     keeps_its_place(trial, &silent.containing("\r\njoin\r\n"));
 }
 
-fn request_cut_at_beat(trial: &Trial) {
-    keeps_its_place(trial, &AtOperation::request("request-cut", Operation::Beat, Action::Cut));
-}
-
-fn reply_lost_at_beat(trial: &Trial) {
-    keeps_its_place(trial, &AtOperation::request("reply-lost", Operation::Beat, Action::LoseReply));
-}
-
 /// The releaser's answer is lost: the next has the lock already, and keeps it.
 fn handed_over(trial: &Trial, injector: &dyn Injector, known: bool) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -221,10 +196,6 @@ fn handed_over(trial: &Trial, injector: &dyn Injector, known: bool) {
 fn reply_lost_at_hand_over(trial: &Trial) {
     let lost = AtOperation::request("reply-lost", Operation::Release, Action::LoseReply);
     handed_over(trial, &lost, true);
-}
-
-fn silent_at_hand_over(trial: &Trial) {
-    handed_over(trial, &AtOperation::request("silent", Operation::Release, SILENCE), false);
 }
 
 /// Those who wait for a reentrant lock are not told of its release.

@@ -19,33 +19,35 @@ use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial};
 
 kinds! {
-    killed_few_at_acquire "few-killed@acquire" "S,L";
-    stopped_few_at_acquire "few-stopped@acquire" "S,L";
-    partitioned_few_at_acquire "few-partitioned@acquire" "S,L";
-    refused_few_at_acquire "few-refused@acquire" "S,L";
-    slow_few_at_acquire "few-slow@acquire" "S,L";
-    full_few_at_acquire "few-out-of-memory@acquire" "S,L";
-    read_only_few_at_acquire "few-read-only@acquire" "S,L";
-    loading_few_at_acquire "few-loading@acquire" "S,L";
-    busy_few_at_acquire "few-busy@acquire" "S,L";
-    forgetful_few_at_acquire "few-no-script@acquire" "S,L";
-    denied_few_at_acquire "few-no-permission@acquire" "S,L";
-    killed_few_at_hold "few-killed@hold" "S";
-    stopped_few_at_hold "few-stopped@hold" "S";
-    partitioned_few_at_hold "few-partitioned@hold" "S";
-    clients_killed_few_at_hold "few-clients-killed@hold" "S";
+    killed_few_at_acquire "few-killed@acquire" "S,L" = few(&Killed);
+    stopped_few_at_acquire "few-stopped@acquire" "S,L" = few(&Stopped);
+    partitioned_few_at_acquire "few-partitioned@acquire" "S,L" = few(&BlackHole);
+    refused_few_at_acquire "few-refused@acquire" "S,L" = few(&Refused { cut: true });
+    slow_few_at_acquire "few-slow@acquire" "S,L" = few(&Slow(NODE));
+    full_few_at_acquire "few-out-of-memory@acquire" "S,L" = few(&OUT_OF_MEMORY);
+    read_only_few_at_acquire "few-read-only@acquire" "S,L" = few(&READ_ONLY);
+    loading_few_at_acquire "few-loading@acquire" "S,L" = few(&Loading(ms(800)));
+    busy_few_at_acquire "few-busy@acquire" "S,L" = few(&Busy);
+    forgetful_few_at_acquire "few-no-script@acquire" "S,L" = few(&Forgetful);
+    denied_few_at_acquire "few-no-permission@acquire" "S,L" = few(&NO_PERMISSION);
+    killed_few_at_hold "few-killed@hold" "S" = few_at_hold(&Killed);
+    stopped_few_at_hold "few-stopped@hold" "S" = few_at_hold(&Stopped);
+    partitioned_few_at_hold "few-partitioned@hold" "S" = few_at_hold(&BlackHole);
+    clients_killed_few_at_hold "few-clients-killed@hold" "S"
+        = few_at_hold(&ClientsKilled { which: "normal" });
     emptied_few_at_hold "few-restarted-empty@hold" "S";
-    killed_most_at_acquire "most-killed@acquire" "E,L";
-    stopped_most_at_acquire "most-stopped@acquire" "E,A,L";
-    partitioned_most_at_acquire "most-partitioned@acquire" "E,A,L";
-    refused_most_at_acquire "most-refused@acquire" "E,L";
-    slow_most_at_acquire "most-slow@acquire" "E,A,L";
-    full_most_at_acquire "most-out-of-memory@acquire" "E";
-    read_only_most_at_acquire "most-read-only@acquire" "E,L";
-    loading_most_at_acquire "most-loading@acquire" "E,L";
+    killed_most_at_acquire "most-killed@acquire" "E,L" = most(&Killed);
+    stopped_most_at_acquire "most-stopped@acquire" "E,A,L" = most(&Stopped);
+    partitioned_most_at_acquire "most-partitioned@acquire" "E,A,L" = most(&BlackHole);
+    refused_most_at_acquire "most-refused@acquire" "E,L" = most(&Refused { cut: true });
+    // Each answer takes longer than a server may.
+    slow_most_at_acquire "most-slow@acquire" "E,A,L" = most(&Slow(NODE));
+    full_most_at_acquire "most-out-of-memory@acquire" "E" = most(&OUT_OF_MEMORY);
+    read_only_most_at_acquire "most-read-only@acquire" "E,L" = most(&READ_ONLY);
+    loading_most_at_acquire "most-loading@acquire" "E,L" = most(&Loading(ms(1_000)));
     crowded_most_at_connect "most-max-clients@connect" "E,L";
-    stopped_most_at_hold "most-stopped@hold" "S,L";
-    partitioned_most_at_hold "most-partitioned@hold" "S,L";
+    stopped_most_at_hold "most-stopped@hold" "S,L" = most_at_hold(&Stopped);
+    partitioned_most_at_hold "most-partitioned@hold" "S,L" = most_at_hold(&BlackHole);
     emptied_most_at_hold "most-restarted-empty@hold" "S,L";
     partitioned_most_at_release "most-partitioned@release" "E,A";
 }
@@ -283,66 +285,6 @@ impl Several<'_> {
     }
 }
 
-fn killed_few_at_acquire(trial: &Trial) {
-    few(trial, &Killed);
-}
-
-fn stopped_few_at_acquire(trial: &Trial) {
-    few(trial, &Stopped);
-}
-
-fn partitioned_few_at_acquire(trial: &Trial) {
-    few(trial, &BlackHole);
-}
-
-fn refused_few_at_acquire(trial: &Trial) {
-    few(trial, &Refused { cut: true });
-}
-
-fn slow_few_at_acquire(trial: &Trial) {
-    few(trial, &Slow(NODE));
-}
-
-fn full_few_at_acquire(trial: &Trial) {
-    few(trial, &OUT_OF_MEMORY);
-}
-
-fn read_only_few_at_acquire(trial: &Trial) {
-    few(trial, &READ_ONLY);
-}
-
-fn loading_few_at_acquire(trial: &Trial) {
-    few(trial, &Loading(ms(800)));
-}
-
-fn busy_few_at_acquire(trial: &Trial) {
-    few(trial, &Busy);
-}
-
-fn forgetful_few_at_acquire(trial: &Trial) {
-    few(trial, &Forgetful);
-}
-
-fn denied_few_at_acquire(trial: &Trial) {
-    few(trial, &NO_PERMISSION);
-}
-
-fn killed_few_at_hold(trial: &Trial) {
-    few_at_hold(trial, &Killed);
-}
-
-fn stopped_few_at_hold(trial: &Trial) {
-    few_at_hold(trial, &Stopped);
-}
-
-fn partitioned_few_at_hold(trial: &Trial) {
-    few_at_hold(trial, &BlackHole);
-}
-
-fn clients_killed_few_at_hold(trial: &Trial) {
-    few_at_hold(trial, &ClientsKilled { which: "normal" });
-}
-
 /// One of three forgets whom it voted for: two remember.
 fn emptied_few_at_hold(trial: &Trial) {
     let several = Several::of(trial);
@@ -358,39 +300,6 @@ fn emptied_few_at_hold(trial: &Trial) {
     several.done();
 }
 
-fn killed_most_at_acquire(trial: &Trial) {
-    most(trial, &Killed);
-}
-
-fn stopped_most_at_acquire(trial: &Trial) {
-    most(trial, &Stopped);
-}
-
-fn partitioned_most_at_acquire(trial: &Trial) {
-    most(trial, &BlackHole);
-}
-
-fn refused_most_at_acquire(trial: &Trial) {
-    most(trial, &Refused { cut: true });
-}
-
-/// Each answer takes longer than a server may.
-fn slow_most_at_acquire(trial: &Trial) {
-    most(trial, &Slow(NODE));
-}
-
-fn full_most_at_acquire(trial: &Trial) {
-    most(trial, &OUT_OF_MEMORY);
-}
-
-fn read_only_most_at_acquire(trial: &Trial) {
-    most(trial, &READ_ONLY);
-}
-
-fn loading_most_at_acquire(trial: &Trial) {
-    most(trial, &Loading(ms(1_000)));
-}
-
 /// Two of three take no more connections, and the client has none yet.
 fn crowded_most_at_connect(trial: &Trial) {
     let several = Several::of(trial);
@@ -399,14 +308,6 @@ fn crowded_most_at_connect(trial: &Trial) {
     let active = several.inject(2, &MaxClients);
     most_for(&several, &lock, active);
     several.done();
-}
-
-fn stopped_most_at_hold(trial: &Trial) {
-    most_at_hold(trial, &Stopped);
-}
-
-fn partitioned_most_at_hold(trial: &Trial) {
-    most_at_hold(trial, &BlackHole);
 }
 
 /// Two of three forget whom they voted for. The holder is told; nobody has the lock before all leases

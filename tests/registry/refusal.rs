@@ -25,11 +25,11 @@ kinds! {
     oom_at_hand_over "out-of-memory@hand-over" "S,L";
     oom_at_watch_release "out-of-memory@watch-release" "S,L";
     oom_at_reentrant_release "out-of-memory@reentrant-release" "S,L";
-    read_only_at_acquire "read-only@acquire" "E,L";
+    read_only_at_acquire "read-only@acquire" "E,L" = outage(&READ_ONLY);
     read_only_at_renew "read-only@renew" "S";
     read_only_at_release "read-only@release" "E,A";
-    master_down_at_acquire "master-down@acquire" "E,L";
-    no_replicas_at_acquire "no-replicas@acquire" "E,L";
+    master_down_at_acquire "master-down@acquire" "E,L" = outage(&MASTER_DOWN);
+    no_replicas_at_acquire "no-replicas@acquire" "E,L" = outage(&NO_REPLICAS);
     disk_failure_at_acquire "disk-failure@acquire" "E";
     disk_failure_at_release "disk-failure@release" "E,A";
     no_password_at_connect "no-password@connect" "E";
@@ -174,18 +174,6 @@ fn oom_at_reentrant_release(trial: &Trial) {
     assert_eq!(ran.calls("del"), 1, "{ran:?}");
     assert!(!exists(&trial.server, KEY));
     trial.prove(&active);
-}
-
-fn read_only_at_acquire(trial: &Trial) {
-    outage(trial, &READ_ONLY);
-}
-
-fn master_down_at_acquire(trial: &Trial) {
-    outage(trial, &MASTER_DOWN);
-}
-
-fn no_replicas_at_acquire(trial: &Trial) {
-    outage(trial, &NO_REPLICAS);
 }
 
 /// It refuses renewals for half a lease, and is a master again.

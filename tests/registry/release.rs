@@ -18,17 +18,24 @@ kinds! {
     request_half_at_release "request-half@release" "A,S";
     reply_lost_at_release "reply-lost@release" "A,S";
     reply_half_at_release "reply-half@release" "A,S";
-    garbage_at_release "garbage@release" "A,S";
-    dropped_at_release "dropped@release" "E,A";
-    silent_at_release "silent@release" "E,A";
+    garbage_at_release "garbage@release" "A,S"
+        = released_again(&request("garbage", Operation::Release, garbage()), renewed(LEASE));
+    dropped_at_release "dropped@release" "E,A"
+        = release_unknown(&request("dropped", Operation::Release, Action::Drop));
+    silent_at_release "silent@release" "E,A"
+        = release_unknown(&request("silent", Operation::Release, SILENCE));
     overtaken_at_release "overtaken@release" "A,S";
     black_hole_at_release "black-hole@release" "E,A";
     request_cut_at_watch_release "request-cut@watch-release" "A,S";
     reply_lost_at_watch_release "reply-lost@watch-release" "A,S";
-    request_cut_at_renew "request-cut@renew" "S,L";
-    reply_lost_at_renew "reply-lost@renew" "S,L";
-    garbage_at_renew "garbage@renew" "S,L";
-    dropped_at_renew "dropped@renew" "S,L";
+    request_cut_at_renew "request-cut@renew" "S,L"
+        = renewed_again(&request("request-cut", Operation::Renew, Action::Cut));
+    reply_lost_at_renew "reply-lost@renew" "S,L"
+        = renewed_again(&request("reply-lost", Operation::Renew, Action::LoseReply));
+    garbage_at_renew "garbage@renew" "S,L"
+        = renewed_again(&request("garbage", Operation::Renew, garbage()));
+    dropped_at_renew "dropped@renew" "S,L"
+        = renewed_again(&request("dropped", Operation::Renew, Action::Drop));
     overtaken_at_renew "overtaken@renew" "A,S";
     black_hole_at_renew "black-hole@renew" "E,S";
     reply_lost_at_reentrant_release "reply-lost@reentrant-release" "A,S";
@@ -74,10 +81,6 @@ fn reply_half_at_release(trial: &Trial) {
     released_again(trial, &half, renewed(LEASE));
 }
 
-fn garbage_at_release(trial: &Trial) {
-    released_again(trial, &request("garbage", Operation::Release, garbage()), renewed(LEASE));
-}
-
 fn watched() -> LockOptions {
     renewed(LEASE).wait(Wait::spin()).release(Release::watch())
 }
@@ -104,14 +107,6 @@ fn release_unknown(trial: &Trial, injector: &dyn Injector) {
     drop(active);
     trial.given_back();
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
-}
-
-fn dropped_at_release(trial: &Trial) {
-    release_unknown(trial, &request("dropped", Operation::Release, Action::Drop));
-}
-
-fn silent_at_release(trial: &Trial) {
-    release_unknown(trial, &request("silent", Operation::Release, SILENCE));
 }
 
 /// The release arrives when the next one has the lock.
@@ -153,22 +148,6 @@ fn renewed_again(trial: &Trial, injector: &dyn Injector) {
     guard.check().unwrap();
     guard.release().unwrap();
     trial.stays_away();
-}
-
-fn request_cut_at_renew(trial: &Trial) {
-    renewed_again(trial, &request("request-cut", Operation::Renew, Action::Cut));
-}
-
-fn reply_lost_at_renew(trial: &Trial) {
-    renewed_again(trial, &request("reply-lost", Operation::Renew, Action::LoseReply));
-}
-
-fn garbage_at_renew(trial: &Trial) {
-    renewed_again(trial, &request("garbage", Operation::Renew, garbage()));
-}
-
-fn dropped_at_renew(trial: &Trial) {
-    renewed_again(trial, &request("dropped", Operation::Renew, Action::Drop));
 }
 
 /// A renewal that is stuck while the lock is given back must not bring it back.

@@ -16,28 +16,25 @@ use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial};
 
 kinds! {
-    killed_at_acquire "server-killed@acquire" "E,L";
-    killed_at_hold "server-killed@hold" "S,L";
-    killed_at_release "server-killed@release" "E,A";
-    tail_cut_at_hold "tail-cut@hold" "S" ["--appendonly", "yes", "--appendfsync", "always"];
-    stopped_at_acquire "server-stopped@acquire" "E,A,L";
+    killed_at_acquire "server-killed@acquire" "E,L" = outage(&Killed);
+    killed_at_hold "server-killed@hold" "S,L" = lost_its_data(&Killed);
+    killed_at_release "server-killed@release" "E,A" = released_later(&Killed);
+    tail_cut_at_hold "tail-cut@hold" "S" ["--appendonly", "yes", "--appendfsync", "always"]
+        = lost_its_data(&TailCut { bytes: 8 });
+    stopped_at_acquire "server-stopped@acquire" "E,A,L" = outage(&Stopped);
     stopped_at_hold "server-stopped@hold" "S";
-    stopped_at_release "server-stopped@release" "E,A";
-    busy_at_acquire "busy@acquire" "E,L";
-    busy_at_renew "busy@renew" "S";
-    busy_at_release "busy@release" "E,A";
-    loading_at_acquire "loading@acquire" "E,L";
+    stopped_at_release "server-stopped@release" "E,A" = released_later(&Stopped);
+    busy_at_acquire "busy@acquire" "E,L" = outage(&Busy);
+    busy_at_renew "busy@renew" "S" = survived(&Busy);
+    busy_at_release "busy@release" "E,A" = released_later(&Busy);
+    loading_at_acquire "loading@acquire" "E,L" = outage(&Loading(ms(1_000)));
     no_script_at_all "no-script@every-command" "S,L";
     max_clients_at_connect "max-clients@connect" "E,L";
     backlog_full_at_connect "backlog-full@connect" "E" ["--tcp-backlog", "1"];
-    clients_killed_at_hold "clients-killed@hold" "S";
+    clients_killed_at_hold "clients-killed@hold" "S" = survived(&ClientsKilled { which: "normal" });
     clients_killed_at_acquire "clients-killed@acquire" "A";
     clients_paused_at_acquire "clients-paused@acquire" "E,A";
-    clients_paused_at_renew "clients-paused@renew" "S";
-}
-
-fn killed_at_acquire(trial: &Trial) {
-    outage(trial, &Killed);
+    clients_paused_at_renew "clients-paused@renew" "S" = survived(&ClientsPaused(ms(LEASE / 2)));
 }
 
 /// It lost everything: the holder is told, and the next token is above.
@@ -55,14 +52,6 @@ fn lost_its_data(trial: &Trial, injector: &dyn Injector) {
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-fn killed_at_hold(trial: &Trial) {
-    lost_its_data(trial, &Killed);
-}
-
-fn tail_cut_at_hold(trial: &Trial) {
-    lost_its_data(trial, &TailCut { bytes: 8 });
-}
-
 /// The release cannot be told; it is finished once the server is back.
 fn released_later(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -75,22 +64,6 @@ fn released_later(trial: &Trial, injector: &dyn Injector) {
     trial.prove(&active);
     trial.given_back();
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
-}
-
-fn killed_at_release(trial: &Trial) {
-    released_later(trial, &Killed);
-}
-
-fn stopped_at_release(trial: &Trial) {
-    released_later(trial, &Stopped);
-}
-
-fn busy_at_release(trial: &Trial) {
-    released_later(trial, &Busy);
-}
-
-fn stopped_at_acquire(trial: &Trial) {
-    outage(trial, &Stopped);
 }
 
 /// It is stopped for longer than the lease: the hold ends here no later than there.
@@ -112,10 +85,6 @@ fn stopped_at_hold(trial: &Trial) {
     next.check().unwrap();
 }
 
-fn busy_at_acquire(trial: &Trial) {
-    outage(trial, &Busy);
-}
-
 /// It serves nobody for a part of the lease: the renewal comes in time afterwards.
 fn survived(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -133,22 +102,6 @@ fn survived(trial: &Trial, injector: &dyn Injector) {
     guard.check().unwrap();
     trial.timed(COMMAND, || guard.release()).unwrap();
     trial.stays_away();
-}
-
-fn busy_at_renew(trial: &Trial) {
-    survived(trial, &Busy);
-}
-
-fn clients_paused_at_renew(trial: &Trial) {
-    survived(trial, &ClientsPaused(ms(LEASE / 2)));
-}
-
-fn clients_killed_at_hold(trial: &Trial) {
-    survived(trial, &ClientsKilled { which: "normal" });
-}
-
-fn loading_at_acquire(trial: &Trial) {
-    outage(trial, &Loading(ms(1_000)));
 }
 
 /// It forgets all scripts all the time, which nobody notices.
