@@ -153,8 +153,7 @@ impl Crowd {
             hear_times(&child.expect_line("waits", PATIENCE), &mut account.waits);
             hear_times(&child.expect_line("operations", PATIENCE), &mut account.operations);
             let [overlaps, disorder, lost, micros] = numbers(&child.expect_line("seen", PATIENCE));
-            account.seen.overlaps += overlaps;
-            account.seen.disorder += disorder;
+            account.seen += Seen { overlaps, disorder };
             account.lost += lost;
             account.processor += micros as f64 / 1e6;
             let status = child.wait(PATIENCE);
@@ -347,8 +346,7 @@ fn report(members: &[Member], processor: f64) {
     for member in members {
         waits.add(&member.waits).expect("it grows as needed");
         operations.add(&member.operations).expect("it grows as needed");
-        seen.overlaps += member.seen.overlaps;
-        seen.disorder += member.seen.disorder;
+        seen += member.seen;
         lost += member.lost;
     }
     let shares: Vec<_> = members.iter().map(|member| member.acquisitions.to_string()).collect();
@@ -356,5 +354,5 @@ fn report(members: &[Member], processor: f64) {
     tell_times("waits", &waits);
     tell_times("operations", &operations);
     let micros = (processor * 1e6) as u64;
-    tell(&format!("seen {} {} {lost} {micros}", seen.overlaps, seen.disorder));
+    tell(&format!("seen {seen} {lost} {micros}"));
 }

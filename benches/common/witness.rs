@@ -12,8 +12,10 @@
 //! it are written in one piece; were they not, that would be one overlap too many. One process
 //! alone has a variable.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::AddAssign;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +27,31 @@ pub(crate) struct Seen {
     pub(crate) overlaps: u64,
     /// Sections whose token was not greater than that of the one before.
     pub(crate) disorder: u64,
+}
+
+impl Seen {
+    /// Adds what another process says that it saw, and answers what else it says: numbers all.
+    pub(crate) fn read<'a>(&mut self, line: &'a str) -> impl Iterator<Item = u64> + use<'a> {
+        let mut numbers = line.split(' ').filter_map(|number| number.parse().ok());
+        // Who does not say may have seen anything.
+        self.overlaps += numbers.next().unwrap_or(1);
+        self.disorder += numbers.next().unwrap_or(1);
+        numbers
+    }
+}
+
+impl AddAssign for Seen {
+    fn add_assign(&mut self, other: Seen) {
+        self.overlaps += other.overlaps;
+        self.disorder += other.disorder;
+    }
+}
+
+/// As `read` reads it.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.overlaps, self.disorder)
+    }
 }
 
 /// Where sections leave their marks.

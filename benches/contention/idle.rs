@@ -65,9 +65,8 @@ pub(crate) fn row(bench: &mut Bench) {
     let mut seen = Seen::default();
     for child in &mut children {
         let line = child.expect_line("had it", PATIENCE);
-        let (overlaps, disorder) = line.split_once(' ').expect("two numbers");
-        seen.overlaps += overlaps.parse::<u64>().expect("a number");
-        seen.disorder += disorder.parse::<u64>().expect("a number");
+        let rest = seen.read(&line).count();
+        assert_eq!(rest, 0, "{line}");
     }
     bench.report.row(
         Row::new("idle", Way::Queue.title())
@@ -119,11 +118,9 @@ pub(crate) fn play() -> Outcome {
             }
         });
         tell("ready");
-        let seen = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-        let (overlaps, disorder) = seen.fold((0, 0), |(overlaps, disorder), seen| {
-            (overlaps + seen.overlaps, disorder + seen.disorder)
-        });
-        tell(&format!("had it {overlaps} {disorder}"));
+        let mut seen = Seen::default();
+        threads.into_iter().for_each(|thread| seen += thread.join().expect("no panic"));
+        tell(&format!("had it {seen}"));
     });
     Ok(())
 }

@@ -88,11 +88,8 @@ fn remote(bench: &mut Bench) {
             pause();
             child.say("take it");
             let line = child.expect_line("had", PATIENCE);
-            let mut numbers = line.split(' ').filter_map(|number| number.parse::<u64>().ok());
-            seen.overlaps += numbers.next().unwrap_or(1);
-            seen.disorder += numbers.next().unwrap_or(1);
             // The first are to get warm.
-            spans.extend(numbers.filter(|_| round > 0).map(|nanos| nanos as f64 / 1e3));
+            spans.extend(seen.read(&line).filter(|_| round > 0).map(|nanos| nanos as f64 / 1e3));
         }
         for _ in 0..count {
             raws.push(raw.with(pause).as_secs_f64() * 1e6);
@@ -132,7 +129,7 @@ pub(crate) fn play() -> Outcome {
         let span = now() - asked;
         witness.section(guard.fencing_token().get(), &mut seen, || ());
         guard.release()?;
-        tell(&format!("had {} {} {span}", seen.overlaps, seen.disorder));
+        tell(&format!("had {seen} {span}"));
     }
     Ok(())
 }
