@@ -8,22 +8,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use leasehold_support::fault::network::{AtOperation, BlackHole, Refused, SILENCE, Slow};
 use leasehold_support::fault::{Active, Fired, Injector, Operation, Site, process, server};
-use leasehold_support::history::{Event, History, What, now, watch_processor};
+use leasehold_support::history::{Event, History, What, now};
 use leasehold_support::{Action, Child, ChildBuilder, Proxy, Server};
 
 use super::Result;
-use super::crew::{PATIENCE, start};
+use super::crew::start;
 use super::holder::Task;
 use super::look::event;
 use super::plan::{self, Planted, Shown};
-use super::trial::{Report, judge, recorded};
+use super::trial::{Report, Torment, gone, judge, recorded, set_out, watched};
 
 /// How many servers there are.
 pub(crate) const SERVERS: usize = 5;
@@ -329,41 +329,16 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let pids: Vec<u32> = crew.members.iter().map(|member| member.child.pid()).collect();
     let begin = Instant::now();
     let until = now() + plan.active.as_nanos() as u64;
-    for (index, member) in crew.members.iter_mut().enumerate() {
-        let planted = if index == 0 { plan.planted } else { Planted::Nothing };
-        let seed = plan.seed.wrapping_mul(31).wrapping_add(plan.trial * 8 + index as u64);
-        let Plan { trial, lease, locks, fresh, long, spins, .. } = *plan;
-        let task = Task { trial, seed, lease, locks, until, fresh, long, spins, planted };
-        member.child.say(&task.line());
-    }
+    let Plan { trial, seed, lease, locks, fresh, long, spins, planted, .. } = *plan;
+    let task = Task { trial, seed, lease, locks, until, fresh, long, spins, planted };
+    set_out(crew.members.iter_mut().map(|member| &mut member.child), &task);
     let over = AtomicBool::new(false);
-    let (mut events, fired) = thread::scope(|scope| {
-        let over = &over;
-        let processors = 0..thread::available_parallelism().map_or(1, usize::from);
-        let lags = processors.map(|number| scope.spawn(move || watch_processor(number, over)));
-        let lags: Vec<_> = lags.collect();
-        let (mut events, fired) = torment(crew, plan, begin);
-        thread::sleep(Duration::from_nanos(until.saturating_sub(now())));
-        over.store(true, Ordering::SeqCst);
-        events.extend(lags.into_iter().flat_map(|lags| lags.join().expect("it watches")));
-        (events, fired)
-    });
+    let (mut events, fired) = watched(until, &over, || torment(crew, plan, begin));
     events.push(event(now(), 0, What::Healed));
     let killed = plan.faults.iter().filter(|it| it.class == Class::Process { kills: true });
     let killed: Vec<usize> = killed.flat_map(|fault| fault.processes.clone()).collect();
-    let mut gone = killed.clone();
-    for (index, member) in crew.members.iter_mut().enumerate() {
-        if killed.contains(&index) {
-            continue;
-        }
-        match member.child.hear_line(&format!("done {}", plan.trial), PATIENCE) {
-            Some(problem) if problem.is_empty() => {}
-            Some(problem) => return Err(format!("a holder failed: {problem}").into()),
-            // Its calls without a verdict are found by C5.
-            None => gone.push(index),
-        }
-    }
-    for index in gone {
+    let children = crew.members.iter_mut().map(|member| &mut member.child);
+    for index in gone(children, plan.trial, &killed)? {
         crew.replace(index)?;
     }
     events.push(event(now(), 0, What::Left(left(crew, plan)?)));
@@ -381,7 +356,7 @@ struct Going<'a> {
 }
 
 /// Lets the faults happen, and heals them, each at its time.
-fn torment(crew: &Crew, plan: &Plan, begin: Instant) -> (Vec<Event>, Vec<(String, Fired)>) {
+fn torment(crew: &Crew, plan: &Plan, begin: Instant) -> Torment {
     let mut steps: Vec<(Duration, usize, bool)> = Vec::new();
     for (index, fault) in plan.faults.iter().enumerate() {
         // By their order it begins before it ends.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold_support::Child;
 use leasehold_support::fault::{Active, Fired, Site};
 use leasehold_support::history::{
     Event, History, Overrun, Resource, Violation, What, now, raw_overlaps, read, stalled,
@@ -17,7 +18,7 @@ use super::crew::{Crew, PATIENCE};
 use super::holder::{Task, record, resource};
 use super::kind::{Class, Forgets};
 use super::look::{self, event};
-use super::plan::{Plan, Planned, Shown};
+use super::plan::{Plan, Planned, Planted, Shown};
 
 /// Connections that were cut come back within this time.
 const SETTLED: Duration = Duration::from_millis(300);
@@ -42,50 +43,29 @@ pub(crate) struct Report {
     pub(crate) history: History,
 }
 
+/// What happened besides the holders' own doing, and which faults fired.
+pub(crate) type Torment = (Vec<Event>, Vec<(String, Fired)>);
+
 /// Runs a trial.
 pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let pids: Vec<u32> = crew.members.iter().map(|member| member.child.pid()).collect();
     let begin = Instant::now();
     let until = now() + plan.active.as_nanos() as u64;
-    for (index, member) in crew.members.iter_mut().enumerate() {
-        let planted = if index == 0 { plan.planted } else { Default::default() };
-        let seed = plan.seed.wrapping_mul(31).wrapping_add(plan.trial * 8 + index as u64);
-        let Plan { trial, lease, locks, fresh, long, .. } = *plan;
-        let spins = false;
-        let task = Task { trial, seed, lease, locks, until, fresh, long, spins, planted };
-        member.child.say(&task.line());
-    }
+    let Plan { trial, seed, lease, locks, fresh, long, planted, .. } = *plan;
+    let task = Task { trial, seed, lease, locks, until, fresh, long, spins: false, planted };
+    set_out(crew.members.iter_mut().map(|member| &mut member.child), &task);
     let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut events, fired) = thread::scope(|scope| {
         let looks = scope.spawn(|| look::look_on(&crew.server, plan, &over, &blind));
-        let processors = 0..thread::available_parallelism().map_or(1, usize::from);
-        let over = &over;
-        let lags = processors.map(|number| scope.spawn(move || watch_processor(number, over)));
-        let lags: Vec<_> = lags.collect();
-        let (mut events, fired) = torment(crew, plan, begin, &blind);
-        let left = Duration::from_nanos(until.saturating_sub(now()));
-        thread::sleep(left);
-        over.store(true, Ordering::SeqCst);
+        let (mut events, fired) = watched(until, &over, || torment(crew, plan, begin, &blind));
         events.extend(looks.join().expect("it looks on"));
-        events.extend(lags.into_iter().flat_map(|lags| lags.join().expect("it watches")));
         (events, fired)
     });
     events.push(event(now(), 0, What::Healed));
     let killed = plan.faults.iter().filter(|fault| fault.kills).map(|fault| fault.process);
     let killed: Vec<usize> = killed.collect();
-    let mut gone = killed.clone();
-    for (index, member) in crew.members.iter_mut().enumerate() {
-        if killed.contains(&index) {
-            continue;
-        }
-        match member.child.hear_line(&format!("done {}", plan.trial), PATIENCE) {
-            Some(problem) if problem.is_empty() => {}
-            Some(problem) => return Err(format!("a holder failed: {problem}").into()),
-            // Its calls without a verdict are found by C5.
-            None => gone.push(index),
-        }
-    }
-    for index in gone {
+    let children = crew.members.iter_mut().map(|member| &mut member.child);
+    for index in gone(children, plan.trial, &killed)? {
         crew.replace(index)?;
     }
     let mut connection = crew.server.connection();
@@ -98,13 +78,53 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     Ok(judge(plan.lease, history, violations, fired))
 }
 
+/// Tells each process its task: with a seed of its own, and to the first what is planted.
+pub(crate) fn set_out<'a>(children: impl Iterator<Item = &'a mut Child>, task: &Task) {
+    for (index, child) in children.enumerate() {
+        let planted = if index == 0 { task.planted } else { Planted::Nothing };
+        let seed = task.seed.wrapping_mul(31).wrapping_add(task.trial * 8 + index as u64);
+        child.say(&Task { seed, planted, ..*task }.line());
+    }
+}
+
+/// Lets faults happen and waits for the end of the trial, while the processors are watched. What they
+/// were late with is among the events.
+pub(crate) fn watched(until: u64, over: &AtomicBool, faults: impl FnOnce() -> Torment) -> Torment {
+    thread::scope(|scope| {
+        let processors = 0..thread::available_parallelism().map_or(1, usize::from);
+        let lags = processors.map(|number| scope.spawn(move || watch_processor(number, over)));
+        let lags: Vec<_> = lags.collect();
+        let (mut events, fired) = faults();
+        thread::sleep(Duration::from_nanos(until.saturating_sub(now())));
+        over.store(true, Ordering::SeqCst);
+        events.extend(lags.into_iter().flat_map(|lags| lags.join().expect("it watches")));
+        (events, fired)
+    })
+}
+
+/// Hears that each process is done; those that are gone, as the killed ones are, must be replaced.
+pub(crate) fn gone<'a>(
+    children: impl Iterator<Item = &'a mut Child>,
+    trial: u64,
+    killed: &[usize],
+) -> Result<Vec<usize>> {
+    let mut gone = killed.to_vec();
+    for (index, child) in children.enumerate() {
+        if killed.contains(&index) {
+            continue;
+        }
+        match child.hear_line(&format!("done {trial}"), PATIENCE) {
+            Some(problem) if problem.is_empty() => {}
+            Some(problem) => return Err(format!("a holder failed: {problem}").into()),
+            // Its calls without a verdict are found by C5.
+            None => gone.push(index),
+        }
+    }
+    Ok(gone)
+}
+
 /// Lets the faults happen, and heals them, each at its time.
-fn torment(
-    crew: &Crew,
-    plan: &Plan,
-    begin: Instant,
-    blind: &AtomicBool,
-) -> (Vec<Event>, Vec<(String, Fired)>) {
+fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torment {
     let mut steps: Vec<(Duration, usize, bool)> = Vec::new();
     for (index, fault) in plan.faults.iter().enumerate() {
         steps.extend([(fault.begin, index, true), (fault.end, index, false)]);
