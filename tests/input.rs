@@ -368,7 +368,7 @@ fn where_no_thread_can_be_started_there_is_an_error_and_no_panic() {
 #[test]
 fn a_transaction_does_not_change_its_connection() {
     let server = server();
-    let client = LockClient::builder(server.url()).max_connections(1).build().unwrap();
+    let client = LockClient::builder(server.url()).max_size(1).build().unwrap();
     let guard = client.mutex("x").unwrap().lock().unwrap();
     let rows: [&[&str]; 18] = [
         &["SELECT", "1"],

@@ -29,7 +29,7 @@ use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
 use crate::protocol::answer::{Busy, Granted};
 use crate::protocol::wake::GrantMessage;
-use crate::protocol::{Answer, Attempt, Mode};
+use crate::protocol::{Answer, Attempt, Mode, Return};
 use crate::wire::failure::Failure;
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
@@ -443,7 +443,9 @@ impl<'a> Delegate<'a> {
         let last = self.last.max(now.after(SHORTEST_LEAVE));
         let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(last);
         let (protocol, target) = (self.engine.protocol(), self.slot.target());
-        protocol.release(target, &bid.owner, ttl, None, ReleaseKind::Lua, deadline).is_ok()
+        let how = ReleaseKind::Lua;
+        let returned = Return { owner: &bid.owner, ttl, last_token: None, how };
+        protocol.release(target, &returned, deadline).is_ok()
     }
 
     fn clean_up(&self, bid: Bid) {

@@ -8,7 +8,7 @@ use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::PassedOn;
 use crate::engine::worker::GiveBack;
-use crate::protocol::Verdict;
+use crate::protocol::{Return, Verdict};
 use crate::wire::failure::Failure;
 
 /// Gives a lease back in one bounded attempt. What could not be done is left to the worker.
@@ -92,15 +92,13 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
 
 fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
     let engine = lease.slot().engine();
-    let verdict = engine.protocol().release(
-        lease.slot().target(),
-        lease.owner(),
-        lease.ttl(),
-        lease.last_token(),
-        lease.options().release_option().kind(),
-        deadline,
-    );
-    verdict.or_else(taken)
+    let returned = Return {
+        owner: lease.owner(),
+        ttl: lease.ttl(),
+        last_token: lease.last_token(),
+        how: lease.options().release_option().kind(),
+    };
+    engine.protocol().release(lease.slot().target(), &returned, deadline).or_else(taken)
 }
 
 /// Leaves a lease that is no longer in use to the worker to give back.

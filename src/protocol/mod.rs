@@ -81,6 +81,16 @@ pub(crate) struct Attempt<'a> {
     pub(crate) dies_after: Duration,
 }
 
+/// One request to be the owner no longer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Return<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) ttl: Duration,
+    /// The last token used where that is not the one minted.
+    pub(crate) last_token: Option<u64>,
+    pub(crate) how: ReleaseKind,
+}
+
 /// What to do where another has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -114,15 +124,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<Answer, Failure>;
 
-    /// Gives the lock to the next, or back, if it is the owner's. `last_token` is the last token
-    /// used where that is not the one minted.
+    /// Gives the lock to the next, or back, if it is the owner's.
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure>;
 

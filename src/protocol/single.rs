@@ -8,7 +8,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, flag, told, unexpected, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, replica,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, replica,
     transaction, wake,
 };
 use crate::wire::connection::Reply;
@@ -100,12 +100,10 @@ impl Protocol for Single {
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
+        let Return { owner, ttl, last_token, how } = *returned;
         if how == ReleaseKind::Watch {
             let outcome = self.transport.exchange(deadline, |connection| {
                 transaction::release(connection, target, owner, deadline)

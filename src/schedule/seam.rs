@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::ReleaseKind;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Mode, Protocol, Target, Task, Told, Verdict,
+    Answer, Applied, Attempt, Errand, Listener, Mode, Protocol, Return, Target, Task, Told, Verdict,
 };
 use crate::schedule::world::EXCHANGE;
 use crate::wire::Pipeline;
@@ -138,13 +137,10 @@ impl Protocol for Seam {
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
-        self.lose(self.memory.release(target, owner, ttl, last_token, how, deadline))
+        self.lose(self.memory.release(target, returned, deadline))
     }
 
     fn extend(

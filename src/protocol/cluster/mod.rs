@@ -25,7 +25,7 @@ use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, wake,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
@@ -89,17 +89,12 @@ impl Protocol for Cluster {
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
         // Leave to ask is for one command, and WATCH needs several.
-        let aside = if how == ReleaseKind::Watch { Aside::Wait } else { Aside::Follow };
-        self.at(target, aside, deadline, |node| {
-            node.release(target, owner, ttl, last_token, how, deadline)
-        })
+        let aside = if returned.how == ReleaseKind::Watch { Aside::Wait } else { Aside::Follow };
+        self.at(target, aside, deadline, |node| node.release(target, returned, deadline))
     }
 
     fn extend(

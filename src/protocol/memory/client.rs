@@ -10,7 +10,7 @@ use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::answer::{acquired, flag, told, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Told, Verdict, Wake, wake,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, Wake, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
@@ -95,12 +95,10 @@ impl Protocol for Memory {
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
+        let Return { owner, ttl, last_token, how } = *returned;
         let request = match how {
             ReleaseKind::Lua => Request::release(owner, ttl, last_token),
             ReleaseKind::Watch => Request::Delete { owner: owner.to_vec() },

@@ -76,7 +76,7 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
-use crate::base::option::{ReleaseKind, Shown};
+use crate::base::option::Shown;
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::answer::flag;
@@ -84,7 +84,7 @@ use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::Ask;
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Target, Task, Told, Verdict, wake,
+    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Task, Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::failure::{Failure, Hindrance};
@@ -255,12 +255,10 @@ impl Protocol for Quorum {
     fn release(
         &self,
         target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        last_token: Option<u64>,
-        _how: ReleaseKind,
+        returned: &Return<'_>,
         deadline: Moment,
     ) -> Result<Verdict, Failure> {
+        let Return { owner, ttl, last_token, how: _ } = *returned;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
         Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict)
