@@ -96,6 +96,11 @@
 //! [`Lease::fixed`] is not renewed: it ends by itself, unless [`Guard::extend`] makes it longer.
 //! It is for work whose length is known.
 //!
+//! A renewed lease that the [queue](Wait::queue) handed over is short at first: two seconds and a
+//! [`command_timeout`](LockClientBuilder::command_timeout), unless the lease itself is shorter. So others
+//! do not wait for long if it was handed to a process that had died. The first renewal, after a third
+//! of that, makes it whole. A fixed lease is whole from the start.
+//!
 //! Renewal goes on for as long as a hold exists, not for as long as it makes progress.
 //! [`max_hold`](LockOptions::max_hold) and [`max_renewals`](LockOptions::max_renewals) put an end
 //! to it. So does the end of the thread, even if its guard was forgotten.
@@ -150,7 +155,8 @@
 //! Every hold has a [token](FencingToken), a number that grows from hold to hold of a name. Send
 //! it with every write, and let the resource refuse a token that is lower than one it has seen.
 //!
-//! In SQL, keep the highest token beside the data, in a `BIGINT NOT NULL DEFAULT 0`:
+//! In SQL, keep the highest token beside the data, in a `BIGINT NOT NULL DEFAULT 0`; for drivers that
+//! take no `u64`, `token.get() as i64` is the same number:
 //!
 //! ```sql
 //! -- First of all, when the lock was taken: from now on no earlier holder can write.
@@ -300,7 +306,7 @@
 //!
 //! | predicate | what it means |
 //! | --- | --- |
-//! | [`is_timeout`](Error::is_timeout) | time ran out, in a call that cannot say `None` |
+//! | [`is_timeout`](Error::is_timeout) | time ran out, in a call that cannot say `None`; in any call, if a grant came when its lease was over |
 //! | [`is_lost`](Error::is_lost) | held, and lost before its release |
 //! | [`is_not_held`](Error::is_not_held) | not held by this thread; also true for a lost lock |
 //! | [`is_unreachable`](Error::is_unreachable) | Redis could not be reached or could not serve; nothing was done |
@@ -308,7 +314,7 @@
 //! | [`is_pool_exhausted`](Error::is_pool_exhausted) | no connection came free |
 //! | [`is_not_replicated`](Error::is_not_replicated) | too few replicas had it in time; it was given back |
 //! | [`is_not_fsynced`](Error::is_not_fsynced) | too few disks had it in time; it was given back |
-//! | [`is_config`](Error::is_config) | a setting, name or option is not allowed; found before any I/O |
+//! | [`is_config`](Error::is_config) | a setting, name or option is not allowed; found before any I/O, but for what only a server can tell |
 //! | [`is_denied`](Error::is_denied) | the user, the password or a permission was refused |
 //! | [`is_wrong_type`](Error::is_wrong_type) | the key is no lock of this kind |
 //! | [`is_cancelled`](Error::is_cancelled) | the wait was called off |
@@ -394,9 +400,9 @@
 //! What is due for renewal at about the same time goes out as one pipeline.
 //!
 //! A client has a thread that renews, which starts with its first lock, and one that listens, which
-//! starts with its first wait; each has a connection of its own. A thread that connects is shared by
-//! all clients of the process. Over several servers one thread connects to each, and from the first wait
-//! on one listens to each.
+//! starts with its first wait; each has a connection of its own. A third makes the pool's connections;
+//! with sentinels a fourth follows the master. Over several servers one thread connects to each, and
+//! from the first wait on one listens to each.
 //!
 //! # Several servers
 //!

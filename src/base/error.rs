@@ -127,9 +127,11 @@ impl Error {
         self
     }
 
-    /// The caller's time ran out before the lock could be had.
+    /// The caller's time ran out before the lock could be had, or its lease was over when it was told
+    /// of its grant.
     ///
-    /// Only calls that have no other way to say so answer this; `try_lock_for` says `Ok(None)`.
+    /// The first is the answer of calls that have no other way to say so; `try_lock_for` says
+    /// `Ok(None)`. The second, of any call, asks for a longer lease.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == Kind::Timeout
     }
@@ -158,7 +160,8 @@ impl Error {
         self.0.kind == Kind::UnknownOutcome
     }
 
-    /// A setting or an argument is not allowed; the text names it, its value and what is.
+    /// A setting or an argument is not allowed; the text names it, its value and what is. It is found
+    /// before any I/O, but for what only a server can tell.
     pub fn is_config(&self) -> bool {
         self.0.kind == Kind::Config
     }

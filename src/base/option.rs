@@ -82,7 +82,8 @@ impl Wait {
     /// lives. Only for [`Mutex`](crate::Mutex) on one server, whose default it is.
     ///
     /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
-    /// one command however many wait. It needs publish/subscribe.
+    /// one command however many wait. It needs publish/subscribe. What is handed over is at first
+    /// [valid for a short time](crate#leases-and-renewal) only, until it is renewed.
     pub const fn queue() -> Wait {
         Wait(WaitKind::Queue)
     }

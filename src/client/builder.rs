@@ -82,7 +82,8 @@ impl LockClientBuilder {
 
     /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
     ///
-    /// One more, for renewals, is not counted. A thread that waits for a lock has no connection.
+    /// Two more are not counted, one for renewals and one that listens. A thread that waits for a lock
+    /// has no connection.
     pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
         self.pool.max_size = connections;
         self
@@ -293,7 +294,9 @@ impl LockClientBuilder {
     }
 
     /// Makes the client. It connects when a connection is first needed, unless
-    /// [`connect_now`](LockClientBuilder::connect_now) was asked for.
+    /// [`connect_now`](LockClientBuilder::connect_now) was asked for. Idle connections that are to be
+    /// [kept ready](LockClientBuilder::min_idle), and those to
+    /// [sentinels](LockClientBuilder::sentinels), are made in the background from the start.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use crate::protocol::mutex::MutexKind;
 /// `true` needs its own `unlock`. What a thread still holds when it ends is given back.
 ///
 /// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). What
-/// refers to an implementation, a `&`, a [`Box`] or an [`Arc`](std::sync::Arc), is one too.
+/// refers to an implementation, a `&`, a [`Box`] or an [`Arc`], is one too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};

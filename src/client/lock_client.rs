@@ -20,8 +20,10 @@ use crate::protocol::reentrant::ReentrantKind;
 
 /// Makes locks on one Redis server, or each on its own node of a cluster.
 ///
-/// It has a pool of connections and two threads of its own: one renews, and starts with the first
-/// lock; one listens for wake-ups, and starts with the first wait. Clones are the same client. It ends when the last clone, lock and guard are dropped.
+/// It has a pool of connections and three threads of its own: one connects; one renews, and starts
+/// with the first lock; one listens for wake-ups, and starts with the first wait. With sentinels a
+/// fourth follows the master. Clones are the same client. It ends when the last clone, lock and guard
+/// are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -210,14 +212,18 @@ impl LockClient {
     /// Ends the client before its time: calls off all of its waits, takes all locks from their
     /// holders, and gives them back, waiting for that at most `within`.
     ///
-    /// Renewals stop first, and what [`losses`](LockClient::losses) made ends last. Guards turn invalid with [`LossCause::ShutDown`]; from then on the client
-    /// gives no lock to anybody, and its calls end with
-    /// [`is_cancelled`](crate::Error::is_cancelled).
+    /// Renewals stop first, and what [`losses`](LockClient::losses) made ends last. Guards turn invalid
+    /// with [`LossCause::ShutDown`], and what is done with them answers
+    /// [`is_lost`](crate::Error::is_lost), as does one more lock by a thread that has one. From then on
+    /// the client gives no lock to anybody: attempts and waits end with
+    /// [`is_cancelled`](crate::Error::is_cancelled). What only asks Redis about a lock, or forces it,
+    /// still does.
     ///
     /// # Errors
     ///
     /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in
-    /// time; the text tells how many, and names a few. The worker goes on trying, and all of it ends with its lease.
+    /// time; the text tells how many, and names a few. The worker goes on trying, and all of it ends
+    /// with its lease.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -106,8 +106,8 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How many connections there are to each server at most; default 10, from 1 to 65,536. One more to
-    /// each, for renewals, is not counted.
+    /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more
+    /// to each are not counted, one for renewals and one that listens.
     pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
         self.pool.max_size = connections;
         self

@@ -66,6 +66,9 @@ impl Guard {
     }
 
     /// How long the lease is still valid; zero when it is over. No I/O.
+    ///
+    /// After a hand-over by the [queue](crate::Wait::queue) that is two seconds and a command time-out
+    /// at most, and the whole lease from the first renewal on, which follows within a third of that.
     pub fn remaining(&self) -> Duration {
         let lease = self.hold().lease();
         lease.valid_until().since(lease.slot().engine().now())
