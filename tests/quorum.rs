@@ -626,7 +626,7 @@ fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
 /// An even number of servers is allowed, and warned of.
 #[test]
 fn an_even_number_of_servers_is_warned_of() {
-    let count = || warnings(&["4 servers bear the loss of"]);
+    let count = || warnings(&["4 servers survive the loss of"]);
     assert_eq!(count(), 0);
     QuorumClient::builder(["redis://a", "redis://b", "redis://c"]).build().unwrap();
     assert_eq!(count(), 0);

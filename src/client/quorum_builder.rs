@@ -190,7 +190,7 @@ impl QuorumClientBuilder {
         let (servers, need) = self.check()?;
         if servers.len().is_multiple_of(2) {
             log::warn!(
-                "{} servers bear the loss of no more of them than {} do",
+                "{} servers survive the loss of no more servers than {} would",
                 servers.len(),
                 servers.len() - 1
             );

@@ -83,8 +83,8 @@ impl QuorumClient {
 
     /// Begins to build a client of these servers, which does not connect before it is needed.
     ///
-    /// Each URL is as for [`LockClient::builder`]. An odd number of servers is best: one more than an
-    /// odd number may fail no more often, and must agree more often.
+    /// Each URL is as for [`LockClient::builder`]. An odd number of servers is best: with a fourth server
+    /// no more may fail than with three, and three must agree instead of two.
     pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
         QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
     }

@@ -278,11 +278,11 @@ fn quorum_of_an_even_number(trial: &Trial) {
     let build = |others: &[&str]| {
         QuorumClient::builder([&[url.as_str()], others].concat()).build().unwrap();
     };
-    let before = warnings(&["servers bear the loss of"]);
+    let before = warnings(&["servers survive the loss of"]);
     build(&["redis://a", "redis://b"]);
-    assert_eq!(warnings(&["servers bear the loss of"]), before);
+    assert_eq!(warnings(&["servers survive the loss of"]), before);
     build(&["redis://a", "redis://b", "redis://c"]);
-    let warned = warnings(&["servers bear the loss of"]) - before;
+    let warned = warnings(&["servers survive the loss of"]) - before;
     trial.witnessed(1, warned as u64, "the log");
     assert_eq!(trial.proxy.accepted(), 0);
 }
