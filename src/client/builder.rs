@@ -102,21 +102,22 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a call waits for a connection of the pool; default 1 s, at least 1 ms.
+    /// How long a call waits for a connection of the pool; default 1 s, from 1 ms to 365
+    /// days.
     pub fn max_wait(mut self, wait: Duration) -> LockClientBuilder {
         self.pool.max_wait = wait;
         self
     }
 
-    /// After how long an idle connection is closed; default 10 minutes, `None` for never, at least
-    /// 1 ms. It is looked for every 30 s.
+    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None`
+    /// for never. It is looked for every 30 s.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> LockClientBuilder {
         self.pool.idle_timeout = timeout;
         self
     }
 
-    /// After how long a connection is replaced; default 30 minutes, `None` for never, at least 1 ms.
-    /// It is looked for every 30 s.
+    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for
+    /// never. It is looked for every 30 s.
     pub fn max_lifetime(mut self, lifetime: Option<Duration>) -> LockClientBuilder {
         self.pool.max_lifetime = lifetime;
         self
@@ -131,28 +132,32 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long connecting may take, for each address that the host's name has; default 1 s, at
-    /// least 1 ms. Name look-ups have no time-out of their own, and happen on another thread.
+    /// How long connecting may take, for each address that the host's name has; default 1 s, from
+    /// 1 ms to 365 days. Name look-ups have no time-out of their own, and happen on another thread.
     pub fn connect_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.connect_timeout = timeout;
         self
     }
 
     /// How long a command may take from the search for a connection to its answer; default 1 s,
-    /// at least 1 ms.
+    /// from 1 ms to 365 days.
     pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.command_timeout = timeout;
         self
     }
 
-    /// How long a wait for a lock rides out an outage of Redis; default 10 s, at least 1 ms.
+    /// How long a wait for a lock rides out an outage of Redis; default 10 s, from 1 ms to
+    /// 365 days.
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
         self.give_up_after = outage;
         self
     }
 
-    /// Sentinels that know where the master is. The host of the client's URL is then the name that they
-    /// have for it; its user, password, database and scheme are those of the master.
+    /// Sentinels that know where the master is; default none. The host of the client's URL is then the
+    /// name that they have for it; its user, password, database and scheme are those of the master.
+    ///
+    /// Refused are none at all, an address that is named twice, a client's URL that is a socket, and
+    /// [`cluster`](LockClientBuilder::cluster) besides.
     ///
     /// They are asked at every new connection, and the server that they tell of must say itself that it
     /// is the master. A thread listens to one of them, and asks another every 500 ms; when one tells of
@@ -188,11 +193,13 @@ impl LockClientBuilder {
     }
 
     /// Makes it a client of a Redis Cluster, of which the client's URL names one node and these are
-    /// others; none need to be named, `.cluster([""; 0])`. Any of them tells where all nodes are.
+    /// others; none need to be named, `.cluster([""; 0])`. Any of them tells where all nodes are. By
+    /// default it is no such client.
     ///
     /// The user, the password and the scheme of the client's URL are used for every node, also for
-    /// those that are learned of later; the URLs given here must not have others. There is no other
-    /// database than 0. The bounds of the pool are for each node.
+    /// those that are learned of later; URLs given here that have others are refused. So are a socket,
+    /// a database other than 0, and [`sentinels`](LockClientBuilder::sentinels) besides. The bounds of
+    /// the pool are for each node.
     ///
     /// [Several servers](crate#several-servers) tells what names a cluster takes, and what happens when
     /// nodes fail or slots move.
@@ -253,7 +260,8 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is put before every lock's name; default nothing.
+    /// What is put before every lock's name; default nothing. With it a name may have 64 KiB, and a
+    /// longer one is refused when the lock is made.
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> LockClientBuilder {
         self.name_prefix = prefix.as_ref().to_vec();
         self
@@ -266,7 +274,7 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is called when a lock of this client is lost before it was released.
+    /// What is called when a lock of this client is lost before it was released; default nothing.
     ///
     /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a
     /// panic in it is logged. It must not own the client, which would then never end. One hold's loss
@@ -281,7 +289,7 @@ impl LockClientBuilder {
     }
 
     /// What is called, with the lock's name in Redis, when somebody asks for a lock that a thread of
-    /// this client holds ([`request_release`](crate::Mutex::request_release)).
+    /// this client holds ([`request_release`](crate::Mutex::request_release)); default nothing.
     ///
     /// It is for the holder to decide whether to let go. It runs on a thread of its own; a panic in
     /// it is logged. It must not own the client.

@@ -71,7 +71,8 @@ impl QuorumClientBuilder {
         }
     }
 
-    /// How long one server may take to connect, or to answer; default 200 ms, at least 1 ms.
+    /// How long one server may take to connect, or to answer; default 200 ms, from 1 ms to
+    /// 365 days.
     ///
     /// It bounds how long a silent server holds up a call, so keep it far below the lease: one shorter
     /// than twenty of it is warned of in the log. A call takes twice as long at most: once to ask, once
@@ -113,7 +114,8 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How long a wait for a lock goes on while there is no majority; default 10 s, at least 1 ms.
+    /// How long a wait for a lock goes on while there is no majority; default 10 s, from
+    /// 1 ms to 365 days.
     pub fn give_up_after(mut self, outage: Duration) -> QuorumClientBuilder {
         self.give_up_after = outage;
         self
@@ -126,7 +128,8 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// What is put before every lock's name; default nothing.
+    /// What is put before every lock's name, as
+    /// [`LockClientBuilder::name_prefix`](crate::LockClientBuilder::name_prefix).
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> QuorumClientBuilder {
         self.name_prefix = prefix.as_ref().to_vec();
         self
