@@ -11,10 +11,9 @@ const LAYERS: [&str; 8] =
     ["base", "wire", "protocol", "engine", "lock", "client", "testing", "schedule"];
 
 /// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
-/// errors, the builder hands its address on, and the root shows the crate to users.
-const REDIS: [&str; 7] = [
-    "client/builder.rs",
-    "client/quorum_builder.rs",
+/// errors, the client hands its addresses on, and the root shows the crate to users.
+const REDIS: [&str; 6] = [
+    "client/address.rs",
     "lib.rs",
     "protocol/answer.rs",
     "protocol/memory/likeness.rs",

@@ -3,15 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo};
-
 use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
-use crate::engine::{Bounds, Callbacks, Engine};
+use crate::client::address::{self, ConnectionInfo};
+use crate::client::settings::Settings;
 use crate::protocol::Protocol;
 use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
@@ -20,11 +19,8 @@ use crate::protocol::single::Single;
 use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint;
 use crate::wire::manager::{Source, Timeouts};
-use crate::wire::pool::{PoolSettings, check_timeout, connector};
+use crate::wire::pool::{check_timeout, connector};
 use crate::wire::sentinel::Sentinels;
-#[cfg(feature = "tls")]
-use crate::wire::tls::{Certificates, Identification};
-use crate::wire::topology::Address;
 use crate::wire::transport::Transport;
 
 /// Settings of a [`LockClient`].
@@ -49,16 +45,9 @@ pub struct LockClientBuilder {
     url: String,
     sentinels: Option<Vec<String>>,
     cluster: Option<Vec<String>>,
-    pool: PoolSettings,
     connect_timeout: Duration,
     command_timeout: Duration,
-    give_up_after: Duration,
-    connect_now: bool,
-    name_prefix: Vec<u8>,
-    label: String,
-    callbacks: Callbacks,
-    #[cfg(feature = "tls")]
-    certificates: Certificates,
+    settings: Settings,
 }
 
 impl LockClientBuilder {
@@ -67,16 +56,9 @@ impl LockClientBuilder {
             url: url.to_owned(),
             sentinels: None,
             cluster: None,
-            pool: PoolSettings::default(),
             connect_timeout: Duration::from_secs(1),
             command_timeout: Duration::from_secs(1),
-            give_up_after: Duration::from_secs(10),
-            connect_now: false,
-            name_prefix: Vec::new(),
-            label: String::new(),
-            callbacks: Callbacks::default(),
-            #[cfg(feature = "tls")]
-            certificates: Certificates::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -85,41 +67,41 @@ impl LockClientBuilder {
     /// Two more are not counted, one for renewals and one that listens. A thread that waits for a lock
     /// has no connection.
     pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
-        self.pool.max_size = connections;
+        self.settings.pool.max_size = connections;
         self
     }
 
     /// How many idle connections the pool keeps ready; default 0, at most `max_size`.
     pub fn min_idle(mut self, connections: u32) -> LockClientBuilder {
-        self.pool.min_idle = connections;
+        self.settings.pool.min_idle = connections;
         self
     }
 
     /// How many idle connections the pool keeps at most; default all, from `min_idle` to
     /// `max_size`.
     pub fn max_idle(mut self, connections: u32) -> LockClientBuilder {
-        self.pool.max_idle = Some(connections);
+        self.settings.pool.max_idle = Some(connections);
         self
     }
 
     /// How long a call waits for a connection of the pool; default 1 s, from 1 ms to 365
     /// days.
     pub fn max_wait(mut self, wait: Duration) -> LockClientBuilder {
-        self.pool.max_wait = wait;
+        self.settings.pool.max_wait = wait;
         self
     }
 
     /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None`
     /// for never. It is looked for every 30 s.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> LockClientBuilder {
-        self.pool.idle_timeout = timeout;
+        self.settings.pool.idle_timeout = timeout;
         self
     }
 
     /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for
     /// never. It is looked for every 30 s.
     pub fn max_lifetime(mut self, lifetime: Option<Duration>) -> LockClientBuilder {
-        self.pool.max_lifetime = lifetime;
+        self.settings.pool.max_lifetime = lifetime;
         self
     }
 
@@ -128,7 +110,7 @@ impl LockClientBuilder {
     /// It doubles the round trips, and is not needed: a connection that failed is never used again,
     /// and a command that met a dead one is safely repeated.
     pub fn test_on_borrow(mut self, test: bool) -> LockClientBuilder {
-        self.pool.test_on_borrow = test;
+        self.settings.pool.test_on_borrow = test;
         self
     }
 
@@ -149,7 +131,7 @@ impl LockClientBuilder {
     /// How long a wait for a lock rides out an outage of Redis; default 10 s, from 1 ms to
     /// 365 days.
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
-        self.give_up_after = outage;
+        self.settings.give_up_after = outage;
         self
     }
 
@@ -236,7 +218,7 @@ impl LockClientBuilder {
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> LockClientBuilder {
-        self.certificates.authority = Some(pem.as_ref().to_vec());
+        self.settings.trust(pem.as_ref());
         self
     }
 
@@ -249,28 +231,27 @@ impl LockClientBuilder {
         chain: impl AsRef<[u8]>,
         key: impl AsRef<[u8]>,
     ) -> LockClientBuilder {
-        let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
-        self.certificates.client = Some(Identification { chain, key });
+        self.settings.identify(chain.as_ref(), key.as_ref());
         self
     }
 
     /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot; default no.
     pub fn connect_now(mut self, connect: bool) -> LockClientBuilder {
-        self.connect_now = connect;
+        self.settings.connect_now = connect;
         self
     }
 
     /// What is put before every lock's name; default nothing. With it a name may have 64 KiB, and a
     /// longer one is refused when the lock is made.
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> LockClientBuilder {
-        self.name_prefix = prefix.as_ref().to_vec();
+        self.settings.name_prefix = prefix.as_ref().to_vec();
         self
     }
 
     /// What [`holder`](crate::Mutex::holder) tells others about this client besides its host and
     /// process; default nothing. Control characters are left out, and what is over 128 bytes.
     pub fn label(mut self, label: impl AsRef<str>) -> LockClientBuilder {
-        self.label = label.as_ref().to_owned();
+        self.settings.label = label.as_ref().to_owned();
         self
     }
 
@@ -284,7 +265,7 @@ impl LockClientBuilder {
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,
     ) -> LockClientBuilder {
-        self.callbacks.on_loss = Some(Arc::new(callback));
+        self.settings.callbacks.on_loss = Some(Arc::new(callback));
         self
     }
 
@@ -297,7 +278,7 @@ impl LockClientBuilder {
         mut self,
         callback: impl Fn(&[u8]) + Send + Sync + 'static,
     ) -> LockClientBuilder {
-        self.callbacks.on_release_request = Some(Arc::new(callback));
+        self.settings.callbacks.on_release_request = Some(Arc::new(callback));
         self
     }
 
@@ -314,15 +295,13 @@ impl LockClientBuilder {
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let identity = Arc::new(Identity::new(&self.label));
+        let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
             Some(urls) => Arc::new(self.in_cluster(info, urls, &clock, identity)?),
             None => Arc::new(self.single(info, &clock, identity)?),
         };
-        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
-        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
-        Ok(LockClient::new(engine, self.name_prefix, address))
+        Ok(self.settings.client(protocol, clock, self.command_timeout, address))
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -340,15 +319,21 @@ impl LockClientBuilder {
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Single> {
-        let source = self.source(info, clock)?;
+        let source = match &self.sentinels {
+            Some(urls) => {
+                let sentinels = address::sentinels(&self.settings, &info, urls)?;
+                Source::Sentinels(Sentinels::new(sentinels, info, Arc::clone(clock)))
+            }
+            None => Source::Fixed(info),
+        };
         let transport = Arc::new(Transport::new(
             source,
             Arc::clone(clock),
-            &self.pool,
+            &self.settings.pool,
             self.timeouts(),
             connector()?,
         ));
-        if self.connect_now {
+        if self.settings.connect_now {
             transport.check(self.limit(clock))?;
         }
         Ok(Single::new(transport, identity))
@@ -361,109 +346,44 @@ impl LockClientBuilder {
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Cluster> {
-        let seeds = self.seeds(&info, urls)?;
-        let settings = ClusterSettings { pool: self.pool.clone(), timeouts: self.timeouts() };
+        if self.sentinels.is_some() {
+            let allowed = "one of the two; the nodes of a cluster watch each other";
+            return Err(Error::config("cluster", "with sentinels", allowed));
+        }
+        let seeds = address::seeds(&self.settings, &info, urls)?;
+        let settings =
+            ClusterSettings { pool: self.settings.pool.clone(), timeouts: self.timeouts() };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
-        if self.connect_now {
+        if self.settings.connect_now {
             directory.check(self.limit(clock))?;
         }
         Ok(Cluster::new(directory, identity))
     }
 
-    /// The nodes of a cluster that are asked for the others, each once.
-    fn seeds(&self, info: &ConnectionInfo, urls: &[String]) -> Result<Vec<Address>> {
-        if self.sentinels.is_some() {
-            let allowed = "one of the two; the nodes of a cluster watch each other";
-            return Err(Error::config("cluster", "with sentinels", allowed));
-        }
-        let mut seeds = Vec::new();
-        let others = urls.iter().map(|url| self.equip(endpoint::parse(url)?));
-        for node in std::iter::once(Ok(info.clone())).chain(others) {
-            let node = node?;
-            let (settings, usual) = (node.redis_settings(), info.redis_settings());
-            let Some(address) = Address::of(&node) else {
-                let allowed =
-                    "redis://host[:port]: the nodes of a cluster know each other by address";
-                return Err(Error::config("cluster", "a socket", allowed));
-            };
-            if settings.db() != 0 {
-                let allowed = "0: a cluster has no other";
-                return Err(Error::config("url database", settings.db(), allowed));
-            }
-            let own = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
-            if own(settings.username(), usual.username())
-                || own(settings.password(), usual.password())
-            {
-                let allowed = "those of the client's URL, which are used for every node";
-                return Err(Error::config(
-                    "cluster",
-                    format_args!("{} with another user or password", endpoint::shown(&node)),
-                    allowed,
-                ));
-            }
-            if std::mem::discriminant(node.addr()) != std::mem::discriminant(info.addr()) {
-                let allowed = "the scheme of the client's URL, which is used for every node";
-                return Err(Error::config("cluster", endpoint::shown(&node), allowed));
-            }
-            if !seeds.contains(&address) {
-                seeds.push(address);
-            }
-        }
-        Ok(seeds)
-    }
-
-    /// Where connections go to.
-    fn source(&self, info: ConnectionInfo, clock: &Arc<dyn Clock>) -> Result<Source> {
-        let Some(urls) = &self.sentinels else { return Ok(Source::Fixed(info)) };
-        if !matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) {
-            let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
-            return Err(Error::config("url", "a socket", allowed));
-        }
-        if urls.is_empty() {
-            return Err(Error::config("sentinels", "[]", "at least one URL"));
-        }
-        let mut nodes = Vec::new();
-        for url in urls {
-            let node = self.equip(endpoint::parse(url)?)?;
-            if nodes.iter().any(|other: &ConnectionInfo| other.addr() == node.addr()) {
-                let shown = endpoint::shown(&node);
-                return Err(Error::config("sentinels", shown, "each address once"));
-            }
-            nodes.push(node);
-        }
-        Ok(Source::Sentinels(Sentinels::new(nodes, info, Arc::clone(clock))))
-    }
-
-    fn equip(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
-        #[cfg(feature = "tls")]
-        let info = self.certificates.equip(info)?;
-        Ok(info)
-    }
-
     fn check(&self) -> Result<ConnectionInfo> {
-        self.pool.check()?;
+        self.settings.check()?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
-        check_timeout("give_up_after", self.give_up_after)?;
-        self.equip(endpoint::parse(&self.url)?)
+        self.settings.server(&self.url)
     }
 
     /// Makes a client of a server in memory, and tells what lies between them.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn build_over(self, server: &Arc<Server>) -> Result<(LockClient, Arc<Link>)> {
         self.check()?;
-        let memory = Memory::new(Arc::clone(server), Arc::new(Identity::new(&self.label)));
+        let memory = Memory::new(Arc::clone(server), self.settings.identity());
         let link = Arc::clone(memory.link());
-        let bounds = Bounds { exchange: self.command_timeout, give_up_after: self.give_up_after };
-        let clock = Arc::clone(server.clock());
-        let engine = Engine::new(Arc::new(memory), clock, bounds, self.callbacks);
-        Ok((LockClient::new(engine, self.name_prefix, "a server in memory".to_owned()), link))
+        let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
+        let client = self.settings.client(Arc::new(memory), clock, self.command_timeout, address);
+        Ok((client, link))
     }
 }
 
 impl fmt::Debug for LockClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL may contain a password.
-        f.debug_struct("LockClientBuilder").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("LockClientBuilder")
+            .field("pool", &self.settings.pool)
+            .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,12 @@
 //! The client: how it is built, what it makes, and the interface of the articles on top of it.
 
+mod address;
 mod builder;
 mod distributed;
 mod lock_client;
 mod quorum_builder;
 mod quorum_client;
+mod settings;
 
 pub use builder::LockClientBuilder;
 pub use distributed::DistributedLock;

@@ -3,22 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::ConnectionInfo;
-
 use crate::base::error::{Error, Result};
-use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
-use crate::client::{LockClient, QuorumClient};
-use crate::engine::{Bounds, Callbacks, Engine};
-use crate::protocol::quorum::{MOST_SERVERS, Quorum, Rules};
-use crate::wire::endpoint;
+use crate::client::QuorumClient;
+use crate::client::address::{self, ConnectionInfo};
+use crate::client::settings::Settings;
+use crate::protocol::quorum::{Quorum, Rules};
 use crate::wire::node::{Node, NodeSettings};
-use crate::wire::pool::{PoolSettings, check_timeout};
-#[cfg(feature = "tls")]
-use crate::wire::tls::{Certificates, Identification};
+use crate::wire::pool::check_timeout;
 
 /// Settings of a [`QuorumClient`].
 ///
@@ -38,36 +33,22 @@ use crate::wire::tls::{Certificates, Identification};
 #[must_use = "a builder does nothing until it is built"]
 pub struct QuorumClientBuilder {
     urls: Vec<String>,
-    pool: PoolSettings,
     node_timeout: Duration,
-    give_up_after: Duration,
     max_lease: Duration,
     quorum: Option<usize>,
     keeps_data: bool,
-    connect_now: bool,
-    name_prefix: Vec<u8>,
-    label: String,
-    callbacks: Callbacks,
-    #[cfg(feature = "tls")]
-    certificates: Certificates,
+    settings: Settings,
 }
 
 impl QuorumClientBuilder {
     pub(crate) fn new(urls: Vec<String>) -> QuorumClientBuilder {
         QuorumClientBuilder {
             urls,
-            pool: PoolSettings::default(),
             node_timeout: Duration::from_millis(200),
-            give_up_after: Duration::from_secs(10),
             max_lease: Duration::from_secs(30),
             quorum: None,
             keeps_data: false,
-            connect_now: false,
-            name_prefix: Vec::new(),
-            label: String::new(),
-            callbacks: Callbacks::default(),
-            #[cfg(feature = "tls")]
-            certificates: Certificates::default(),
+            settings: Settings::default(),
         }
     }
 
@@ -110,35 +91,35 @@ impl QuorumClientBuilder {
     /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more
     /// to each are not counted, one for renewals and one that listens.
     pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
-        self.pool.max_size = connections;
+        self.settings.pool.max_size = connections;
         self
     }
 
     /// How long a wait for a lock goes on while there is no majority; default 10 s, from
     /// 1 ms to 365 days.
     pub fn give_up_after(mut self, outage: Duration) -> QuorumClientBuilder {
-        self.give_up_after = outage;
+        self.settings.give_up_after = outage;
         self
     }
 
     /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as
     /// many servers as must agree; default no.
     pub fn connect_now(mut self, connect: bool) -> QuorumClientBuilder {
-        self.connect_now = connect;
+        self.settings.connect_now = connect;
         self
     }
 
     /// What is put before every lock's name, as
     /// [`LockClientBuilder::name_prefix`](crate::LockClientBuilder::name_prefix).
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> QuorumClientBuilder {
-        self.name_prefix = prefix.as_ref().to_vec();
+        self.settings.name_prefix = prefix.as_ref().to_vec();
         self
     }
 
     /// What [`holder`](crate::Mutex::holder) tells others, as
     /// [`LockClientBuilder::label`](crate::LockClientBuilder::label).
     pub fn label(mut self, label: impl AsRef<str>) -> QuorumClientBuilder {
-        self.label = label.as_ref().to_owned();
+        self.settings.label = label.as_ref().to_owned();
         self
     }
 
@@ -148,7 +129,7 @@ impl QuorumClientBuilder {
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,
     ) -> QuorumClientBuilder {
-        self.callbacks.on_loss = Some(Arc::new(callback));
+        self.settings.callbacks.on_loss = Some(Arc::new(callback));
         self
     }
 
@@ -157,7 +138,7 @@ impl QuorumClientBuilder {
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> QuorumClientBuilder {
-        self.certificates.authority = Some(pem.as_ref().to_vec());
+        self.settings.trust(pem.as_ref());
         self
     }
 
@@ -171,8 +152,7 @@ impl QuorumClientBuilder {
         chain: impl AsRef<[u8]>,
         key: impl AsRef<[u8]>,
     ) -> QuorumClientBuilder {
-        let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
-        self.certificates.client = Some(Identification { chain, key });
+        self.settings.identify(chain.as_ref(), key.as_ref());
         self
     }
 
@@ -205,7 +185,7 @@ impl QuorumClientBuilder {
             self.max_lease + drift_allowance(self.max_lease)
         };
         let settings = NodeSettings {
-            pool: self.pool.clone(),
+            pool: self.settings.pool.clone(),
             timeout: self.node_timeout,
             probation: Some(probation),
         };
@@ -216,54 +196,21 @@ impl QuorumClientBuilder {
         let address =
             nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
         let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
-        let identity = Arc::new(Identity::new(&self.label));
+        let identity = self.settings.identity();
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
-        if self.connect_now {
+        if self.settings.connect_now {
             quorum.check()?;
         }
-        let bounds = Bounds { exchange: self.node_timeout * 2, give_up_after: self.give_up_after };
-        let engine = Engine::new(quorum, clock, bounds, self.callbacks);
-        let locks = LockClient::new(engine, self.name_prefix, address);
+        let locks = self.settings.client(quorum, clock, self.node_timeout * 2, address);
         Ok(QuorumClient::new(locks, self.max_lease))
-    }
-
-    fn equip(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
-        #[cfg(feature = "tls")]
-        let info = self.certificates.equip(info)?;
-        Ok(info)
     }
 
     /// Checks every setting. Answers the servers, and how many of them must agree.
     fn check(&self) -> Result<(Vec<ConnectionInfo>, usize)> {
-        self.pool.check()?;
+        self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
-        check_timeout("give_up_after", self.give_up_after)?;
         check_span("max_lease", self.max_lease)?;
-        if self.urls.is_empty() {
-            return Err(Error::config("urls", "[]", "at least one server"));
-        }
-        if self.urls.len() >= MOST_SERVERS {
-            return Err(Error::config(
-                "urls",
-                format_args!("{} servers", self.urls.len()),
-                format_args!("at most {}", MOST_SERVERS - 1),
-            ));
-        }
-        let servers: Vec<ConnectionInfo> =
-            self.urls.iter().map(|url| self.equip(endpoint::parse(url)?)).collect::<Result<_>>()?;
-        let mut seen: Vec<String> = Vec::new();
-        for server in &servers {
-            // Another database, or another user, is the same server all the same.
-            let shown = endpoint::shown(server);
-            if seen.contains(&shown) {
-                return Err(Error::config(
-                    "urls",
-                    format_args!("{shown} twice"),
-                    "each server once; a majority of one server's votes is none",
-                ));
-            }
-            seen.push(shown);
-        }
+        let servers = address::servers(&self.settings, &self.urls)?;
         let all = servers.len();
         let majority = all / 2 + 1;
         let need = self.quorum.unwrap_or(majority);

@@ -1,0 +1,105 @@
+//! Which servers the URLs may name: those of sentinels, of a cluster, of a quorum.
+
+use redis::ConnectionAddr;
+/// The driver's type for an address, which a client hands on.
+pub(super) use redis::ConnectionInfo;
+
+use crate::base::error::{Error, Result};
+use crate::client::settings::Settings;
+use crate::protocol::quorum::MOST_SERVERS;
+use crate::wire::endpoint;
+use crate::wire::topology::Address;
+
+/// The sentinels that know the master of the name that is the host of `info`.
+pub(super) fn sentinels(
+    settings: &Settings,
+    info: &ConnectionInfo,
+    urls: &[String],
+) -> Result<Vec<ConnectionInfo>> {
+    if !matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) {
+        let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
+        return Err(Error::config("url", "a socket", allowed));
+    }
+    if urls.is_empty() {
+        return Err(Error::config("sentinels", "[]", "at least one URL"));
+    }
+    let mut nodes = Vec::<ConnectionInfo>::new();
+    for url in urls {
+        let node = settings.server(url)?;
+        if nodes.iter().any(|other| other.addr() == node.addr()) {
+            let shown = endpoint::shown(&node);
+            return Err(Error::config("sentinels", shown, "each address once"));
+        }
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+/// The nodes of a cluster that are asked for the others, each once.
+pub(super) fn seeds(
+    settings: &Settings,
+    info: &ConnectionInfo,
+    urls: &[String],
+) -> Result<Vec<Address>> {
+    let mut seeds = Vec::new();
+    let others = urls.iter().map(|url| settings.server(url));
+    for node in std::iter::once(Ok(info.clone())).chain(others) {
+        let node = node?;
+        let (own, usual) = (node.redis_settings(), info.redis_settings());
+        let Some(address) = Address::of(&node) else {
+            let allowed = "redis://host[:port]: the nodes of a cluster know each other by address";
+            return Err(Error::config("cluster", "a socket", allowed));
+        };
+        if own.db() != 0 {
+            let allowed = "0: a cluster has no other";
+            return Err(Error::config("url database", own.db(), allowed));
+        }
+        let differs = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
+        if differs(own.username(), usual.username()) || differs(own.password(), usual.password()) {
+            let allowed = "those of the client's URL, which are used for every node";
+            return Err(Error::config(
+                "cluster",
+                format_args!("{} with another user or password", endpoint::shown(&node)),
+                allowed,
+            ));
+        }
+        if std::mem::discriminant(node.addr()) != std::mem::discriminant(info.addr()) {
+            let allowed = "the scheme of the client's URL, which is used for every node";
+            return Err(Error::config("cluster", endpoint::shown(&node), allowed));
+        }
+        if !seeds.contains(&address) {
+            seeds.push(address);
+        }
+    }
+    Ok(seeds)
+}
+
+/// The servers of a quorum.
+pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<ConnectionInfo>> {
+    if urls.is_empty() {
+        return Err(Error::config("urls", "[]", "at least one server"));
+    }
+    if urls.len() >= MOST_SERVERS {
+        return Err(Error::config(
+            "urls",
+            format_args!("{} servers", urls.len()),
+            format_args!("at most {}", MOST_SERVERS - 1),
+        ));
+    }
+    let servers: Vec<ConnectionInfo> =
+        urls.iter().map(|url| settings.server(url)).collect::<Result<_>>()?;
+    let mut seen: Vec<String> = Vec::new();
+    for server in &servers {
+        // Another database, or another user, is the same server all the same.
+        let shown = endpoint::shown(server);
+        if seen.contains(&shown) {
+            return Err(Error::config(
+                "urls",
+                format_args!("{shown} twice"),
+                "each server once; a majority of one server's votes is none",
+            ));
+        }
+        seen.push(shown);
+    }
+    Ok(servers)
+}

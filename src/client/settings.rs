@@ -1,0 +1,86 @@
+//! What every client has, whatever it speaks to.
+
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::id::Identity;
+use crate::base::sync::Arc;
+use crate::base::time::Clock;
+use crate::client::LockClient;
+use crate::client::address::ConnectionInfo;
+use crate::engine::{Bounds, Callbacks, Engine};
+use crate::protocol::Protocol;
+use crate::wire::endpoint;
+use crate::wire::pool::{PoolSettings, check_timeout};
+#[cfg(feature = "tls")]
+use crate::wire::tls::{Certificates, Identification};
+
+/// The settings that both builders have.
+pub(super) struct Settings {
+    pub(super) pool: PoolSettings,
+    pub(super) give_up_after: Duration,
+    pub(super) connect_now: bool,
+    pub(super) name_prefix: Vec<u8>,
+    pub(super) label: String,
+    pub(super) callbacks: Callbacks,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            pool: PoolSettings::default(),
+            give_up_after: Duration::from_secs(10),
+            connect_now: false,
+            name_prefix: Vec::new(),
+            label: String::new(),
+            callbacks: Callbacks::default(),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::default(),
+        }
+    }
+}
+
+impl Settings {
+    #[cfg(feature = "tls")]
+    pub(super) fn trust(&mut self, authority: &[u8]) {
+        self.certificates.authority = Some(authority.to_vec());
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn identify(&mut self, chain: &[u8], key: &[u8]) {
+        let (chain, key) = (chain.to_vec(), key.to_vec());
+        self.certificates.client = Some(Identification { chain, key });
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.pool.check()?;
+        check_timeout("give_up_after", self.give_up_after)
+    }
+
+    /// The server of a URL, with the certificates for it.
+    pub(super) fn server(&self, url: &str) -> Result<ConnectionInfo> {
+        let info = endpoint::parse(url)?;
+        #[cfg(feature = "tls")]
+        let info = self.certificates.equip(info)?;
+        Ok(info)
+    }
+
+    pub(super) fn identity(&self) -> Arc<Identity> {
+        Arc::new(Identity::new(&self.label))
+    }
+
+    /// A client that speaks so, and whose exchanges take no longer than this.
+    pub(super) fn client(
+        self,
+        protocol: Arc<dyn Protocol>,
+        clock: Arc<dyn Clock>,
+        exchange: Duration,
+        address: String,
+    ) -> LockClient {
+        let bounds = Bounds { exchange, give_up_after: self.give_up_after };
+        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
+        LockClient::new(engine, self.name_prefix, address)
+    }
+}
