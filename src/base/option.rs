@@ -140,7 +140,8 @@ impl Release {
     }
 
     /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as in the articles. What the
-    /// worker must finish for a caller it does by script. Only for [`Mutex`](crate::Mutex) with [`Wait::spin`].
+    /// worker must finish for a caller it does by script. Only for [`Mutex`](crate::Mutex) with
+    /// [`Wait::spin`].
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
     }

@@ -30,10 +30,10 @@ use crate::protocol::quorum::kind::QuorumKind;
 /// [`Wait::notify`], the default, or [`Wait::spin`]: several queues would split a majority between them. A
 /// wait by notify is told of a release by whichever server is first, and needs publish/subscribe on
 /// so many servers that every majority has one; from the first such wait on one thread and one
-/// connection for each server listen. Two that ask at the same moment may
-/// split the votes, so that [`try_lock`](Mutex::try_lock) answers `None` to both. A server that restarted counts
-/// again after the [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for
-/// whom it voted; a hold ends as lost when a majority has forgotten it. There is no
+/// connection for each server listen. Two that ask at the same moment may split the votes, so that
+/// [`try_lock`](Mutex::try_lock) answers `None` to both. A server that restarted counts again after the
+/// [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for whom it voted; a
+/// hold ends as lost when a majority has forgotten it. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
 ///
 /// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes
@@ -103,9 +103,8 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed:
-    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, a lease longer
-    /// than
-    /// [`max_lease`](QuorumClientBuilder::max_lease).
+    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, a lease
+    /// longer than [`max_lease`](QuorumClientBuilder::max_lease).
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
         if options.wait_option() == Some(Wait::queue()) {
             return Err(Error::config(

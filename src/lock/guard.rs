@@ -175,7 +175,8 @@ impl Guard {
     ///
     /// Nothing is read from Redis before; the closure only says what to do. The answer has one value
     /// for each command; one that failed by itself answers with an error value, and does not keep
-    /// the others from being applied. [`from_redis_value`](crate::redis::from_redis_value) turns a value into what it is.
+    /// the others from being applied. [`from_redis_value`](crate::redis::from_redis_value) turns a value
+    /// into what it is.
     ///
     /// # Errors
     ///
