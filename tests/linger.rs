@@ -494,9 +494,9 @@ fn leases_that_end_before_their_time_take_no_memory() {
         }
     };
     again(5);
-    let before = resident();
+    let before = common::resident();
     again(40);
-    let grown = resident().saturating_sub(before);
+    let grown = common::resident().saturating_sub(before);
     assert!(grown < 6 << 20, "{} KiB after {} holds", grown >> 10, 40 * AT_A_TIME);
 }
 

@@ -15,7 +15,7 @@ use common::{
 use leasehold::{LockClient, LockOptions, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Server};
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 /// Rule 8: every waiter asks again at least this often.
 const HEARTBEAT: Duration = ms(1_000);
