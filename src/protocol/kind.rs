@@ -47,7 +47,7 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
 
     /// The same scripts over a store in memory; `None` for what one server alone does not do.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
         None
     }
@@ -107,7 +107,7 @@ impl Target {
     }
 
     /// All its keys.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }

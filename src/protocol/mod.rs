@@ -19,7 +19,7 @@
 pub(crate) mod answer;
 pub(crate) mod cluster;
 pub(crate) mod kind;
-#[cfg(any(test, feature = "testing", leasehold_shuttle))]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
 pub(crate) mod mutex;
 pub(crate) mod quorum;

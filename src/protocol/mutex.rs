@@ -103,7 +103,7 @@ impl Kind for MutexKind {
         }
     }
 
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
         Some(crate::protocol::memory::mutex::scripts)
     }

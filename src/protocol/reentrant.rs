@@ -84,7 +84,7 @@ impl Kind for ReentrantKind {
         }
     }
 
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
         Some(crate::protocol::memory::reentrant::scripts)
     }

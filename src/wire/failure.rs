@@ -89,28 +89,28 @@ impl Failure {
     }
 
     /// What the server says of a key that holds something else.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn wrong_type() -> Failure {
         let text = "Operation against a key holding the wrong kind of value";
         Failure::Refused(redis::make_extension_error("WRONGTYPE".into(), Some(text.into())))
     }
 
     /// What needs a real server, where there is none.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn only_on_a_server() -> Failure {
         let text = "a transaction of Redis commands needs a real server; this one is a test double";
         Failure::Refused(redis::make_extension_error("UNSUPPORTED".into(), Some(text.into())))
     }
 
     /// Nobody listens there.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn no_connection() -> Failure {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         Failure::NotSent(Hindrance::Connect(refused.into()))
     }
 
     /// The other end closed the connection.
-    #[cfg(any(test, feature = "testing", leasehold_shuttle))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn reset() -> Failure {
         Failure::Unknown(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
     }
