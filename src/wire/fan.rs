@@ -50,7 +50,8 @@ pub(crate) struct Delivery {
     pub(crate) hindrance: Option<Failure>,
 }
 
-/// Asks all at once. `enough` answers are worth waiting also for servers that were silent before.
+/// Asks all at once. Servers that were silent before are waited for only while fewer than `enough`
+/// others are connected.
 pub(crate) fn ask(
     questions: &[Question<'_>],
     lane: Lane,

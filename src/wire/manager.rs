@@ -102,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// Why the last of those could not that could not.
+    /// Why the last attempt that failed did.
     pub(crate) fn last_failure(&self) -> Option<RedisError> {
         self.last_failure.lock().clone()
     }

@@ -41,7 +41,7 @@ pub(crate) trait Station: Send + Sync {
         true
     }
 
-    /// Differs from before whenever that may.
+    /// Changes whenever the answer of [`has`](Station::has) may.
     fn version(&self) -> u64 {
         0
     }

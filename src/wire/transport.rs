@@ -1,4 +1,4 @@
-//! Everything that a client sends goes through here.
+//! What callers send to one server, and what its worker sends where there is one server.
 
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};

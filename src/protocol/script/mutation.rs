@@ -1,6 +1,6 @@
 //! The bugs planted in the scripts beside this file: see `src/base/mutation.rs`.
 
-/// The name of a bug, the script, and what stands in the place of what there. A bug may take several.
+/// Name, script, the piece to replace, and its replacement. One name may have several.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 1.
     (

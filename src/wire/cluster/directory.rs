@@ -137,7 +137,7 @@ impl Directory {
         if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
     }
 
-    /// Differs from before whenever that may, or who [has the word](Self::has_word).
+    /// Changes whenever the answer of [`audible`](Self::audible) or [`has_word`](Self::has_word) may.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
