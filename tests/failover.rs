@@ -260,7 +260,8 @@ fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_i
     assert!(told.try_recv().is_err(), "another was told of a loss");
 }
 
-/// As many as `LEASEHOLD_FAILOVERS` says, printed: `cargo test --release --test failover -- --ignored --nocapture`.
+/// As many as `LEASEHOLD_FAILOVERS` says, printed:
+/// `cargo test --release --test failover -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 #[allow(clippy::print_stdout, reason = "the figures are there to be read")]
