@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use common::queue::waiting;
 use common::{
     SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, pttl, renewed, server, until,
 };
@@ -62,14 +63,14 @@ fn waits_are_called_off_also_in_a_queue() {
     thread::scope(|scope| {
         let waits: Vec<_> =
             waits.iter().map(|lock| scope.spawn(|| lock.lock().map(drop))).collect();
-        until("they wait", || ask::<u64>(&server, &["ZCARD", "{x}:queue"]) == 1);
+        until("they wait", || waiting(&server, "x") == 1);
         client.shutdown(SOON).unwrap();
         for wait in waits {
             assert!(wait.join().unwrap().unwrap_err().is_cancelled());
         }
     });
     // Its place is left, so that nobody waits for the dead.
-    assert_eq!(ask::<u64>(&server, &["ZCARD", "{x}:queue"]), 0);
+    assert_eq!(waiting(&server, "x"), 0);
     guard.release().unwrap();
 }
 
