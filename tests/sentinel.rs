@@ -230,3 +230,39 @@ fn a_sentinel_that_is_silent_is_not_waited_for_again_and_again() {
     }
     assert!(proxy.accepted() <= asked + 2, "{} after {asked}", proxy.accepted());
 }
+
+/// Nobody who waits helps against these: they are told at once, and for what they are.
+#[test]
+fn what_all_sentinels_refuse_is_told_at_once_and_shows_no_password() {
+    let topology = Topology::start(1);
+    let urls = |user: &str| -> Vec<String> {
+        let url = |sentinel: &Server| format!("redis://{user}{}", sentinel.addr());
+        topology.sentinels.iter().map(url).collect()
+    };
+    let fails = |name: &str, urls: Vec<String>| {
+        let client =
+            LockClient::builder(format!("redis://{name}")).sentinels(urls).build().unwrap();
+        let begin = Instant::now();
+        let error = client.mutex("x").unwrap().lock().unwrap_err();
+        assert!(begin.spent() < ms(2_000), "{:?}", begin.spent());
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        error
+    };
+    names(&fails("others", urls("")), ["url", "\"others\"", "sentinels"]);
+    let wrong = fails("mymaster", urls("locks:hunter2@"));
+    assert!(wrong.is_denied() && wrong.to_string().contains("sentinel at 127.0.0.1"), "{wrong:?}");
+    // One that is denied something is not heeded while another tells.
+    let mut mixed = urls("locks:hunter2@");
+    mixed[2] = topology.sentinels[2].tcp_url();
+    let client = LockClient::builder("redis://mymaster").sentinels(mixed).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    for sentinel in &topology.sentinels {
+        ask::<()>(sentinel, &["ACL", "SETUSER", "locks", "on", ">hunter2", "+ping"]);
+    }
+    assert!(fails("mymaster", urls("locks:hunter2@")).is_denied());
+    for sentinel in &topology.sentinels {
+        ask::<()>(sentinel, &["ACL", "SETUSER", "default", "resetpass", ">hunter2"]);
+    }
+    assert!(fails("mymaster", urls("")).is_denied());
+}

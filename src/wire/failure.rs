@@ -271,6 +271,11 @@ fn refused_connection(error: RedisError) -> Error {
         let text = format!("a TLS connection to Redis could not be agreed on: {error}");
         return Error::refused(text).caused_by(error);
     }
+    if error.kind() == ErrorKind::InvalidClientConfig {
+        let allowed = "the name under which the sentinels watch the master";
+        let told = error.detail().unwrap_or_default().to_owned();
+        return Error::config("url", told, allowed).caused_by(error);
+    }
     let text = if denied && error.code() == Some("NOPERM") {
         format!("Redis denied the user what every connection begins with: {error}")
     } else if denied {
@@ -290,6 +295,11 @@ fn refused_connection(error: RedisError) -> Error {
 /// What kind of trouble the operating system told of, if it was that.
 pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
     io_error(error).map(std::io::Error::kind)
+}
+
+/// Whether a server denied it to this user, or the user itself.
+pub(crate) fn is_denial(error: &RedisError) -> bool {
+    Refusal::of(error) == Refusal::Denied
 }
 
 /// Whether a refusal that begins so is a replica's.

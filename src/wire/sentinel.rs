@@ -8,6 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::wire::failure::is_denial;
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
@@ -102,7 +103,7 @@ impl Sentinels {
             return Ok((self.at(known.master.address.clone()), false));
         }
         let (order, speaking) = self.order();
-        let mut last = None;
+        let mut misses = Misses::default();
         let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
         for (place, &number) in order.iter().enumerate() {
             let share = (order.len() - place).min(SHARE);
@@ -117,7 +118,8 @@ impl Sentinels {
                 _ => self.trust(number),
             }
             match told {
-                Ok(found) if found.is_as_new_as(known.as_ref()) => {
+                Ok(None) => misses.note_down(),
+                Ok(Some(found)) if found.is_as_new_as(known.as_ref()) => {
                     if best.as_ref().is_none_or(|best| best.rank < found.rank) {
                         self.first.store(number, Ordering::Relaxed);
                         best = Some(found);
@@ -126,24 +128,41 @@ impl Sentinels {
                         break;
                     }
                 }
-                Ok(found) => older.push(found),
-                Err(error) => last = Some(error),
+                Ok(Some(found)) => older.push(found),
+                Err(error) => misses.note(&self.nodes[number], error),
             }
         }
         if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
-            best = older.into_iter().max_by_key(|found| found.rank);
+            best = older.iter().max_by_key(|found| found.rank).cloned();
         }
         if let Some(best) = best {
             let info = self.at(best.address.clone());
             return Ok((info, self.note(best)));
         }
         self.doubt();
-        let reason = last.map_or_else(|| "their word is out of date".to_owned(), |e| e.to_string());
-        let text = format!("of {} sentinels none told it: {reason}", self.nodes.len());
-        Err(RedisError::from((ErrorKind::Io, "where the master is", text)))
+        Err(self.trouble(misses, !older.is_empty()))
     }
 
-    fn ask(&self, node: &ConnectionInfo, left: Duration) -> Result<Master, RedisError> {
+    /// Why none told it.
+    fn trouble(&self, misses: Misses, is_outdated: bool) -> RedisError {
+        let count = self.nodes.len();
+        if misses.strangers == count {
+            let text = format!("none of {count} sentinels watches a master \"{}\"", self.master);
+            return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
+        }
+        // As long as others tell something of the master, it may be over soon.
+        let tells = misses.is_down || is_outdated;
+        if let Some(denied) = misses.denied.filter(|_| !tells) {
+            return denied;
+        }
+        let outdated = || "their word is out of date".to_owned();
+        let reason = misses.last.map_or_else(outdated, |error| error.to_string());
+        let text = format!("of {count} sentinels none told it: {reason}");
+        RedisError::from((ErrorKind::Io, "where the master is", text))
+    }
+
+    /// Where a sentinel says that the master is; `None` if it takes it for dead.
+    fn ask(&self, node: &ConnectionInfo, left: Duration) -> Result<Option<Master>, RedisError> {
         let deadline = self.clock.now().after(left);
         let mut connection = self.connect(node, deadline)?;
         let told: Told =
@@ -155,15 +174,14 @@ impl Sentinels {
             && !mutated!("promoted-not-looked-for")
             && let Some(address) = self.promoted(&mut connection, deadline)
         {
-            return Ok(Master { rank: Rank { epoch, is_ahead: true }, address });
+            return Ok(Some(Master { rank: Rank { epoch, is_ahead: true }, address }));
         }
         // Whoever connects to one that hangs loses the time in which another takes its place.
         if has_flag(&told, "_down") {
-            let text = "a sentinel takes the master for dead".to_owned();
-            return Err(RedisError::from((ErrorKind::Io, "the master is down", text)));
+            return Ok(None);
         }
         let address = address(&told).ok_or_else(odd)?;
-        Ok(Master { rank: Rank { epoch, is_ahead: false }, address })
+        Ok(Some(Master { rank: Rank { epoch, is_ahead: false }, address }))
     }
 
     /// The replica that the sentinel is making the master, if it says itself that it is one now.
@@ -296,6 +314,39 @@ impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The nodes and the template may have passwords.
         f.debug_struct("Sentinels").field("master", &self.master).finish_non_exhaustive()
+    }
+}
+
+/// Why sentinels did not tell where the master is.
+#[derive(Default)]
+struct Misses {
+    /// One takes it for dead.
+    is_down: bool,
+    /// How many watch no master of this name.
+    strangers: usize,
+    denied: Option<RedisError>,
+    last: Option<RedisError>,
+}
+
+impl Misses {
+    fn note_down(&mut self) {
+        self.is_down = true;
+        let text = "a sentinel takes the master for dead".to_owned();
+        self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
+    }
+
+    fn note(&mut self, node: &ConnectionInfo, error: RedisError) {
+        if error.detail().is_some_and(|text| text.contains("No such master")) {
+            self.strangers += 1;
+        }
+        if is_denial(&error) {
+            // Without a code it was the log-in that failed.
+            let code = error.code().unwrap_or("WRONGPASS").to_owned();
+            let text = error.detail().unwrap_or_default();
+            let text = format!("{text} (this is said by the sentinel at {})", node.addr());
+            self.denied = Some(redis::make_extension_error(code, Some(text)));
+        }
+        self.last = Some(error);
     }
 }
 
