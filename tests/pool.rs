@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -153,4 +156,45 @@ fn min_idle_connections_are_there_before_they_are_needed() {
     let proxy = Proxy::start(&server).unwrap();
     let _client = LockClient::builder(proxy.url()).min_idle(3).build().unwrap();
     until("they are there", || proxy.connections() == 3);
+}
+
+/// r2d2 goes on trying to make what was ordered, although who ordered it has given up.
+#[test]
+fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
+    let _turn = alone();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let accepted = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&accepted);
+    // It hangs up at once.
+    thread::spawn(move || {
+        while listener.accept().is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let within = |span| {
+        let before = accepted.load(Ordering::SeqCst);
+        thread::sleep(span);
+        accepted.load(Ordering::SeqCst) - before
+    };
+    let client = LockClient::builder(url).give_up_after(ms(5_000)).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.lock().unwrap_err());
+        thread::sleep(ms(2_500));
+        let waited = within(ms(2_000));
+        assert!(waited > 0 && waited <= 40, "{waited} in two seconds");
+        assert!(waiting.join().unwrap().is_unreachable());
+    });
+    thread::sleep(ms(500));
+    let later = within(ms(2_000));
+    assert!(later <= 24, "{later} in two seconds");
+    // Many who come at once are no different.
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| lock.try_lock().unwrap_err());
+        }
+    });
+    let later = within(ms(2_000));
+    assert!(later <= 24, "{later} in two seconds");
 }

@@ -61,6 +61,8 @@ struct Place {
 pub(crate) struct Attempts {
     pub(crate) made: u64,
     pub(crate) failed: u64,
+    /// The last of them could not.
+    pub(crate) is_failing: bool,
 }
 
 impl Manager {
@@ -326,6 +328,7 @@ impl r2d2::ManageConnection for Maker {
             *self.0.last_failure.lock() = Some(error.clone());
         }
         let mut attempts = self.0.attempts.lock();
+        attempts.is_failing = outcome.is_err();
         match outcome {
             Ok(_) => attempts.made += 1,
             Err(_) => attempts.failed += 1,

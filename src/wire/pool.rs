@@ -9,11 +9,11 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use crate::base::error::{Error, Result};
 use crate::base::option::Shown;
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::manager::{Maker, Manager};
+use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// While no connection comes free, how often to look.
 const LOOK: Duration = Duration::from_millis(20);
@@ -127,6 +127,8 @@ pub(crate) struct Pool {
     clock: Arc<dyn Clock>,
     max_wait: Duration,
     max_idle: Option<u32>,
+    /// When a connection was last ordered, and what had become of others by then.
+    ordered: Mutex<Option<(Attempts, Moment)>>,
 }
 
 /// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
@@ -156,6 +158,7 @@ impl Pool {
             clock,
             max_wait: settings.max_wait,
             max_idle: settings.max_idle,
+            ordered: Mutex::new(None),
         }
     }
 
@@ -205,7 +208,8 @@ impl Pool {
                 return Err(Failure::NotSent(self.hindrance(start)));
             }
             let full = self.inner.state().connections >= self.inner.max_size();
-            let found = if ask || full {
+            let orders = !full && ask && self.may_order();
+            let found = if orders || full {
                 self.inner.get_timeout(left.min(LOOK)).ok()
             } else {
                 // One that was just made comes to the pool in a moment.
@@ -224,10 +228,26 @@ impl Pool {
             {
                 return Err(Failure::NotSent(Hindrance::Connect(error)));
             }
-            ask = outdated || made;
+            ask = (ask && !orders && !full) || outdated || made;
             made = now.made != seen.made;
             seen = now;
         }
+    }
+
+    /// Whether one more connection may be ordered. r2d2 repeats an order that failed until it succeeds,
+    /// whoever has given up meanwhile, so the many who ask while none can be made leave one order.
+    fn may_order(&self) -> bool {
+        let (attempts, now) = (self.manager.attempts(), self.clock.now());
+        if attempts.is_failing {
+            return false;
+        }
+        let mut ordered = self.ordered.lock();
+        // What becomes of the last one will be known soon, or it takes long.
+        if ordered.is_some_and(|(before, at)| before == attempts && now.since(at) < LOOK) {
+            return false;
+        }
+        *ordered = Some((attempts, now));
+        true
     }
 
     /// Why no connection was to be had in time.
