@@ -273,6 +273,8 @@ fn a_password_is_never_shown() {
         "redis://:s3@cret@127.0.0.1:1".to_owned(),
         "redis://:s3:cret@127.0.0.1:1".to_owned(),
         "redis://:s3cret@".to_owned(),
+        "redis://default:s3cret".to_owned(),
+        "redis://default:s3cret/0".to_owned(),
         "redis://:s3cret@[".to_owned(),
         "redis://:s3cret@127.0.0.1/s".to_owned(),
         "redis//:s3cret@localhost".to_owned(),
@@ -408,4 +410,22 @@ fn a_transaction_does_not_change_its_connection() {
     assert_eq!(done.len(), 1);
     let other = open(&server).mutex("z").unwrap().lock().unwrap();
     assert!(client.mutex("z").unwrap().try_lock().unwrap().is_none(), "{other:?}");
+}
+
+/// What has no host may be a password, and what switches verification off is not overlooked.
+#[test]
+fn a_port_that_is_no_number_and_a_fragment_are_refused() {
+    for (url, parts) in [
+        ("redis://localhost:6379x", ["url port", "not shown", "1 to 65535"]),
+        ("redis://default:hunter2", ["url port", "not shown", "1 to 65535"]),
+        ("redis://localhost:-1", ["url port", "not shown", "1 to 65535"]),
+        #[cfg(feature = "tls")]
+        ("rediss://localhost/#insecure", ["url fragment", "#insecure", "verified"]),
+        #[cfg(feature = "tls")]
+        ("valkeys://localhost:1#insecure", ["url fragment", "#insecure", "verified"]),
+    ] {
+        let error = LockClient::open(url).unwrap_err();
+        names(&error, parts);
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
 }

@@ -19,7 +19,19 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     match scheme {
         "redis" | "valkey" => check_tcp(rest)?,
         "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
-        "rediss" | "valkeys" if cfg!(feature = "tls") => check_tcp(rest)?,
+        "rediss" | "valkeys" if cfg!(feature = "tls") => {
+            check_tcp(rest)?;
+            if let Some((_, fragment)) = rest.split_once('#') {
+                return Err(Error::config(
+                    "url fragment",
+                    format_args!(
+                        "#{}",
+                        fragment.chars().take(32).collect::<String>().escape_debug()
+                    ),
+                    "none: the server's certificate is always verified",
+                ));
+            }
+        }
         "rediss" | "valkeys" => {
             return Err(Error::config(
                 "url",
@@ -68,7 +80,10 @@ fn check_tcp(rest: &str) -> Result<()> {
     if let Some(port) = port
         && !port.parse::<u16>().is_ok_and(|port| port > 0)
     {
-        return Err(Error::config("url port", port.escape_debug(), "1 to 65535"));
+        // It may be a password whose host is missing.
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let shown = if is_number { port } else { "(not shown) no number" };
+        return Err(Error::config("url port", shown, "1 to 65535"));
     }
     let path = tail.strip_prefix('/').unwrap_or("");
     let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
@@ -109,7 +124,7 @@ mod tests {
             ("http://localhost", ["scheme", "http", "redis://"]),
             ("redis://localhost:99999", ["port", "99999", "65535"]),
             ("redis://localhost:0", ["port", "0", "65535"]),
-            ("redis://localhost:x", ["port", "x", "65535"]),
+            ("redis://localhost:x", ["port", "no number", "65535"]),
             ("redis://", ["host", "\"\"", "host[:port]"]),
             ("redis://:6379", ["host", "\"\"", "host[:port]"]),
             ("redis://localhost/-1", ["database", "-1", "0 or more"]),
