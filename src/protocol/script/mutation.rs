@@ -147,7 +147,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "  if left > 0 then\n    redis.call('PEXPIRE', KEYS[place], left)",
         "  if false then\n    redis.call('PEXPIRE', KEYS[place], left)",
     ),
-    ("replicas-of-anothers-lock", "touch.lua", "  return owner and -1 or 0", "  return 1"),
+    (
+        "replicas-of-anothers-lock",
+        "touch.lua",
+        "if owner ~= ARGV[1] and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then",
+        "if false then",
+    ),
     // A majority of several servers.
     (
         "vote-after-its-deadline",
