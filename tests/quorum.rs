@@ -435,6 +435,42 @@ fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
     guard.release().unwrap();
 }
 
+/// As a client far away beside one that is near and locks again and again.
+#[test]
+fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
+    let _turn = together();
+    let servers = servers(3);
+    let proxies = proxies(&servers);
+    let lock = open(through(&proxies)).mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    let mut token = guard.fencing_token().get() + 60_000_000;
+    guard.release().unwrap();
+    proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
+    let over = AtomicBool::new(false);
+    let told = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut connections: Vec<_> = servers.iter().map(Server::connection).collect();
+            while !over.load(Ordering::SeqCst) {
+                token += 1_000;
+                for connection in &mut connections {
+                    let mut accept = redis::cmd("SET");
+                    accept.arg("{x}:fence").arg(token).arg("PX").arg(60_000);
+                    accept.exec(connection).unwrap();
+                }
+            }
+        });
+        thread::sleep(ms(50));
+        let told = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
+        over.store(true, Ordering::SeqCst);
+        told
+    });
+    for told in told {
+        assert!(told.unwrap().is_none());
+    }
+    proxies.iter().for_each(Proxy::heal);
+    lock.try_lock_for(common::SOON).unwrap().expect("free").release().unwrap();
+}
+
 /// A fence runs out, and may be lost. The clocks go on.
 #[test]
 fn tokens_grow_also_where_all_servers_have_forgotten_them() {

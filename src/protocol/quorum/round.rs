@@ -96,6 +96,11 @@ impl Quorum {
             let ttl = free_after(&mut round.holders, missing);
             return Ok(Answer::Busy(Busy { ttl, ahead: 0, hands_over: false }));
         }
+        // Enough are well, and others were there first each time.
+        let outrun = round.floor >= round.token || !round.holders.is_empty();
+        if outrun && round.counted + round.again + round.holders.len() >= need {
+            return Ok(Answer::Split(self.pace.get()));
+        }
         Err(self.no_majority(&round.answers, self.claims.servers(attempt.owner) != 0))
     }
 
