@@ -471,6 +471,23 @@ fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
     lock.try_lock_for(common::SOON).unwrap().expect("free").release().unwrap();
 }
 
+/// Its answers come last, and the others' clocks are read when theirs do.
+#[test]
+fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
+    let _turn = alone();
+    let servers = servers(3);
+    let proxies = proxies(&servers);
+    let lock = open(through(&proxies).node_timeout(ms(200))).mutex("x").unwrap();
+    let lock_once = || lock.try_lock().map(|guard| guard.expect("free").release());
+    until("all are connected to", || lock_once().is_ok() && on(&servers, "x") == 0);
+    proxies[0].delay(ms(90));
+    let learned = (0..4).filter(|_| lock_once().is_ok()).count();
+    // What is known of the clocks grows old, and less sure.
+    thread::sleep(ms(2_500));
+    let later = lock_once();
+    assert!(later.is_ok(), "{learned} of 4, then {later:?}");
+}
+
 /// A fence runs out, and may be lost. The clocks go on.
 #[test]
 fn tokens_grow_also_where_all_servers_have_forgotten_them() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError};
 
-use crate::base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::Clock;
 use crate::wire::connection::Connection;
 use crate::wire::endpoint;
@@ -65,6 +65,8 @@ pub(crate) struct Node {
     server_clock: Arc<ServerClock>,
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
+    /// How long it takes to answer, in nanoseconds.
+    took: AtomicU64,
     timeout: Duration,
     process: Process,
     address: String,
@@ -110,6 +112,7 @@ impl Node {
             worker: lane(&settings.pool.of_one()),
             server_clock,
             silent: AtomicBool::new(false),
+            took: AtomicU64::new(0),
             timeout: settings.timeout,
             process: Process::here(),
             address,
@@ -159,6 +162,18 @@ impl Node {
     /// The server hung up: connections made before are likely dead too.
     pub(crate) fn hung_up(&self, lane: Lane, connection: &Connection) {
         self.lane(lane).manager.outdate(connection);
+    }
+
+    /// How long it takes to answer, as far as is known.
+    pub(crate) fn took(&self) -> u64 {
+        self.took.load(Ordering::Relaxed)
+    }
+
+    /// Its answer was waited for until now; or was there already, so that it may be faster than was
+    /// thought: then it is soon read earlier, and that shows.
+    pub(crate) fn note_took(&self, took: Option<Duration>) {
+        let took = took.map(|took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.took.store(took.unwrap_or(self.took() / 2), Ordering::Relaxed);
     }
 
     /// No answer came in this time, which may have been too short for one.
