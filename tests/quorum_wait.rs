@@ -152,6 +152,41 @@ fn a_message_that_is_lost_costs_a_heartbeat_and_not_a_lease() {
     assert!(took < ms(1_100) + SLACK * 2, "{took:?}");
 }
 
+/// A server acknowledges each channel that is left.
+#[test]
+fn many_who_wait_no_longer_leave_at_once_and_the_servers_are_listened_to_all_the_same() {
+    const NAMES: usize = 150;
+    let _turn = alone();
+    let servers = servers(3);
+    let client = open(direct(&servers).max_size(64));
+    let heard = |server: &Server| {
+        ask::<Vec<String>>(server, &["PUBSUB", "CHANNELS", "leasehold:released:*"]).len()
+    };
+    let ears = || -> Vec<Option<String>> {
+        let list = |server| ask::<String>(server, &["CLIENT", "LIST", "TYPE", "pubsub"]);
+        let id = |list: String| list.split(' ').next().map(str::to_owned);
+        servers.iter().map(|server| id(list(server))).collect()
+    };
+    let names: Vec<String> = (0..NAMES).map(|number| format!("x{number}")).collect();
+    for (server, name) in
+        servers.iter().flat_map(|server| names.iter().map(move |name| (server, name)))
+    {
+        ask::<()>(server, &["SET", name, "1-:other", "PX", "60000"]);
+    }
+    let end = Instant::now() + ms(4_000);
+    let before = thread::scope(|scope| {
+        for name in &names {
+            let lock = client.mutex_with(name, LockOptions::new().wait(Wait::notify())).unwrap();
+            scope.spawn(move || _ = lock.try_lock_until(end));
+        }
+        until("all are listened to", || servers.iter().all(|server| heard(server) == NAMES));
+        ears()
+    });
+    until("none is", || servers.iter().all(|server| heard(server) == 0));
+    thread::sleep(ms(500));
+    assert_eq!(ears(), before);
+}
+
 /// It is bounded by what is left of the lease of who has a majority.
 #[test]
 fn a_dead_holders_lock_is_had_when_its_lease_is_over() {

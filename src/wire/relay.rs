@@ -22,9 +22,9 @@ use crate::wire::subscription::{Event, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
 const LOOK: Duration = Duration::from_millis(200);
-/// After so many looks in silence it asks for a sign of life, which must come within so many more.
-const SILENT_LOOKS: u32 = 50;
-const DEAD_LOOKS: u32 = SILENT_LOOKS + 15;
+/// After so much silence it asks for a sign of life, which must come within so much more.
+const SILENCE: Duration = Duration::from_secs(10);
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 const FIRST_REST: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
@@ -241,7 +241,8 @@ impl Ear {
             self.station.subscribe(&self.own).map_err(|failure| (failure, false))?;
         let mut asked = Asked::default();
         let mut confirmed = false;
-        let mut silent_looks = 0;
+        // How long the silence was when it asked for a sign of life.
+        let mut asked_after = None;
         while !self.is_closed() {
             let event = self
                 .wishes
@@ -249,14 +250,18 @@ impl Ear {
                 .and_then(|()| subscription.next(LOOK));
             let heard = match event {
                 Ok(Event::Nothing) => {
-                    silent_looks += 1;
-                    match silent_looks {
+                    let silence = subscription.silence();
+                    match asked_after {
+                        _ if silence < SILENCE => asked_after = None,
                         // Asking again for what one has is answered, and needs no other permission.
-                        SILENT_LOOKS => {
+                        None => {
                             subscription.subscribe(&self.own).map_err(|failure| (failure, true))?;
+                            asked_after = Some(silence);
                         }
-                        DEAD_LOOKS.. => return Err((Failure::silent(), true)),
-                        _ => {}
+                        Some(then) if silence >= then + SIGN_OF_LIFE => {
+                            return Err((Failure::silent(), true));
+                        }
+                        Some(_) => {}
                     }
                     continue;
                 }
@@ -264,7 +269,6 @@ impl Ear {
                     confirmed |=
                         matches!(&event, Event::Subscribed { channel } if *channel == self.own);
                     if !self.station.is_news(&event) {
-                        silent_looks = 0;
                         continue;
                     }
                     Heard::Event(event)
@@ -273,7 +277,6 @@ impl Ear {
                 Err(failure @ Failure::Refused(_)) if confirmed => Heard::Refused(failure),
                 Err(failure) => return Err((failure, confirmed)),
             };
-            silent_looks = 0;
             if !self.tell(heard) {
                 return Ok(());
             }

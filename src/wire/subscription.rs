@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::{PushKind, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::failure::{Failure, io_kind};
 use crate::wire::script::Call;
 
@@ -47,6 +48,8 @@ pub(crate) struct Subscription {
     inner: redis::Connection,
     epoch: Epoch,
     timeout: Option<Duration>,
+    /// When anything was last read.
+    read: Moment,
 }
 
 impl Subscription {
@@ -58,7 +61,7 @@ impl Subscription {
         epoch: Epoch,
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(write_timeout)).map_err(Failure::Unknown)?;
-        let mut subscription = Subscription { inner, epoch, timeout: None };
+        let mut subscription = Subscription { inner, epoch, timeout: None, read: BootClock.now() };
         subscription.subscribe(channel)?;
         Ok(subscription)
     }
@@ -76,6 +79,11 @@ impl Subscription {
         self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
     }
 
+    /// For how long nothing was read, be it only an acknowledgement.
+    pub(crate) fn silence(&self) -> Duration {
+        BootClock.now().since(self.read)
+    }
+
     /// Waits for something to hear, at most this long.
     pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
         if self.epoch.is_over() {
@@ -85,7 +93,11 @@ impl Subscription {
             self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
             self.timeout = Some(wait);
         }
-        match self.inner.recv_response() {
+        let response = self.inner.recv_response();
+        if response.is_ok() {
+            self.read = BootClock.now();
+        }
+        match response {
             Ok(Value::Push { kind, data }) => Ok(event(&kind, data)),
             Ok(value) => value.extract_error().map(|_| Event::Nothing).map_err(Failure::Refused),
             Err(error)
