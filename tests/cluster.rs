@@ -764,6 +764,21 @@ fn without_any_node_the_error_says_so_in_time() {
     client.mutex(cluster.name_at(0, "x")).unwrap().lock().unwrap().release().unwrap();
 }
 
+/// The nodes are there, and far away.
+#[test]
+fn who_has_time_is_not_told_what_one_without_met_with() {
+    let cluster = start(1, 0);
+    let node = &cluster.nodes()[0];
+    let proxy = Proxy::start(node).expect("a proxy");
+    proxy.delay(ms(30));
+    let builder = LockClient::builder(proxy.url()).cluster([""; 0]);
+    let client = builder.command_timeout(SOON).connect_timeout(SOON).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let error = lock.try_lock_for(ms(10)).unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+    lock.try_lock().unwrap().expect("free").release().unwrap();
+}
+
 #[test]
 fn a_wait_ends_in_time_where_no_node_answers() {
     let cluster = start(3, 0);

@@ -61,8 +61,9 @@ struct Map {
     flight: bool,
     /// From when on they may be asked again.
     rested: Option<Moment>,
-    /// Why they told nothing the last time.
+    /// Why they told nothing the last time, and for how long they were asked.
     trouble: Option<Failure>,
+    tried: Duration,
     /// Who was seen to fail, and is asked last.
     suspect: Option<Address>,
 }
@@ -248,18 +249,29 @@ impl Directory {
 
     /// Has the nodes asked where the slots are, unless that was done since the map was seen, or a
     /// moment ago. It takes half of the time until the deadline at most, and who finds another asking
-    /// waits for him.
-    pub(super) fn ask(&self, seen: u64, deadline: Moment) -> Result<(), Failure> {
+    /// waits for him. A failure is shared with those who have about as much time.
+    pub(super) fn ask(&self, mut seen: u64, deadline: Moment) -> Result<(), Failure> {
         let mut map = self.map.lock();
-        while map.flight && map.version == seen {
-            let left = deadline.since(self.clock.now());
-            if left.is_zero() {
-                return Err(Failure::NotSent(Hindrance::Overdue));
+        loop {
+            while map.flight && map.version == seen {
+                let left = deadline.since(self.clock.now());
+                if left.is_zero() {
+                    return Err(Failure::NotSent(Hindrance::Overdue));
+                }
+                self.asked.wait_for(&mut map, left);
             }
-            self.asked.wait_for(&mut map, left);
-        }
-        if map.version != seen || self.rests(&map) {
-            return map.trouble.clone().map_or(Ok(()), Err);
+            if map.version == seen && !self.rests(&map) {
+                break;
+            }
+            let Some(trouble) = &map.trouble else { return Ok(()) };
+            // It says little to who has much more time than who met with it.
+            if deadline.since(self.clock.now()) / 2 <= map.tried * 2 {
+                return Err(trouble.clone());
+            }
+            if !map.flight {
+                break;
+            }
+            seen = map.version;
         }
         map.flight = true;
         let _flight = Flight(self);
@@ -278,7 +290,8 @@ impl Directory {
         asked.extend_from_slice(&spare);
         drop(map);
         let now = self.clock.now();
-        let told = self.ask_all(&asked, now.after(deadline.since(now) / 2));
+        let tried = deadline.since(now) / 2;
+        let told = self.ask_all(&asked, now.after(tried));
         let mut map = self.map.lock();
         map.version += 1;
         match told {
@@ -293,7 +306,7 @@ impl Directory {
                 Ok(())
             }
             Err(failure) => {
-                (map.due, map.spare) = (true, spare);
+                (map.due, map.spare, map.tried) = (true, spare, tried);
                 map.trouble = Some(failure.clone());
                 Err(failure)
             }
