@@ -471,6 +471,20 @@ fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
     lock.try_lock_for(common::SOON).unwrap().expect("free").release().unwrap();
 }
 
+/// The second round fails before it is sent.
+#[test]
+fn an_attempt_that_ends_in_an_error_leaves_no_votes_behind() {
+    let _turn = together();
+    let servers = servers(3);
+    let lock = open(direct(&servers)).mutex("x").unwrap();
+    for server in &servers[1..] {
+        ask::<()>(server, &["SET", "{x}:fence", &((1_u64 << 53) - 9).to_string()]);
+    }
+    let error = lock.try_lock().unwrap_err();
+    names(&error, ["token", "", "a server's clock is off"]);
+    assert_eq!(on(&servers, "x"), 0);
+}
+
 /// Its answers come last, and the others' clocks are read when theirs do.
 #[test]
 fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {

@@ -56,8 +56,11 @@ impl Quorum {
         self.meet(limit);
         let mut floor = 0;
         let mut rounds = 1;
-        let mut round = loop {
-            let round = self.round(target, attempt, floor, limit)?;
+        let round = loop {
+            let round = match self.round(target, attempt, floor, limit) {
+                Ok(round) => round,
+                Err(failure) => break Err(failure),
+            };
             let answered = self.nodes.len() - round.unheard;
             let need = match self.rules.need {
                 _ if mutated!("majority-of-those-that-answered") => answered / 2 + 1,
@@ -77,7 +80,7 @@ impl Quorum {
             }
             let hopeful = round.again > 0 && round.counted + round.again >= need;
             if !hopeful || rounds == ROUNDS || self.clock.now() >= limit {
-                break round;
+                break Ok(round);
             }
             floor = floor.max(round.floor);
             rounds += 1;
@@ -86,6 +89,7 @@ impl Quorum {
         if !mutated!("failed-attempt-not-taken-back") {
             self.take_back(target, attempt, deadline);
         }
+        let mut round = round?;
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
             if most_votes(&round.holders) + round.unheard < need
                 && !mutated!("split-votes-as-a-holder")
