@@ -274,15 +274,11 @@ fn a_guard_whose_hold_was_given_back_by_key_reports_that_nothing_was_held() {
 fn a_lost_lease_that_becomes_a_guard_does_not_replace_the_live_hold() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex("x").unwrap();
+    let lock = client.mutex_with("x", renewed(1_500)).unwrap();
     for by_key in [false, true] {
         let lost = lock.lock().unwrap().into_owned().expect("held once");
-        assert!(lock.force_release().unwrap());
-        until("the loss is found", || lock.try_lock().unwrap().is_some() || lost.loss().is_some());
-        if lost.loss().is_none() {
-            ask::<()>(&server, &["DEL", "x"]);
-        }
-        until("it is lost", || lost.loss().is_some());
+        ask::<()>(&server, &["DEL", "x"]);
+        until("the loss is found", || lost.loss().is_some());
         let live = (!by_key).then(|| lock.lock().unwrap());
         if by_key {
             assert!(client.try_lock("x", ms(0), Lease::default()).unwrap());

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use leasehold::LockClient;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Child, Server};
+use leasehold_support::{Child, Monitor, Server};
 
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
     SLACK, SOON, ask, exists, ms, no_key_is_immortal, open, pttl, renewed, server, together, until,
-    within,
+    warm, within,
 };
 use crate::{
     AT_ONCE, CLAIM, DEAD_AFTER, HEARTBEAT, foreign_hold, members, owner, until_waiting,
@@ -387,4 +387,25 @@ fn a_queue_of_another_type_keeps_no_lock() {
     let _guard = other.lock().unwrap();
     let error = lock.try_lock_for(ms(200)).expect_err("there is no queue to wait in");
     assert!(error.is_wrong_type(), "{error:?}");
+}
+
+/// Rule 8: the last request of a wait comes when the time is over, and promises nothing beyond it.
+#[test]
+fn the_last_request_of_a_wait_does_not_promise_to_live_on() {
+    let server = server();
+    warm(&server);
+    let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    let lock = open(&server).mutex("x").unwrap();
+    let monitor = Monitor::start(&server);
+    assert!(lock.try_lock_for(ms(300)).unwrap().is_none());
+    let promised = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once("\"beat\" \"").or(line.split_once("\"join\" \""))?;
+        rest.split('"').next()?.parse().ok()
+    };
+    // The monitor may be a little behind.
+    thread::sleep(ms(200));
+    let told: Vec<u64> =
+        monitor.lines("EVALSHA").iter().filter_map(|line| promised(&line.text)).collect();
+    assert!(told.len() > 1, "{told:?}");
+    assert!(told.iter().all(|micros| *micros <= 400_000), "{told:?}");
 }
