@@ -15,8 +15,8 @@ pub(crate) enum Answer {
     Granted(Granted),
     /// It is another's.
     Busy(Busy),
-    /// It is nobody's, because several that asked at the same moment have part of it each. How long
-    /// they should drift apart.
+    /// It is nobody's, as far as is known: of several that asked at the same moment each has part of
+    /// it, or others were faster. How long they should drift apart.
     Split(Duration),
     /// The request ran after its deadline, and did nothing.
     Late,
