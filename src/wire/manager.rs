@@ -114,11 +114,6 @@ impl Manager {
         connection.generation != self.generation.load(Ordering::Relaxed)
     }
 
-    /// The present moment on the clock of all connections.
-    pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
-    }
-
     /// Whether a connection may be used again.
     pub(crate) fn is_usable(&self, connection: &Connection) -> bool {
         !connection.is_poisoned() && !self.is_outdated(connection)

@@ -50,9 +50,17 @@ impl Default for PoolSettings {
 }
 
 impl PoolSettings {
-    /// The same for a single connection, which is made when first needed.
+    /// The same for the one connection of a worker, which is made when first needed. Nobody else waits
+    /// for it, and renewals find out themselves whether it lives.
     pub(crate) fn of_one(&self) -> PoolSettings {
-        PoolSettings { max_size: 1, min_idle: 0, max_idle: None, ..self.clone() }
+        PoolSettings {
+            max_size: 1,
+            min_idle: 0,
+            max_idle: None,
+            max_wait: Duration::MAX,
+            test_on_borrow: false,
+            ..self.clone()
+        }
     }
 
     /// Checks what r2d2 would not survive, and what makes no sense.

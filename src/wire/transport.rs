@@ -1,6 +1,6 @@
 //! What callers send to one server, and what its worker sends where there is one server.
 
-use crate::base::sync::{Arc, Mutex};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
@@ -18,9 +18,9 @@ use crate::wire::subscription::Subscription;
 pub(crate) struct Transport {
     pool: Pool,
     combiner: Combiner,
-    /// Renewals must not wait for callers. The worker connects by itself: without this connection
-    /// there is nothing that it could do.
-    reserved: Mutex<Option<Connection>>,
+    /// Renewals must not wait for callers. The worker does not connect itself: looking a name up may
+    /// take longer than what is left of the leases of which it is to tell that they are lost.
+    worker: Pool,
     manager: Arc<Manager>,
     server_clock: Arc<ServerClock>,
     process: Process,
@@ -40,8 +40,13 @@ impl Transport {
         follow(&manager);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
+            worker: Pool::new(
+                &manager,
+                Arc::clone(&clock),
+                &settings.of_one(),
+                Arc::clone(&connector),
+            ),
             pool: Pool::new(&manager, clock, settings, connector),
-            reserved: Mutex::new(None),
             manager,
             server_clock,
             process: Process::here(),
@@ -92,28 +97,10 @@ impl Transport {
 
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        let mut reserved = self.reserved.lock();
-        let left = deadline.since(self.manager.now());
-        if left.is_zero() {
-            return calls.iter().map(|_| Err(Failure::NotSent(Hindrance::Overdue))).collect();
-        }
-        let outcome = self.process.check().and_then(|()| match reserved.take() {
-            Some(connection) if self.manager.is_usable(&connection) => Ok(connection),
-            _ => {
-                self.manager.open(left).map_err(|error| Failure::NotSent(Hindrance::Connect(error)))
-            }
+        let told = self.process.check().and_then(|()| {
+            self.worker.exchange(deadline, |connection| Ok(connection.call_all(calls, deadline)))
         });
-        match outcome {
-            Ok(mut connection) => {
-                let replies = connection.call_all(calls, deadline);
-                if connection.is_demoted() {
-                    self.manager.outdate(&connection);
-                }
-                *reserved = Some(connection);
-                replies
-            }
-            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
-        }
+        told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
     }
 
     /// Makes a connection that listens to a channel, on the caller's thread.
