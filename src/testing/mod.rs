@@ -74,6 +74,8 @@ mod reference;
 #[cfg(test)]
 mod scenario;
 mod server;
+#[cfg(test)]
+mod shutdown;
 
 pub use link::Link;
 pub use server::Server;
