@@ -133,6 +133,27 @@ fn takes(server: &Server, other: &[&str]) {
     ask::<()>(server, other);
 }
 
+/// What is left to the worker to give back is done, too, once the name is another's.
+#[test]
+fn the_worker_does_not_go_on_with_a_key_of_another_type() {
+    let server = server();
+    warm(&server);
+    let lock = open(&server).mutex_with("x", fixed(20_000)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            std::mem::forget(lock.lock().unwrap());
+            takes(&server, &["HSET", "x", "other", "1"]);
+            server.reset_stats();
+        });
+    });
+    let asked = || server.command_calls(&["eval", "evalsha"]);
+    until("the worker has asked", || asked() > 0);
+    // Long enough for what failed to be tried again.
+    thread::sleep(ms(1_500));
+    assert_eq!(asked(), 1);
+    assert!(exists(&server, "x"));
+}
+
 /// A command of the user's on a key that is none of the lock's is no loss.
 #[test]
 fn a_command_of_a_transaction_on_a_key_of_another_type_is_no_loss() {
