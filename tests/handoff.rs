@@ -656,6 +656,13 @@ fn no_turn_is_lost_and_no_two_are_inside() {
                             Err(error) if error.is_cancelled() => {
                                 off.fetch_add(1, Ordering::SeqCst);
                             }
+                            // A busy machine may take longer than that for one answer.
+                            Err(error)
+                                if wait == ms(2)
+                                    && (error.is_timeout() || error.is_unknown_outcome()) =>
+                            {
+                                none.fetch_add(1, Ordering::SeqCst);
+                            }
                             Err(error) => panic!("{error:?}"),
                         }
                     }

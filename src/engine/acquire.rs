@@ -30,7 +30,7 @@ use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
 use crate::protocol::answer::{Busy, Granted};
 use crate::protocol::wake::GrantMessage;
 use crate::protocol::{Answer, Attempt, Mode, Return};
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
 /// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
@@ -369,7 +369,11 @@ impl<'a> Delegate<'a> {
             return Next::GiveUp(Err(failure.into()));
         }
         let now = self.engine.now();
-        if self.left().is_none() && self.busy_at.is_some_and(|at| now.since(at) <= HEARTBEAT) {
+        // A thread that was kept from sending its last request has learned nothing new of Redis.
+        let unsent =
+            matches!(failure, Failure::NotSent(Hindrance::Overdue)) && self.outage.is_none();
+        let lately = |at| now.since(at) <= HEARTBEAT || unsent;
+        if self.left().is_none() && self.busy_at.is_some_and(lately) {
             // The caller's time was too short for another answer; the last one told of a holder.
             return Next::GiveUp(Ok(()));
         }

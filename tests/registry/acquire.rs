@@ -150,7 +150,8 @@ fn black_hole_at_wait(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
     trial.granted(&held);
-    let wait = ms(1_300);
+    // The last answer is to be old by then, also on a machine that stood still.
+    let wait = ms(2_600);
     let active = thread::scope(|scope| {
         let waiter = scope.spawn(|| trial.timed(wait, || lock.try_lock_for(wait)).map(drop));
         until("it waits", || trial.waiting() == 1);
