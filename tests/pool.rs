@@ -198,3 +198,29 @@ fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
     let later = within(ms(2_000));
     assert!(later <= 24, "{later} in two seconds");
 }
+
+/// Who is not taken along because no connection can be made is told of that.
+#[test]
+fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
+    let _turn = alone();
+    let (_server, proxy) = behind_proxy();
+    let builder = LockClient::builder(proxy.url()).connect_timeout(ms(400));
+    let client = builder.command_timeout(ms(500)).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    proxy.black_hole();
+    proxy.cut();
+    let mutex = client.mutex("x").unwrap();
+    until("it is known", || mutex.try_lock().is_err_and(|error| error.is_unreachable()));
+    thread::scope(|scope| {
+        for number in 0..32 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    let error = lock.try_lock().unwrap_err();
+                    assert!(error.is_unreachable(), "{error:?}");
+                }
+            });
+        }
+    });
+    proxy.heal();
+}

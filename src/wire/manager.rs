@@ -109,6 +109,11 @@ impl Manager {
         self.last_failure.lock().clone()
     }
 
+    /// Why no connection can be made at the moment, if so.
+    pub(crate) fn trouble(&self) -> Option<RedisError> {
+        if self.attempts().is_failing { self.last_failure() } else { None }
+    }
+
     /// Whether a connection was made before the server was last seen to hang up.
     pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
         connection.generation != self.generation.load(Ordering::Relaxed)

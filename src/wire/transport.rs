@@ -78,11 +78,19 @@ impl Transport {
         let carry = |batch: &mut Batch<'_>| {
             self.pool.exchange(batch.limit(), |connection| connection.carry(batch))
         };
-        self.combiner.call(call, deadline, |batch| match carry(batch) {
+        let outcome = self.combiner.call(call, deadline, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
             Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,
-        })
+        });
+        match outcome {
+            // Whoever would have taken it along had no connection either, if none can be made.
+            Err(Failure::NotSent(Hindrance::Exhausted(waited))) => {
+                let trouble = self.manager.trouble().map(Hindrance::Connect);
+                Err(Failure::NotSent(trouble.unwrap_or(Hindrance::Exhausted(waited))))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Several commands that must travel on one connection.
