@@ -1,6 +1,7 @@
 //! Faults of the network: the proxy does something to the messages of one operation, or to all.
 
 use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use crate::Proxy;
@@ -177,8 +178,15 @@ impl Injector for Refused {
         if self.cut {
             proxy.cut();
         }
-        // A socket that happens to have the port itself is connected to itself.
-        let refused = (0..3).any(|_| TcpStream::connect(proxy.addr()).is_err());
+        // A socket that happens to have the port itself is connected to itself; and a process that is
+        // being started has the listening socket too, until it runs its own program.
+        let refused = (0..100).any(|_| {
+            let refused = TcpStream::connect(proxy.addr()).is_err();
+            if !refused {
+                thread::sleep(Duration::from_millis(5));
+            }
+            refused
+        });
         let refused = u64::from(refused);
         let count = move || Fired { injected: 1, witnessed: refused, witness: "a probe" };
         Active::new(self.name(), count, || proxy.heal())
