@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{HASTE, SLACK, SOON, ask, exists, fixed, ms, names, renewed, until, within};
+use common::{AtLast, HASTE, SLACK, SOON, ask, exists, fixed, ms, names, renewed, until, within};
 use leasehold::{
     Guard, LockClient, LockClientBuilder, LockOptions, LossCause, Release, Result, Wait,
 };
@@ -243,6 +243,7 @@ fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
     let clients: Vec<LockClient> = (0..3).map(|_| client(&cluster)).collect();
     let errors = |code| cluster.masters().iter().map(|node| node.error_count(code)).sum::<u64>();
     thread::scope(|scope| {
+        let _end = AtLast(&stop);
         for client in clients.iter().chain(&clients) {
             let (sections, stop, lock, name) = (&sections, &stop, &lock, &name);
             scope.spawn(move || {
@@ -265,7 +266,6 @@ fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
                 break;
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(errors("MOVED") >= ROUNDS as u64, "{}", errors("MOVED"));
     assert!(errors("TRYAGAIN") > 0);

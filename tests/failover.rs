@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use common::{SOON, ask, exists, ms, pttl, renewed, until, within};
+use common::{AtLast, SOON, ask, exists, ms, pttl, renewed, until, within};
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::lag::{self, Spent as _};
 use leasehold_support::{Group, Line, Monitor, Server};
@@ -151,15 +151,6 @@ impl Watch {
     }
 }
 
-/// Ends the threads that look at it, also when the test fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// Since a sentinel told of another master, a client needs no longer than this to use that.
 const TOLD: Duration = ms(1_000);
 
@@ -185,7 +176,7 @@ fn a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told() {
         while told.spent() < TOLD {
             thread::sleep(ms(5));
         }
-        let over_at_last = Over(&over);
+        let end = AtLast(&over);
         // From now on nothing may reach the old one, neither by old connections nor by new ones.
         let busy = scope.spawn(|| {
             let (mut holds, mut errors) = (0_u64, Vec::new());
@@ -220,7 +211,7 @@ fn a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told() {
         watch.go_on(old);
         thread::sleep(ms(500));
         watch.mark(old, "it-is-a-replica");
-        drop(over_at_last);
+        drop(end);
         let (holds, errors) = busy.join().unwrap();
         // A replica is told by its master what that does; this is no client's word.
         let masters = group.servers[1..].iter().map(|server| format!(" {}]", server.addr()));

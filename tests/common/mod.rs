@@ -4,6 +4,7 @@
 pub(crate) mod log;
 pub(crate) mod queue;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,15 @@ pub(crate) fn renewed(ttl: u64) -> LockOptions {
 
 pub(crate) fn fixed(ttl: u64) -> LockOptions {
     LockOptions::new().lease(Lease::fixed(ms(ttl)))
+}
+
+/// Sets a flag at last, also where the test fails before: the threads that look at it must end.
+pub(crate) struct AtLast<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for AtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Polls until it is so.

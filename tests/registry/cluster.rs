@@ -10,7 +10,7 @@ use leasehold_support::fault::{Injector, Site};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Cluster, Proxy, Server};
 
-use crate::common::{SLACK, SOON, ask, exists, ms, renewed, until};
+use crate::common::{AtLast, SLACK, SOON, ask, exists, ms, renewed, until};
 use crate::kind::kinds;
 use crate::trial::{LEASE, Trial, shared};
 
@@ -163,6 +163,7 @@ fn storm_at_all(trial: &Trial) {
     let over = std::sync::atomic::AtomicBool::new(false);
     let order = std::sync::atomic::Ordering::SeqCst;
     thread::scope(|scope| {
+        let _end = AtLast(&over);
         for lock in &locks {
             let (count, over) = (&count, &over);
             scope.spawn(move || {
@@ -179,7 +180,6 @@ fn storm_at_all(trial: &Trial) {
             until("they go on", || count.load(order) > so_far + 5);
             cluster.migrate(slot, round % 3, (round + 1) % 3);
         }
-        over.store(true, order);
     });
     let moved = told(&cluster, &["MOVED"]) - before;
     trial.witnessed(ROUNDS as u64, moved, "errorstat_MOVED");
