@@ -105,7 +105,7 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whether a connection is tested with a `PING` each time before it is used; default no.
+    /// Whether a connection is tested with a `PING` each time before a caller uses it; default no.
     ///
     /// It doubles the round trips, and is not needed: a connection that failed is never used again,
     /// and a command that met a dead one is safely repeated.

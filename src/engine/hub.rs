@@ -27,13 +27,10 @@ use crate::engine::release::give_back_now;
 use crate::engine::slot::Slot;
 use crate::protocol::{Listener, Protocol, Wake};
 use crate::wire::failure::Failure;
+use crate::wire::subscription::{SIGN_OF_LIFE, SILENCE};
 
 /// How often the thread looks whether its client has gone.
 const LOOK: Duration = Duration::from_millis(500);
-/// After this much silence it asks for a sign of life…
-const SILENCE: Duration = Duration::from_secs(10);
-/// …which must come within this time.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
 /// The client's ear.
 pub(crate) struct Hub(Arc<Shared>);

@@ -18,13 +18,10 @@ use std::time::Duration;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::wire::failure::Failure;
-use crate::wire::subscription::{Event, Subscription};
+use crate::wire::subscription::{Event, SIGN_OF_LIFE, SILENCE, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
 const LOOK: Duration = Duration::from_millis(200);
-/// After so much silence it asks for a sign of life, which must come within so much more.
-const SILENCE: Duration = Duration::from_secs(10);
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 const FIRST_REST: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 

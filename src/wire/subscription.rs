@@ -15,6 +15,11 @@ use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::failure::{Failure, io_kind};
 use crate::wire::script::Call;
 
+/// After this much silence who listens asks for a sign of life…
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+/// …which must come within this time.
+pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
 /// What was heard.
 #[derive(Debug)]
 pub(crate) enum Event {

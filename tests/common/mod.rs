@@ -50,8 +50,7 @@ pub(crate) fn hasty(url: &str) -> LockClient {
     builder.max_wait(HASTE).give_up_after(HASTE * 2).build().expect("a client")
 }
 
-/// One thread connects for all clients of a process: a test with a silent server, and one that
-/// measures, must not meet another's.
+/// A test with a silent server, and one that measures, must not meet another.
 static SILENCE: RwLock<()> = RwLock::new(());
 
 /// While this lives, no other test of this file runs that asked for either.

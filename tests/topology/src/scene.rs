@@ -47,7 +47,7 @@ impl<'a, T: Topology> Scene<'a, T> {
         self.topology.servers()
     }
 
-    /// A builder of clients that bear a loaded machine. All of a process share a thread that connects.
+    /// A builder of clients that bear a loaded machine.
     pub fn builder(&self) -> T::Builder {
         T::builder(&self.address()).timeout(ms(3_000)).give_up_after(SOON * 2)
     }
