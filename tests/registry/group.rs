@@ -228,17 +228,21 @@ fn sentinels_gone_at_hold(trial: &Trial) {
     let group = common();
     let proxies = before_sentinels(&group);
     let client = client(proxies.iter().map(Proxy::url)).build().unwrap();
-    let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
+    let lock = client.mutex_with(KEY, renewed(LEASE * 2)).unwrap();
     let guard = lock.lock().unwrap();
     trial.minted(&guard);
     // The worker has a connection of its own once it has renewed.
-    thread::sleep(ms(LEASE / 2));
+    let mut least = guard.remaining();
+    until("it is renewed", || {
+        let left = guard.remaining();
+        left > std::mem::replace(&mut least, left)
+    });
     let refused = Refused { cut: true };
     let sites = group.sentinels.iter().zip(&proxies);
     let active: Vec<_> =
         sites.map(|(sentinel, proxy)| refused.inject(&Site::new(sentinel, proxy, KEY))).collect();
     let begin = Instant::now();
-    while begin.elapsed() < ms(LEASE + 500) {
+    while begin.elapsed() < ms(LEASE * 2 + 500) {
         assert!(guard.is_valid(), "{:?}", guard.loss());
         thread::sleep(ms(5));
     }
