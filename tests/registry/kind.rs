@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use leasehold_support::lag;
+
 use crate::common::ms;
-use crate::lag;
 use crate::trial::{LEASE, Measured, Trial};
 
 /// A call may end this much after its deadline.
@@ -50,7 +51,7 @@ impl Kind {
     /// Runs its trial, or waits for the one that runs.
     pub(crate) fn outcome(&self) -> &Outcome {
         self.outcome.get_or_init(|| {
-            lag::start();
+            lag::watch();
             let mut voids = 0;
             loop {
                 let mut outcome = self.run();

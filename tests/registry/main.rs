@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | `kind` | what a kind of fault is, and how its trial is judged |
 //! | `trial` | what a trial works with, and what it measures |
-//! | `lag` | how long this machine lets threads wait; a trial under too much of it is void |
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
 //! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
 //! | `holder` | faults at what a holder asks for: a transaction, a longer lease, a look |
@@ -40,7 +39,6 @@ mod holder;
 mod input;
 mod key;
 mod kind;
-mod lag;
 mod queue;
 mod quorum;
 mod refusal;

@@ -67,6 +67,13 @@ impl Spent for Instant {
     }
 }
 
+/// Returns the longest time since then for which some processor was not to be had.
+pub fn worst_since(begin: Instant) -> Duration {
+    let lags = seen().lags(Instant::now());
+    let recent = lags.into_iter().filter(|(_, to)| *to > begin);
+    recent.map(|(from, to)| to.saturating_duration_since(from)).max().unwrap_or_default()
+}
+
 /// Returns how much of the time between these two was lost, on any processor, since [`watch`].
 fn between(begin: Instant, end: Instant) -> Duration {
     let mut lags = seen().lags(Instant::now());
