@@ -729,6 +729,19 @@ fn a_key_that_is_no_lock_on_a_majority_is_told() {
     assert!(!exists(&servers[2], "x"));
 }
 
+/// Whoever does not have it says so, in whatever way.
+#[test]
+fn a_held_lock_that_is_gone_here_and_something_else_there_is_lost() {
+    let _turn = together();
+    let servers = servers(3);
+    let guard = open(direct(&servers)).mutex("x").unwrap().lock().unwrap();
+    servers[..2].iter().for_each(|server| ask::<()>(server, &["DEL", "x"]));
+    ask::<()>(&servers[0], &["RPUSH", "x", "no lock"]);
+    assert!(guard.extend(ms(20_000)).unwrap_err().is_lost());
+    assert!(guard.release().unwrap_err().is_lost());
+    assert_eq!(ask::<String>(&servers[0], &["TYPE", "x"]), "list");
+}
+
 #[test]
 fn locks_by_key_and_shutdown_are_as_on_one_server() {
     let _turn = together();

@@ -15,7 +15,7 @@ pub(crate) fn hashed(key: &[u8]) -> &[u8] {
 }
 
 /// The hash slot of a key.
-pub(crate) fn slot_of(key: &[u8]) -> u16 {
+pub(crate) fn hash_slot(key: &[u8]) -> u16 {
     crc(hashed(key)) % SLOTS
 }
 
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn keys_have_the_slots_that_the_specification_gives_them() {
         assert_eq!(crc(b"123456789"), 0x31c3);
-        assert_eq!((slot_of(b"foo"), slot_of(b"bar"), slot_of(b"")), (12182, 5061, 0));
-        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!((hash_slot(b"foo"), hash_slot(b"bar"), hash_slot(b"")), (12182, 5061, 0));
+        assert_eq!(hash_slot(b"{user1000}.following"), hash_slot(b"user1000"));
     }
 
     #[test]

@@ -370,8 +370,9 @@ impl<'a> Delegate<'a> {
         }
         let now = self.engine.now();
         // A thread that was kept from sending its last request has learned nothing new of Redis.
-        let unsent =
-            matches!(failure, Failure::NotSent(Hindrance::Overdue)) && self.outage.is_none();
+        let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
+            && self.outage.is_none()
+            && !mutated!("unsent-request-as-outage");
         let lately = |at| now.since(at) <= HEARTBEAT || unsent;
         if self.left().is_none() && self.busy_at.is_some_and(lately) {
             // The caller's time was too short for another answer; the last one told of a holder.

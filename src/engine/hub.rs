@@ -18,14 +18,15 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
-use crate::base::tag::slot_of;
+use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
 use crate::engine::callback::{News, survive};
+use crate::engine::lease::LiveLease;
 use crate::engine::release::give_back_now;
 use crate::engine::slot::Slot;
-use crate::protocol::{Listener, Protocol, Wake};
+use crate::protocol::{Listener, Protocol, Target, Wake};
 use crate::wire::failure::Failure;
 use crate::wire::subscription::{SIGN_OF_LIFE, SILENCE};
 
@@ -40,6 +41,8 @@ struct Shared {
     changed: Condvar,
     live: AtomicBool,
     closed: AtomicBool,
+    /// The lock whose lingering lease may be given back here at the moment.
+    giving_back: Mutex<Option<Arc<Target>>>,
 }
 
 #[derive(Default)]
@@ -74,12 +77,18 @@ impl Hub {
             changed: Condvar::new(),
             live: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            giving_back: Mutex::new(None),
         }))
     }
 
     /// Whether messages are heard.
     pub(crate) fn is_live(&self) -> bool {
         self.0.live.load(Ordering::Acquire)
+    }
+
+    /// The lock that the listening thread may be giving back.
+    pub(crate) fn giving_back(&self) -> Option<Arc<Target>> {
+        self.0.giving_back.lock().clone()
     }
 
     /// Begins to listen, without waiting for it.
@@ -192,6 +201,7 @@ fn run(shared: &Arc<Shared>, engine: &Weak<Engine>) {
     while survive("the listener, which starts again,", || run_inner(shared, engine)).is_none() {
         shared.live.store(false, Ordering::Release);
         shared.forget(None);
+        *shared.giving_back.lock() = None;
         sync::sleep(LOOK);
     }
 }
@@ -356,10 +366,7 @@ impl Ear<'_> {
             }
             Wake::Wanted { name, number, waiters } => {
                 for slot in engine.table().of_name(&name) {
-                    // At once and here: another thread would take longer to wake than this takes.
-                    if let Some(lease) = slot.hear_wanted(number, waiters) {
-                        give_back_now(&lease, engine.exchange_deadline());
-                    }
+                    self.give_back(&slot, || slot.hear_wanted(number, waiters));
                 }
             }
             Wake::Request { name, number } => self.request(&engine, &name, number),
@@ -374,7 +381,7 @@ impl Ear<'_> {
             Wake::Live => self.come_live(&engine),
             Wake::Missed { slots } => {
                 let has = |slot: &Slot| {
-                    let place = slot_of(slot.target().key());
+                    let place = hash_slot(slot.target().key());
                     slots.iter().any(|range| range.contains(&place))
                 };
                 for slot in engine.table().all().iter().filter(|slot| has(slot)) {
@@ -402,6 +409,19 @@ impl Ear<'_> {
         Ok(())
     }
 
+    /// Gives back the lease whose linger this ends, if any: at once and here, since another thread
+    /// would take longer to wake than this takes.
+    fn give_back(&self, slot: &Slot, end_linger: impl FnOnce() -> Option<Arc<LiveLease>>) {
+        // Noted before the slot is free: nothing else shows then that it is still on its way.
+        if !mutated!("shutdown-overlooks-a-linger") {
+            *self.shared.giving_back.lock() = Some(Arc::clone(slot.target()));
+        }
+        if let Some(lease) = end_linger() {
+            give_back_now(&lease, slot.engine().exchange_deadline());
+        }
+        *self.shared.giving_back.lock() = None;
+    }
+
     fn come_live(&self, engine: &Engine) {
         let mut state = self.shared.state.lock();
         state.refused = None;
@@ -418,10 +438,12 @@ impl Ear<'_> {
 
     fn request(&self, engine: &Engine, name: &[u8], number: u64) {
         for slot in engine.table().of_name(name) {
-            let (held, lingering) = slot.hear_request(number);
-            if let Some(lease) = lingering {
-                give_back_now(&lease, engine.exchange_deadline());
-            }
+            let mut held = false;
+            self.give_back(&slot, || {
+                let (holds, lingering) = slot.hear_request(number);
+                held = holds;
+                lingering
+            });
             if held {
                 engine.worker().announce(News::Requested(name.to_vec()));
             }

@@ -54,6 +54,8 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
             talking.push(Arc::clone(slot.target()));
         }
     }
+    // Asked last: what it had not begun by then was found at its slot.
+    talking.extend(engine.hub().giving_back());
     talking
 }
 

@@ -47,6 +47,11 @@ impl Link {
         self.inner.script(Fate::RequestLost, count);
     }
 
+    /// The next `count` requests are not sent: their threads are kept from it until it is too late.
+    pub fn keep_requests(&self, count: u32) {
+        self.inner.script(Fate::Unsent, count);
+    }
+
     /// The next `count` requests are carried out, and the connection breaks before the answer.
     pub fn lose_answers(&self, count: u32) {
         self.inner.script(Fate::AnswerLost, count);

@@ -116,6 +116,30 @@ fn a_request_that_comes_too_late_takes_nothing() {
     assert!(!client.mutex("a").unwrap().is_locked().unwrap(), "a ghost has it");
 }
 
+/// Redis told of a holder, and nothing that was sent after it failed.
+#[test]
+fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let link = server.link(&there);
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let lock = there.mutex("a").unwrap();
+    let (sender, receiver) = unbounded();
+    let body = move || {
+        let taken = lock.try_lock_for(SECOND * 5 / 2);
+        let _ = sender.send(taken.map(|guard| guard.is_some()));
+    };
+    spawn("waiter", body).unwrap();
+    until(|| is_queued(&server));
+    server.advance(Duration::ZERO);
+    link.keep_requests(1);
+    // Past its next heartbeat, and its end: what it was told is old by then.
+    server.suspend(SECOND * 5);
+    assert!(!receiver.recv_timeout(SOON).unwrap().unwrap());
+    assert_eq!(link.faults(), 1);
+    assert!(guard.is_valid());
+}
+
 #[test]
 fn a_late_answer_leaves_so_much_less_of_the_lease() {
     let server = Server::standing_still();

@@ -202,6 +202,11 @@ impl Manager {
         Ok((number, Subscription::new(inner, patience, SWITCHES, Epoch::never())?))
     }
 
+    /// How long it takes to find out whether a connection can be made, as a rule.
+    pub(crate) fn longest_attempt(&self) -> Duration {
+        self.timeouts.connect
+    }
+
     /// Whether a sentinel was not silent of late.
     pub(crate) fn sentinel_speaks(&self, number: usize) -> bool {
         self.sentinels().is_some_and(|sentinels| sentinels.speaks(number))

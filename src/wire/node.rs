@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError};
 
-use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::time::Clock;
 use crate::wire::connection::Connection;
 use crate::wire::endpoint;
@@ -30,22 +30,6 @@ pub(crate) enum Lane {
 struct Connections {
     pool: Pool,
     manager: Arc<Manager>,
-    /// How many had been made when one was last ordered. r2d2 goes on trying until it has that one.
-    ordered: Mutex<Option<u64>>,
-}
-
-impl Connections {
-    fn order(&self) -> Option<Borrowed> {
-        let mut ordered = self.ordered.lock();
-        let made = self.manager.attempts().made;
-        // Where all are there, none is made, and there is nothing to remember.
-        if *ordered == Some(made) || self.pool.is_full() {
-            return None;
-        }
-        let found = self.pool.order();
-        *ordered = found.is_none().then_some(made);
-        found.filter(|connection| self.manager.is_usable(connection))
-    }
 }
 
 /// How the connections to a node are made.
@@ -105,7 +89,7 @@ impl Node {
             let manager = Arc::new(manager);
             let connector = Arc::clone(connector);
             let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
-            Connections { pool, manager, ordered: Mutex::new(None) }
+            Connections { pool, manager }
         };
         Node {
             callers: lane(&settings.pool),
@@ -142,8 +126,7 @@ impl Node {
 
     /// A connection, if there is one. If not, one is being made from now on.
     pub(crate) fn ready(&self, lane: Lane) -> Option<Borrowed> {
-        let lane = self.lane(lane);
-        lane.pool.ready().or_else(|| lane.order())
+        self.lane(lane).pool.ready_or_order()
     }
 
     /// Whether all connections are there, and others have them.

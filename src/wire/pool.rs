@@ -180,9 +180,10 @@ impl Pool {
         }
     }
 
-    /// Has one more connection made, without waiting for it, if there is room.
-    pub(crate) fn order(&self) -> Option<Borrowed> {
-        self.inner.get_timeout(Duration::ZERO).ok()
+    /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
+    pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
+        let ordered = || if self.may_order() { self.order(Duration::ZERO) } else { None };
+        self.ready().or_else(|| ordered().filter(|found| self.manager.is_usable(found)))
     }
 
     /// Whether all connections that there may be are there.
@@ -215,10 +216,10 @@ impl Pool {
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(start)));
             }
-            let full = self.inner.state().connections >= self.inner.max_size();
-            let orders = !full && ask && self.may_order();
+            let full = self.is_full();
+            let orders = ask && self.may_order();
             let found = if orders || full {
-                self.inner.get_timeout(left.min(LOOK)).ok()
+                self.order(left.min(LOOK))
             } else {
                 // One that was just made comes to the pool in a moment.
                 let wait = if made { Duration::from_millis(1) } else { LOOK };
@@ -243,24 +244,35 @@ impl Pool {
     }
 
     /// Whether one more connection may be ordered. r2d2 repeats an order that failed until it succeeds,
-    /// whoever has given up meanwhile, so the many who ask while none can be made leave one order.
+    /// whoever has given up meanwhile, so the many who ask while none can be made leave one order. And
+    /// one thread makes them all: a second order before the first is done brings nothing sooner.
     fn may_order(&self) -> bool {
         let (attempts, now) = (self.manager.attempts(), self.clock.now());
-        if attempts.is_failing {
+        if attempts.is_failing || self.is_full() {
             return false;
         }
         let mut ordered = self.ordered.lock();
-        // What becomes of the last one will be known soon, or it takes long.
-        if ordered.is_some_and(|(before, at)| before == attempts && now.since(at) < LOOK) {
+        let span = self.manager.longest_attempt();
+        if ordered.is_some_and(|(before, at)| before == attempts && now.since(at) < span) {
             return false;
         }
         *ordered = Some((attempts, now));
         true
     }
 
+    /// Has one more connection made where there is room, and waits for any.
+    fn order(&self, wait: Duration) -> Option<Borrowed> {
+        let found = self.inner.get_timeout(wait).ok();
+        if found.is_some() {
+            // It may have been there, so that none was ordered.
+            *self.ordered.lock() = None;
+        }
+        found
+    }
+
     /// Why no connection was to be had in time.
     fn hindrance(&self, start: Moment) -> Hindrance {
-        if self.inner.state().connections < self.inner.max_size() {
+        if !self.is_full() {
             // One is being made, and takes longer than the caller has.
             let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
             return Hindrance::Connect(self.manager.last_failure().unwrap_or_else(|| error.into()));

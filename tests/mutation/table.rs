@@ -224,6 +224,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "what the worker must do is never thrown away",
         "linger::leases_taken_while_redis_keeps_the_worker_waiting_are_renewed",
     ),
+    bug(
+        "shutdown-overlooks-a-linger",
+        "shutdown",
+        "leasehold::testing::shutdown::the_end_of_a_linger_is_waited_for",
+    ),
     bug("linger-not-revoked", "rule 18", "linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
         "reentry-after-loss",
@@ -395,6 +400,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "unknown-outcome-as-busy",
         "outcomes",
         "fault::a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key",
+    ),
+    bug(
+        "unsent-request-as-outage",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all",
     ),
     bug("wrong-type-as-no-loss", "outcomes", "release::a_key_of_another_type_is_not_touched"),
     bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),

@@ -389,6 +389,28 @@ fn a_queue_of_another_type_keeps_no_lock() {
     assert!(error.is_wrong_type(), "{error:?}");
 }
 
+/// The same for the beats of those who wait.
+#[test]
+fn beats_of_another_type_keep_no_lock() {
+    let _turn = together();
+    let server = server();
+    let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    let waiter = open(&server).mutex("x").unwrap();
+    thread::scope(|scope| {
+        let outcome = scope.spawn(|| waiter.try_lock_for(ms(10_000)).map(|guard| guard.is_some()));
+        until_waiting(&server, "x", 1);
+        ask::<()>(&server, &["SET", "{x}:beats", "not ours", "PX", "60000"]);
+        guard.release().unwrap();
+        // Unless it has asked meanwhile.
+        let error = outcome.join().unwrap().expect_err("it cannot wait there");
+        assert!(error.is_wrong_type(), "{error:?}");
+    });
+    assert!(!exists(&server, "x"), "{} has it", owner(&server, "x"));
+    assert_eq!(ask::<String>(&server, &["GET", "{x}:beats"]), "not ours");
+    let end: i64 = ask(&server, &["PTTL", "{x}:beats"]);
+    assert!(end > 10_000, "somebody else's key ends in {end} ms");
+}
+
 /// Rule 8: the last request of a wait comes when the time is over, and promises nothing beyond it.
 #[test]
 fn the_last_request_of_a_wait_does_not_promise_to_live_on() {

@@ -28,7 +28,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::{Arc, Mutex};
-use crate::base::tag::slot_of;
+use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
 use crate::protocol::wake::{NUDGE, read, understand};
 use crate::protocol::{Listener, Wake};
@@ -89,7 +89,7 @@ impl Station for Post {
     }
 
     fn has(&self, channel: &[u8]) -> bool {
-        self.directory.has_word(slot_of(channel), &self.member)
+        self.directory.has_word(hash_slot(channel), &self.member)
             || mutated!("cluster-name-listened-to-everywhere")
     }
 
@@ -102,7 +102,7 @@ impl Station for Post {
             Event::Message { channel, payload } if **channel == *self.own && payload != NUDGE => {
                 let news = match read(payload) {
                     Wake::Request { name, .. } => {
-                        self.directory.has_word(slot_of(&name), &self.member)
+                        self.directory.has_word(hash_slot(&name), &self.member)
                     }
                     _ => self.echoes.is_first(payload, self.directory.now()),
                 };

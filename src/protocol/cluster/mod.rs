@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
-use crate::base::tag::slot_of;
+use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
 use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
@@ -61,7 +61,7 @@ impl Cluster {
         deadline: Moment,
         call: impl Fn(&Single) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.nodes.follow(slot_of(target.key()), aside, deadline, |transport, asking| {
+        self.nodes.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
             let single = Single::new(Arc::clone(transport), Arc::clone(&self.identity));
             call(&if asking { single.asking() } else { single })
         })
@@ -123,7 +123,7 @@ impl Protocol for Cluster {
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let slot = |number: usize| slot_of(errands[number].target.key());
+        let slot = |number: usize| hash_slot(errands[number].target.key());
         let replies =
             self.nodes.call_all(errands.len(), slot, |number| errands[number].call(), deadline);
         replies
@@ -164,7 +164,7 @@ impl Protocol for Cluster {
     /// The threads that listen wait for a message, so they are sent one.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         self.wishes.add(channel);
-        self.nudge(Some(slot_of(channel)), deadline)
+        self.nudge(Some(hash_slot(channel)), deadline)
     }
 
     fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {

@@ -9,6 +9,8 @@ use crate::base::sync::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Served,
+    /// Its thread is kept from sending it until it is overdue.
+    Unsent,
     /// No connection is made.
     Refused,
     /// The connection breaks before the server has it.

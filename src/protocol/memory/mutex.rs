@@ -135,7 +135,7 @@ fn hand_over(
         };
         let is_me = me == Some(&attempt);
         let to = listener(&attempt);
-        let death = run.zscore(keys.beats, &attempt)?;
+        let Ok(death) = run.zscore(keys.beats, &attempt) else { return Ok(None) };
         run.zrem(keys.queue, &attempt)?;
         match (to, death) {
             (_, _) if is_me => {

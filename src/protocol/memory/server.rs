@@ -100,6 +100,7 @@ impl Server {
         }
         match link.fate() {
             Fate::Served => self.serve(errands, sent),
+            Fate::Unsent => all(Failure::NotSent(Hindrance::Overdue)),
             Fate::Refused => all(Failure::no_connection()),
             Fate::RequestLost => all(Failure::reset()),
             Fate::AnswerLost => {

@@ -53,7 +53,15 @@ impl Quorum {
         let mut clean = true;
         for (node, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
-            let Some(Ok(reply)) = answer.outcomes.get(number) else { continue };
+            let reply = match answer.outcomes.get(number) {
+                Some(Ok(reply)) => reply,
+                // A key that holds something else is another's, as it is on one server.
+                Some(Err(failure)) if failure.is_wrong_type() => {
+                    tally.count(Verdict::Taken);
+                    continue;
+                }
+                _ => continue,
+            };
             let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
             first = first.min(reply.sent);
             if task == Ask::Release {

@@ -30,7 +30,11 @@ local function hand_over(now, keep, me)
       return nil
     end
     local channel, number, window = listener(attempt)
-    local death = tonumber(redis.call('ZSCORE', KEYS[4], attempt))
+    local death = redis.pcall('ZSCORE', KEYS[4], attempt)
+    if type(death) == 'table' then
+      return nil -- beats of another type keep no lock either
+    end
+    death = tonumber(death)
     redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
     if attempt == me or (channel and death and death > tonumber(now)) then
       redis.call('ZREM', KEYS[4], attempt)

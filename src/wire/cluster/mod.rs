@@ -137,7 +137,7 @@ impl Cluster {
     pub(crate) fn call_all(
         &self,
         count: usize,
-        slot_of: impl Fn(usize) -> u16,
+        hash_slot_of: impl Fn(usize) -> u16,
         call_of: impl Fn(usize) -> Call,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
@@ -152,8 +152,8 @@ impl Cluster {
             let mut groups: Vec<Group> = Vec::new();
             for (number, once) in open.drain(..) {
                 let asking = once.is_some();
-                let member =
-                    once.map_or_else(|| self.directory.master_of(slot_of(number), deadline), Ok);
+                let member = once
+                    .map_or_else(|| self.directory.master_of(hash_slot_of(number), deadline), Ok);
                 match member.and_then(|member| Group::of(&mut groups, member)) {
                     Ok(group) => group.add(number, call_of(number), asking),
                     Err(failure) => outcomes[number] = Err(failure),
@@ -169,7 +169,7 @@ impl Cluster {
                 for (number, outcome) in group.numbers.iter().zip(delivery.outcomes) {
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
-                        match self.again(slot_of(number), &group.member, failure) {
+                        match self.again(hash_slot_of(number), &group.member, failure) {
                             Again::No => {}
                             Again::AtMaster => open.push((number, None)),
                             Again::Once(member) => open.push((number, Some(member))),
