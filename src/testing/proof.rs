@@ -80,6 +80,8 @@ struct System {
     places: Vec<Vec<Place>>,
     /// The greatest token of each name until now.
     tokens: [u64; NAMES],
+    /// The last that was given before its key was taken away.
+    dispossessed: [u64; NAMES],
 }
 
 const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
@@ -101,7 +103,7 @@ impl System {
                 ]
             })
             .collect();
-        System { server, clients, places, tokens: [0; NAMES] }
+        System { server, clients, places, tokens: [0; NAMES], dispossessed: [0; NAMES] }
     }
 
     fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
@@ -122,9 +124,11 @@ impl System {
                 match place.guards.first() {
                     Some(first) => assert_eq!(token, first.fencing_token().get(), "one hold"),
                     None => {
-                        assert!(token > self.tokens[name], "{token} after {}", self.tokens[name]);
-                        self.tokens[name] = token;
-                        place.dispossessed = false;
+                        // Its thread may come to tell of it after it was taken away.
+                        place.dispossessed = token <= self.dispossessed[name];
+                        let last = self.tokens[name];
+                        assert!(token > last || place.dispossessed, "{token} after {last}");
+                        self.tokens[name] = last.max(token);
                     }
                 }
                 place.guards.push(guard);
@@ -207,7 +211,9 @@ impl System {
         self.took(client, MUTEX, outcome.map(|owned| Some(owned.into_guard())));
     }
 
+    /// The key is about to be taken away.
     fn dispossess(&mut self, name: usize) {
+        self.dispossessed[name] = self.server.last_token(KEYS[name]);
         for places in &mut self.places {
             places[name].dispossessed = true;
         }
@@ -249,16 +255,11 @@ impl System {
                 self.look(client, name, |guard| guard.extend(ms(span)))
             }
             Step::Check(client, name) => self.look(client, name, Guard::check),
-            Step::Force(client, name) => match self.places[client][name].lock.force_release() {
-                Ok(was) => {
-                    self.dispossess(name);
-                    Expected::Was(was)
-                }
-                Err(_) => {
-                    self.dispossess(name);
-                    Expected::Any
-                }
-            },
+            Step::Force(client, name) => {
+                self.dispossess(name);
+                let was = self.places[client][name].lock.force_release();
+                was.map_or(Expected::Any, Expected::Was)
+            }
             Step::Delete(name) => {
                 self.dispossess(name);
                 Expected::Was(self.server.delete(KEYS[name]))

@@ -258,6 +258,15 @@ impl Server {
         self.inner.with_store(|store, micros| store.at(micros).zcard(&queue).unwrap_or(0))
     }
 
+    /// The last token that the server gave for a lock; 0 if it remembers none.
+    #[cfg(test)]
+    pub(super) fn last_token(&self, key: &str) -> u64 {
+        let fence = format!("{{{key}}}:fence").into_bytes();
+        let last = self.inner.with_store(|store, micros| store.at(micros).get(&fence));
+        let last = last.ok().flatten().and_then(|last| String::from_utf8(last).ok());
+        last.map_or(0, |last| last.parse().expect("a token"))
+    }
+
     /// How much time has passed since the server was made.
     pub fn elapsed(&self) -> Duration {
         self.clock.now().since(DrivenClock::START)
