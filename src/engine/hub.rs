@@ -201,7 +201,6 @@ fn run(shared: &Arc<Shared>, engine: &Weak<Engine>) {
     while survive("the listener, which starts again,", || run_inner(shared, engine)).is_none() {
         shared.live.store(false, Ordering::Release);
         shared.forget(None);
-        *shared.giving_back.lock() = None;
         sync::sleep(LOOK);
     }
 }
@@ -229,6 +228,15 @@ fn run_inner(shared: &Arc<Shared>, engine: &Weak<Engine>) {
 }
 
 impl Shared {
+    /// Notes that a lock's linger may end here, before its slot is free: nothing else shows then that
+    /// its lease is still on its way.
+    fn note(&self, slot: &Slot) -> Noted<'_> {
+        if !mutated!("shutdown-overlooks-a-linger") {
+            *self.giving_back.lock() = Some(Arc::clone(slot.target()));
+        }
+        Noted(self)
+    }
+
     fn fail(&self, failure: Failure) {
         let text = failure.to_string();
         self.forget((!failure.is_passing()).then_some(failure));
@@ -252,6 +260,15 @@ impl Shared {
         while state.refused.is_some() && !self.closed.load(Ordering::Acquire) {
             self.changed.wait_for(&mut state, LOOK);
         }
+    }
+}
+
+/// While it lives, a lease may be on its way back.
+struct Noted<'a>(&'a Shared);
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        *self.0.giving_back.lock() = None;
     }
 }
 
@@ -366,7 +383,8 @@ impl Ear<'_> {
             }
             Wake::Wanted { name, number, waiters } => {
                 for slot in engine.table().of_name(&name) {
-                    self.give_back(&slot, || slot.hear_wanted(number, waiters));
+                    let _noted = self.shared.note(&slot);
+                    self.give_back(slot.hear_wanted(number, waiters), &engine);
                 }
             }
             Wake::Request { name, number } => self.request(&engine, &name, number),
@@ -409,17 +427,12 @@ impl Ear<'_> {
         Ok(())
     }
 
-    /// Gives back the lease whose linger this ends, if any: at once and here, since another thread
-    /// would take longer to wake than this takes.
-    fn give_back(&self, slot: &Slot, end_linger: impl FnOnce() -> Option<Arc<LiveLease>>) {
-        // Noted before the slot is free: nothing else shows then that it is still on its way.
-        if !mutated!("shutdown-overlooks-a-linger") {
-            *self.shared.giving_back.lock() = Some(Arc::clone(slot.target()));
+    /// Gives back a lease that lingers no longer: at once and here, since another thread would take
+    /// longer to wake than this takes.
+    fn give_back(&self, lease: Option<Arc<LiveLease>>, engine: &Engine) {
+        if let Some(lease) = lease {
+            give_back_now(&lease, engine.exchange_deadline());
         }
-        if let Some(lease) = end_linger() {
-            give_back_now(&lease, slot.engine().exchange_deadline());
-        }
-        *self.shared.giving_back.lock() = None;
     }
 
     fn come_live(&self, engine: &Engine) {
@@ -438,12 +451,9 @@ impl Ear<'_> {
 
     fn request(&self, engine: &Engine, name: &[u8], number: u64) {
         for slot in engine.table().of_name(name) {
-            let mut held = false;
-            self.give_back(&slot, || {
-                let (holds, lingering) = slot.hear_request(number);
-                held = holds;
-                lingering
-            });
+            let _noted = self.shared.note(&slot);
+            let (held, lingering) = slot.hear_request(number);
+            self.give_back(lingering, engine);
             if held {
                 engine.worker().announce(News::Requested(name.to_vec()));
             }

@@ -47,7 +47,7 @@ impl Link {
         self.inner.script(Fate::RequestLost, count);
     }
 
-    /// The next `count` requests are not sent: their threads are kept from it until it is too late.
+    /// The next `count` requests are not sent, as where their threads are kept from it for too long.
     pub fn keep_requests(&self, count: u32) {
         self.inner.script(Fate::Unsent, count);
     }

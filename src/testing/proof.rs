@@ -6,6 +6,7 @@
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::Config;
@@ -70,6 +71,9 @@ struct Place {
     guards: Vec<Guard>,
     /// Where a thread that waits will send what it got.
     waiter: Option<Receiver<Result<OwnedLease>>>,
+    /// The last token that was given before the key was taken away from under the waiter, who may
+    /// tell of its grant only now.
+    missed: u64,
     /// Its key was taken away since it was granted.
     dispossessed: bool,
 }
@@ -78,10 +82,8 @@ struct System {
     server: Server,
     clients: Vec<LockClient>,
     places: Vec<Vec<Place>>,
-    /// The greatest token of each name until now.
-    tokens: [u64; NAMES],
-    /// The last that was given before its key was taken away.
-    dispossessed: [u64; NAMES],
+    /// The tokens of each name until now.
+    tokens: [BTreeSet<u64>; NAMES],
 }
 
 const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
@@ -90,7 +92,8 @@ impl System {
     fn new() -> System {
         let server = Server::standing_still();
         let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
-        let place = |lock| Place { lock, guards: Vec::new(), waiter: None, dispossessed: false };
+        let place =
+            |lock| Place { lock, guards: Vec::new(), waiter: None, missed: 0, dispossessed: false };
         let places = clients
             .iter()
             .zip(LEASES)
@@ -103,7 +106,7 @@ impl System {
                 ]
             })
             .collect();
-        System { server, clients, places, tokens: [0; NAMES], dispossessed: [0; NAMES] }
+        System { server, clients, places, tokens: Default::default() }
     }
 
     fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
@@ -118,17 +121,18 @@ impl System {
 
     fn took(&mut self, client: usize, name: usize, outcome: Result<Option<Guard>>) -> Expected {
         let place = &mut self.places[client][name];
+        let missed = std::mem::take(&mut place.missed);
         match outcome {
             Ok(Some(guard)) => {
                 let token = guard.fencing_token().get();
                 match place.guards.first() {
                     Some(first) => assert_eq!(token, first.fencing_token().get(), "one hold"),
                     None => {
-                        // Its thread may come to tell of it after it was taken away.
-                        place.dispossessed = token <= self.dispossessed[name];
-                        let last = self.tokens[name];
+                        place.dispossessed = token <= missed;
+                        let tokens = &mut self.tokens[name];
+                        let last = tokens.last().copied().unwrap_or(0);
                         assert!(token > last || place.dispossessed, "{token} after {last}");
-                        self.tokens[name] = last.max(token);
+                        assert!(tokens.insert(token), "{token} again");
                     }
                 }
                 place.guards.push(guard);
@@ -213,9 +217,11 @@ impl System {
 
     /// The key is about to be taken away.
     fn dispossess(&mut self, name: usize) {
-        self.dispossessed[name] = self.server.last_token(KEYS[name]);
+        let last = self.server.last_token(KEYS[name]);
         for places in &mut self.places {
-            places[name].dispossessed = true;
+            let place = &mut places[name];
+            place.dispossessed = true;
+            place.missed = if place.waiter.is_some() { last } else { 0 };
         }
     }
 
@@ -230,6 +236,7 @@ impl System {
                 lock.cancel_waits();
                 drop(waiter.recv_timeout(SOON).expect("a verdict"));
             }
+            place.missed = 0;
             place.guards.clear();
         }
         self.server.advance(ms(OVER));

@@ -37,8 +37,9 @@ fn taker_with(
     receiver
 }
 
+/// Waits for what must come.
 #[track_caller]
-fn until(mut condition: impl FnMut() -> bool) {
+pub(super) fn until(mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < SOON, "it should have come by now");

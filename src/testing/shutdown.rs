@@ -1,8 +1,9 @@
 //! A shutdown that comes while a lock is about to be given back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Server;
+use super::scenario::until;
 use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{RecvTimeoutError, unbounded};
@@ -11,15 +12,6 @@ use crate::engine::slot::PassedOn;
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
-
-#[track_caller]
-fn until(condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < SOON, "it should have come by now");
-        sync::sleep(LOOK);
-    }
-}
 
 /// Its thread stands still between the end of validity and what becomes of the lease.
 #[test]

@@ -170,20 +170,15 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection if one is there.
-    pub(crate) fn ready(&self) -> Option<Borrowed> {
-        loop {
-            let connection = self.inner.try_get()?;
+    /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
+    pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
+        while let Some(connection) = self.inner.try_get() {
             if self.manager.is_usable(&connection) {
                 return Some(connection);
             }
         }
-    }
-
-    /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
-    pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
-        let ordered = || if self.may_order() { self.order(Duration::ZERO) } else { None };
-        self.ready().or_else(|| ordered().filter(|found| self.manager.is_usable(found)))
+        let found = if self.may_order() { self.order(Duration::ZERO) } else { None };
+        found.filter(|connection| self.manager.is_usable(connection))
     }
 
     /// Whether all connections that there may be are there.

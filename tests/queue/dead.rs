@@ -401,7 +401,6 @@ fn beats_of_another_type_keep_no_lock() {
         until_waiting(&server, "x", 1);
         ask::<()>(&server, &["SET", "{x}:beats", "not ours", "PX", "60000"]);
         guard.release().unwrap();
-        // Unless it has asked meanwhile.
         let error = outcome.join().unwrap().expect_err("it cannot wait there");
         assert!(error.is_wrong_type(), "{error:?}");
     });

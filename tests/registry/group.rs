@@ -232,10 +232,10 @@ fn sentinels_gone_at_hold(trial: &Trial) {
     let guard = lock.lock().unwrap();
     trial.minted(&guard);
     // The worker has a connection of its own once it has renewed.
-    let mut least = guard.remaining();
+    let mut last = guard.remaining();
     until("it is renewed", || {
         let left = guard.remaining();
-        left > std::mem::replace(&mut least, left)
+        left > std::mem::replace(&mut last, left)
     });
     let refused = Refused { cut: true };
     let sites = group.sentinels.iter().zip(&proxies);
