@@ -11,6 +11,7 @@ use std::time::Instant;
 use common::queue::waiting;
 use common::{SLACK, SOON, alone, behind_proxy, ms, open, server, until};
 use leasehold::LockClient;
+use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy};
 
@@ -223,4 +224,55 @@ fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
         }
     });
     proxy.heal();
+}
+
+/// Connections that work serve everybody, also while the server has no room for more of them.
+#[test]
+fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() {
+    let _turn = alone();
+    let (_server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).connect_now(true).build().unwrap();
+    client.mutex("warm").unwrap().lock().unwrap().release().unwrap();
+    proxy.refuse();
+    proxy.delay(ms(20));
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    lock.try_lock().unwrap().expect("its own").release().unwrap();
+                }
+            });
+        }
+    });
+    // All others were refused.
+    assert_eq!(proxy.connections(), 1);
+    proxy.heal();
+}
+
+/// Who gets one that came free meanwhile has not had one less made.
+#[test]
+fn one_connection_at_a_time_is_made_however_many_take_turns_at_those_there_are() {
+    let _turn = alone();
+    let (_server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).connect_now(true).build().unwrap();
+    client.mutex("warm").unwrap().lock().unwrap().release().unwrap();
+    let before = proxy.accepted();
+    let hello = Fault::request("TIME", Action::Delay(ms(400))).at(Operation::Hello).sticky();
+    let slow = proxy.add(hello);
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || {
+                while begin.elapsed() < ms(300) {
+                    lock.try_lock().unwrap().expect("its own").release().unwrap();
+                }
+            });
+        }
+    });
+    assert!(slow.wait_fired(SOON));
+    thread::sleep(ms(1_600));
+    let made = proxy.accepted() - before;
+    assert!((1..=2).contains(&made), "{made} more were made");
 }

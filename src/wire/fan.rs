@@ -242,6 +242,7 @@ impl<'a> Leg<'a> {
             self.standing = Some(connection.standing);
             self.connection = Some(connection);
         } else if self.node.attempts(lane).failed != self.failed
+            && self.node.is_cut_off(lane)
             && let Some(error) = self.node.last_failure(lane)
         {
             self.node.set_silent(true);
@@ -253,7 +254,10 @@ impl<'a> Leg<'a> {
         let hindrance = if self.node.is_exhausted(lane) {
             Hindrance::Exhausted(waited)
         } else {
-            self.node.set_silent(true);
+            // Others may be talking to it, and no more connections be had.
+            if self.node.is_cut_off(lane) {
+                self.node.set_silent(true);
+            }
             let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
             Hindrance::Connect(self.node.last_failure(lane).unwrap_or_else(|| error.into()))
         };

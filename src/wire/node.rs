@@ -134,6 +134,11 @@ impl Node {
         self.lane(lane).pool.is_full()
     }
 
+    /// Whether there is no connection at all.
+    pub(crate) fn is_cut_off(&self, lane: Lane) -> bool {
+        self.lane(lane).pool.is_empty()
+    }
+
     pub(crate) fn attempts(&self, lane: Lane) -> Attempts {
         self.lane(lane).manager.attempts()
     }

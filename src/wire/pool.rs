@@ -15,9 +15,11 @@ use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Attempts, Maker, Manager};
 
-/// While no connection comes free, how often to look.
+/// How often to look whether a connection was made.
 const LOOK: Duration = Duration::from_millis(20);
-/// r2d2 tries again to connect after pauses that grow up to half of this.
+/// The same where one may come to the pool at any moment, which tells only those that wait for r2d2.
+const MOMENT: Duration = Duration::from_millis(1);
+/// r2d2 tries again to connect after pauses of half of this.
 const RECONNECT: Duration = Duration::from_millis(200);
 
 /// A pool has room for all its connections from the start: for `u32::MAX` of them there is no memory.
@@ -177,8 +179,12 @@ impl Pool {
                 return Some(connection);
             }
         }
-        let found = if self.may_order() { self.order(Duration::ZERO) } else { None };
-        found.filter(|connection| self.manager.is_usable(connection))
+        self.order().filter(|connection| self.manager.is_usable(connection))
+    }
+
+    /// Whether there is no connection at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.state().connections == 0
     }
 
     /// Whether all connections that there may be are there.
@@ -202,37 +208,37 @@ impl Pool {
         let limit = deadline.min(start.after(self.max_wait));
         let before = self.manager.attempts();
         let mut seen = before;
-        // Each call of r2d2's `get_timeout` has one more connection made where the pool has room, so it
-        // is called once, and again when one has been made that another may have taken.
-        let mut ask = true;
+        // One that was just made comes to the pool in a moment.
         let mut made = false;
         loop {
             let left = limit.since(self.clock.now());
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(start)));
             }
-            let full = self.is_full();
-            let orders = ask && self.may_order();
-            let found = if orders || full {
-                self.order(left.min(LOOK))
+            let found = if self.is_full() {
+                // It has no room to order another.
+                self.inner.get_timeout(left.min(LOOK)).ok()
             } else {
-                // One that was just made comes to the pool in a moment.
-                let wait = if made { Duration::from_millis(1) } else { LOOK };
-                self.manager.wait_for_attempt(seen, left.min(wait));
-                self.inner.try_get()
+                let ordered = if made { None } else { self.order() };
+                ordered.or_else(|| {
+                    let look = if made || !self.is_empty() { MOMENT } else { LOOK };
+                    self.manager.wait_for_attempt(seen, left.min(look));
+                    self.inner.try_get()
+                })
             };
-            let outdated = match found {
-                Some(connection) if self.manager.is_usable(&connection) => return Ok(connection),
-                found => found.is_some(),
-            };
+            if let Some(connection) = found
+                && self.manager.is_usable(&connection)
+            {
+                return Ok(connection);
+            }
             let now = self.manager.attempts();
-            // r2d2 keeps trying until its own time-out; a refusal need not be waited for.
+            // r2d2 goes on trying. But where there is no other to come free, that is not waited for.
             if now.failed != before.failed
+                && self.is_empty()
                 && let Some(error) = self.manager.last_failure()
             {
                 return Err(Failure::NotSent(Hindrance::Connect(error)));
             }
-            ask = (ask && !orders && !full) || outdated || made;
             made = now.made != seen.made;
             seen = now;
         }
@@ -255,11 +261,14 @@ impl Pool {
         true
     }
 
-    /// Has one more connection made where there is room, and waits for any.
-    fn order(&self, wait: Duration) -> Option<Borrowed> {
-        let found = self.inner.get_timeout(wait).ok();
+    /// Has one more connection made, if that may be, without waiting for it. Answers one that was there.
+    fn order(&self) -> Option<Borrowed> {
+        if !self.may_order() {
+            return None;
+        }
+        let found = self.inner.get_timeout(Duration::ZERO).ok();
         if found.is_some() {
-            // It may have been there, so that none was ordered.
+            // So none was ordered.
             *self.ordered.lock() = None;
         }
         found
@@ -270,7 +279,7 @@ impl Pool {
         if !self.is_full() {
             // One is being made, and takes longer than the caller has.
             let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
-            return Hindrance::Connect(self.manager.last_failure().unwrap_or_else(|| error.into()));
+            return Hindrance::Connect(self.manager.trouble().unwrap_or_else(|| error.into()));
         }
         Hindrance::Exhausted(self.clock.now().since(start))
     }
