@@ -23,10 +23,8 @@ use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
 use crate::engine::callback::{News, survive};
-use crate::engine::lease::LiveLease;
-use crate::engine::release::give_back_now;
-use crate::engine::slot::Slot;
-use crate::protocol::{Listener, Protocol, Target, Wake};
+use crate::engine::slot::{Ending, Slot};
+use crate::protocol::{Listener, Protocol, Wake};
 use crate::wire::failure::Failure;
 use crate::wire::subscription::{SIGN_OF_LIFE, SILENCE};
 
@@ -41,8 +39,6 @@ struct Shared {
     changed: Condvar,
     live: AtomicBool,
     closed: AtomicBool,
-    /// The lock whose lingering lease may be given back here at the moment.
-    giving_back: Mutex<Option<Arc<Target>>>,
 }
 
 #[derive(Default)]
@@ -77,18 +73,12 @@ impl Hub {
             changed: Condvar::new(),
             live: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            giving_back: Mutex::new(None),
         }))
     }
 
     /// Whether messages are heard.
     pub(crate) fn is_live(&self) -> bool {
         self.0.live.load(Ordering::Acquire)
-    }
-
-    /// The lock that the listening thread may be giving back.
-    pub(crate) fn giving_back(&self) -> Option<Arc<Target>> {
-        self.0.giving_back.lock().clone()
     }
 
     /// Begins to listen, without waiting for it.
@@ -228,15 +218,6 @@ fn run_inner(shared: &Arc<Shared>, engine: &Weak<Engine>) {
 }
 
 impl Shared {
-    /// Notes that a lock's linger may end here, before its slot is free: nothing else shows then that
-    /// its lease is still on its way.
-    fn note(&self, slot: &Slot) -> Noted<'_> {
-        if !mutated!("shutdown-overlooks-a-linger") {
-            *self.giving_back.lock() = Some(Arc::clone(slot.target()));
-        }
-        Noted(self)
-    }
-
     fn fail(&self, failure: Failure) {
         let text = failure.to_string();
         self.forget((!failure.is_passing()).then_some(failure));
@@ -260,15 +241,6 @@ impl Shared {
         while state.refused.is_some() && !self.closed.load(Ordering::Acquire) {
             self.changed.wait_for(&mut state, LOOK);
         }
-    }
-}
-
-/// While it lives, a lease may be on its way back.
-struct Noted<'a>(&'a Shared);
-
-impl Drop for Noted<'_> {
-    fn drop(&mut self) {
-        *self.0.giving_back.lock() = None;
     }
 }
 
@@ -383,8 +355,7 @@ impl Ear<'_> {
             }
             Wake::Wanted { name, number, waiters } => {
                 for slot in engine.table().of_name(&name) {
-                    let _noted = self.shared.note(&slot);
-                    self.give_back(slot.hear_wanted(number, waiters), &engine);
+                    give_back(slot.hear_wanted(number, waiters), &engine);
                 }
             }
             Wake::Request { name, number } => self.request(&engine, &name, number),
@@ -427,14 +398,6 @@ impl Ear<'_> {
         Ok(())
     }
 
-    /// Gives back a lease that lingers no longer: at once and here, since another thread would take
-    /// longer to wake than this takes.
-    fn give_back(&self, lease: Option<Arc<LiveLease>>, engine: &Engine) {
-        if let Some(lease) = lease {
-            give_back_now(&lease, engine.exchange_deadline());
-        }
-    }
-
     fn come_live(&self, engine: &Engine) {
         let mut state = self.shared.state.lock();
         state.refused = None;
@@ -451,13 +414,20 @@ impl Ear<'_> {
 
     fn request(&self, engine: &Engine, name: &[u8], number: u64) {
         for slot in engine.table().of_name(name) {
-            let _noted = self.shared.note(&slot);
             let (held, lingering) = slot.hear_request(number);
-            self.give_back(lingering, engine);
+            give_back(lingering, engine);
             if held {
                 engine.worker().announce(News::Requested(name.to_vec()));
             }
         }
+    }
+}
+
+/// Gives back a lease that lingers no longer: at once and here, since another thread would take longer
+/// to wake than this takes.
+fn give_back(ending: Option<Ending>, engine: &Engine) {
+    if let Some(ending) = ending {
+        ending.give_back_now(engine.exchange_deadline());
     }
 }
 

@@ -47,15 +47,11 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
         if let Some(lease) = slot.lease() {
             shut_down_lease(&lease);
         }
-        if let Some(lease) = slot.end_linger() {
-            give_back(&lease);
-        }
+        drop(slot.end_linger());
         if slot.is_talking() {
             talking.push(Arc::clone(slot.target()));
         }
     }
-    // Asked last: what it had not begun by then was found at its slot.
-    talking.extend(engine.hub().giving_back());
     talking
 }
 

@@ -6,7 +6,8 @@ use super::Server;
 use super::scenario::until;
 use crate::base::option::LockOptions;
 use crate::base::sync;
-use crate::base::sync::channel::{RecvTimeoutError, unbounded};
+use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
+use crate::client::LockClient;
 use crate::engine::release::give_back;
 use crate::engine::slot::PassedOn;
 
@@ -36,39 +37,66 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     drop(owned);
 }
 
+/// The worker has just ended a linger whose time is over, and stands still.
+#[test]
+fn a_linger_that_is_over_is_waited_for() {
+    let server = Server::standing_still();
+    let client = server.client();
+    linger(&server, &client);
+    let slot = client.engine().table().all().pop().unwrap();
+    let (ending, _) = slot.look_at_linger(client.engine().now().after(SOON * 2));
+    assert!(ending.is_some());
+    let done = shut_down(client);
+    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
+    drop((ending, slot));
+    done.recv_timeout(SOON).unwrap();
+    assert!(!server.keys().contains(&b"x".to_vec()));
+}
+
 /// The thread that listens gives back what lingered, as another process waits for it.
 #[test]
 fn the_end_of_a_linger_is_waited_for() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
-    let lock = here.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
-    lock.lock().unwrap().release().unwrap();
-    until(|| here.engine().hub().is_live());
-    // It lingers only where others have been heard of from the start.
-    server.advance(Duration::ZERO);
-    lock.lock().unwrap().release().unwrap();
-    assert!(server.keys().contains(&b"x".to_vec()));
+    linger(&server, &here);
     let link = server.link(&here);
     link.delay_answers(1, LOOK * 500);
-    let (sender, receiver) = unbounded();
+    let (has, had) = unbounded();
     let waiter = there.mutex("x").unwrap();
-    let (has, had) = (sender.clone(), "the other has it");
     let wait = move || {
         let owned = waiter.lock().unwrap().into_owned().unwrap();
-        has.send(had).unwrap();
+        has.send(()).unwrap();
         drop(owned);
     };
     sync::spawn("waiter", wait).unwrap();
     until(|| link.faults() == 1);
-    let done = "it is shut down";
-    let shut_down = move || {
-        here.shutdown(SOON).unwrap();
-        sender.send(done).unwrap();
-    };
-    sync::spawn("shutdown", shut_down).unwrap();
+    let done = shut_down(here);
     // It is carried out at once, and not answered yet.
-    assert_eq!(receiver.recv_timeout(SOON), Ok(had));
-    assert_eq!(receiver.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
+    had.recv_timeout(SOON).unwrap();
+    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
     server.advance(LOOK * 500);
-    assert_eq!(receiver.recv_timeout(SOON), Ok(done));
+    done.recv_timeout(SOON).unwrap();
+}
+
+/// Leaves a lock that lingers.
+fn linger(server: &Server, client: &LockClient) {
+    let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
+    lock.lock().unwrap().release().unwrap();
+    until(|| client.engine().hub().is_live());
+    // It lingers only where others have been heard of from the start.
+    server.advance(Duration::ZERO);
+    lock.lock().unwrap().release().unwrap();
+    assert!(server.keys().contains(&b"x".to_vec()));
+}
+
+/// A thread that shuts the client down, and tells when it has.
+fn shut_down(client: LockClient) -> Receiver<()> {
+    let (sender, receiver) = unbounded();
+    let body = move || {
+        client.shutdown(SOON).unwrap();
+        // Whoever waits for it may have failed.
+        let _ = sender.send(());
+    };
+    sync::spawn("shutdown", body).unwrap();
+    receiver
 }

@@ -208,6 +208,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fairness",
         "handoff::passing_on_is_bounded_while_another_process_waits",
     ),
+    bug(
+        "hand-off-time-ignored",
+        "fairness",
+        "handoff::passing_on_is_bounded_in_time_while_another_process_waits",
+    ),
     bug("cut-lease-never-renewed", "rule 9", "handoff::nothing_is_passed_on_that_must_not_be"),
     bug(
         "linger-with-waiters",

@@ -4,7 +4,7 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::give_back_now;
+use crate::engine::release::{give_back, give_back_now};
 use crate::engine::slot::{Inner, Patience, Slot, State, Turn};
 
 impl Slot {
@@ -59,30 +59,54 @@ impl Slot {
         (allowed && !linger.is_zero()).then(|| now.after(linger))
     }
 
-    /// Ends a linger. Answers the lease, which is to be given back.
-    pub(crate) fn end_linger(&self) -> Option<Arc<LiveLease>> {
-        end_linger(&mut self.inner.lock())
+    /// Ends a linger. Answers the lease that is to be given back.
+    pub(crate) fn end_linger(&self) -> Option<Ending> {
+        self.end(&mut self.inner.lock())
+    }
+
+    fn end(&self, inner: &mut Inner) -> Option<Ending> {
+        let State::Lingering(lease) = &inner.state else { return None };
+        let ending = Ending { lease: Arc::clone(lease), returned: false };
+        let overlooked = mutated!("shutdown-overlooks-a-linger");
+        inner.state = if overlooked { State::Free } else { State::Releasing };
+        inner.number = None;
+        inner.asked_at = Some(self.engine.now());
+        Some(ending)
     }
 
     /// The worker's look at a linger. Answers the lease if its time is over, and when to look again
     /// if it is not.
-    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Arc<LiveLease>>, Option<Moment>) {
+    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Ending>, Option<Moment>) {
         let mut inner = self.inner.lock();
         if matches!(inner.state, State::Lingering(_)) && inner.linger_until > now {
             return (None, Some(inner.linger_until));
         }
         inner.linger_watched = false;
-        (end_linger(&mut inner), None)
+        (self.end(&mut inner), None)
     }
 }
 
-fn end_linger(inner: &mut Inner) -> Option<Arc<LiveLease>> {
-    if !matches!(inner.state, State::Lingering(_)) {
-        return None;
+/// A lease that lingers no longer. Its slot is releasing until this is dropped, which leaves to the
+/// worker what was not given back.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    lease: Arc<LiveLease>,
+    returned: bool,
+}
+
+impl Ending {
+    /// Gives it back; what cannot be done until `deadline` is left to the worker.
+    pub(crate) fn give_back_now(mut self, deadline: Moment) {
+        give_back_now(&self.lease, deadline);
+        self.returned = true;
     }
-    inner.number = None;
-    match std::mem::replace(&mut inner.state, State::Free) {
-        State::Lingering(lease) => Some(lease),
-        _ => None,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.returned {
+            give_back(&self.lease);
+        }
+        self.lease.slot().vacate(None);
     }
 }

@@ -5,8 +5,8 @@
 //! | free | nobody here has it or wants it | trying |
 //! | trying | one thread, the delegate, asks Redis or waits to be told | held, free |
 //! | held | a thread has the lease | held (passed on), lingering, releasing, free (lost) |
-//! | lingering | no thread has the lease, and the process keeps it for a while | held, free |
-//! | releasing | a thread gives it back | free |
+//! | lingering | no thread has the lease, and the process keeps it for a while | held, releasing, trying (for other options) |
+//! | releasing | it is given back | free |
 //!
 //! Where others wait, *free* is left at once: the first of them becomes the delegate. They wait in
 //! the order in which they came. A thread that wants only one attempt waits for no holder, but it
@@ -35,6 +35,7 @@ use crate::protocol::Target;
 use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;
+pub(crate) use linger::Ending;
 pub(crate) use waiter::{Patience, Turn};
 use waiter::{Waiter, refuse_the_hasty};
 
@@ -383,7 +384,8 @@ impl Slot {
             return true;
         }
         if inner.wanted || !heard {
-            inner.passed < lease.options().local_handoffs_option() && held < PASSED_ON_WHILE_WANTED
+            let brief = held < PASSED_ON_WHILE_WANTED || mutated!("hand-off-time-ignored");
+            inner.passed < lease.options().local_handoffs_option() && brief
         } else {
             lease.options().local_handoffs_option() > 0 && held < PASSED_ON
         }
@@ -426,7 +428,7 @@ impl Slot {
 
     /// Another process waits for what this attempt has. Answers a lingering lease, which is to be
     /// given back.
-    pub(crate) fn hear_wanted(&self, number: u64, waiters: u32) -> Option<Arc<LiveLease>> {
+    pub(crate) fn hear_wanted(&self, number: u64, waiters: u32) -> Option<Ending> {
         let mut inner = self.inner.lock();
         if inner.number != Some(number) {
             return None;
@@ -439,7 +441,7 @@ impl Slot {
 
     /// Whether this attempt holds the lock for a thread here, or lingers; then that is ended, and
     /// the lease answered.
-    pub(crate) fn hear_request(&self, number: u64) -> (bool, Option<Arc<LiveLease>>) {
+    pub(crate) fn hear_request(&self, number: u64) -> (bool, Option<Ending>) {
         let inner = self.inner.lock();
         let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held(_)));
         drop(inner);

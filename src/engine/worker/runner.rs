@@ -8,7 +8,7 @@ use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{News, survive};
-use crate::engine::release::{giving_back, lost, taken};
+use crate::engine::release::{lost, taken};
 use crate::engine::worker::duty::{Duty, Entry, live, watch};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
 use crate::engine::worker::{AWAKE, IDLE, PILE, Unreturned};
@@ -125,7 +125,6 @@ impl Runner {
         let mut jobs = Vec::new();
         let mut news = Vec::new();
         let mut follow = Vec::new();
-        let mut ended = Vec::new();
         for duty in &self.hand {
             match duty {
                 Duty::Watch(lease) => {
@@ -149,21 +148,16 @@ impl Runner {
                 Duty::GiveBack(duty) => self.unreturned.remove(duty),
                 Duty::LookAtLinger(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
-                    let (lease, again) = slot.look_at_linger(now);
+                    // What it ends comes in as a duty to give back.
+                    let (_, again) = slot.look_at_linger(now);
                     let look = || Duty::LookAtLinger(Arc::downgrade(&slot));
                     follow.extend(again.map(|due| Entry { due, duty: look() }));
-                    ended.extend(lease.map(|lease| Arc::new(giving_back(&lease))));
                 }
                 Duty::Announce(told) => news.push(told.clone()),
             }
         }
         // Told once, whatever happens next.
         self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
-        for duty in ended {
-            self.unreturned.add(&duty);
-            self.hand.push(Duty::GiveBack(Arc::clone(&duty)));
-            jobs.push(Job::GiveBack(duty));
-        }
         self.agenda.extend(self.call_back(news, now));
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
