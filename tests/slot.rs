@@ -94,7 +94,7 @@ fn threads_that_wait_together_give_up_together() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 let error = lock.lock().unwrap_err();
-                assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+                assert!(error.is_unreachable(), "{error:?}");
             });
         }
     });
@@ -119,10 +119,11 @@ fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
         }
         let begin = Instant::now();
         let error = lock.lock().unwrap_err();
-        assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+        assert!(error.is_unreachable(), "{error:?}");
         assert!(error.to_string().contains("lock \"x\""), "{error}");
         let (lasted, took) = (begin.elapsed(), begin.spent());
-        assert!(lasted >= HASTE * 2 - ms(100) && took < HASTE * 3 + SLACK, "{lasted:?}");
+        // The last of its exchanges may begin just before the end.
+        assert!(lasted >= HASTE * 2 - ms(100) && took < HASTE * 4 + SLACK, "{lasted:?}");
         proxy.heal();
         drop(lock.try_lock_for(SOON).unwrap().expect("free"));
     }

@@ -13,8 +13,8 @@ type Source = Box<dyn StdError + Send + Sync>;
 
 /// Why a call did not do what was asked.
 ///
-/// Ask the predicates; each error answers `true` to one of them, but for a lost lock, which is
-/// also not held. That somebody else holds a lock is no error: `try_lock` and its kin answer
+/// Ask the predicates; each error answers `true` to one of them, with two exceptions: a lost lock is also
+/// not held, and an outage that ended a wait may leave the outcome of a request unknown. That somebody else holds a lock is no error: `try_lock` and its kin answer
 /// `Ok(None)` then.
 ///
 /// ```
@@ -33,6 +33,8 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: Kind,
+    /// Of an unknown outcome: it came of an outage.
+    in_outage: bool,
     lock: Option<String>,
     text: String,
     source: Option<Source>,
@@ -57,7 +59,13 @@ enum Kind {
 
 impl Error {
     fn new(kind: Kind, text: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, lock: None, text: text.into(), source: None }))
+        Error(Box::new(Inner {
+            kind,
+            in_outage: false,
+            lock: None,
+            text: text.into(),
+            source: None,
+        }))
     }
 
     pub(crate) fn config(
@@ -122,6 +130,12 @@ impl Error {
         self
     }
 
+    /// Says that Redis could not be reached, besides that an outcome is unknown.
+    pub(crate) fn in_outage(mut self) -> Error {
+        self.0.in_outage = self.0.kind == Kind::UnknownOutcome;
+        self
+    }
+
     pub(crate) fn caused_by(mut self, source: impl Into<Source>) -> Error {
         self.0.source = Some(source.into());
         self
@@ -146,10 +160,12 @@ impl Error {
         matches!(self.0.kind, Kind::NotHeld | Kind::Lost)
     }
 
-    /// Redis could not be reached or could not serve (starting, read-only, stuck in a script);
-    /// nothing was done.
+    /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
+    ///
+    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then
+    /// a request before had brought no answer.
     pub fn is_unreachable(&self) -> bool {
-        self.0.kind == Kind::Unreachable
+        self.0.kind == Kind::Unreachable || self.0.in_outage
     }
 
     /// The command was sent and its answer never came: it may have been done or not.

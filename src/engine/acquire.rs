@@ -397,10 +397,11 @@ impl<'a> Delegate<'a> {
                 Next::Again(self.backoff.next().min(left).min(give_up.since(now)))
             }
             _ => {
-                if now >= give_up {
-                    self.slot.give_up(now.since(since));
+                if now < give_up {
+                    return Next::GiveUp(Err(error));
                 }
-                Next::GiveUp(Err(error))
+                self.slot.give_up(now.since(since));
+                Next::GiveUp(Err(error.in_outage()))
             }
         }
     }
@@ -415,11 +416,12 @@ impl<'a> Delegate<'a> {
     fn open(&self, error: Error) -> Error {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
-                Error::unknown_outcome(format!(
+                let unknown = Error::unknown_outcome(format!(
                     "a request for it brought no answer, so it may be held until its lease ends; \
                      {error}"
-                ))
-                .caused_by(error)
+                ));
+                let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
+                unknown.caused_by(error)
             }
             _ => error,
         }

@@ -146,16 +146,16 @@ macro_rules! lock_methods {
 
             /// Waits for the lock without limit, and takes it.
             ///
-            /// A thread that holds it already holds it once more, without a command. Threads of one
-            /// process get it in the order in which they came.
+            /// A thread that holds it already holds it once more, without a command. Threads that use
+            /// one client get it in the order in which they came.
             ///
             /// The wait for a *holder* has no end; an outage of Redis that lasts longer than the
             /// client's `give_up_after` ends it with an error.
             ///
             /// # Errors
             ///
-            /// [`is_unreachable`](crate::Error::is_unreachable) or
-            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) after an outage,
+            /// [`is_unreachable`](crate::Error::is_unreachable) after an outage, and
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if a request brought no answer,
             /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
             /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
             /// [`is_denied`](crate::Error::is_denied) and

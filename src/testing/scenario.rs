@@ -197,6 +197,25 @@ fn a_client_that_is_cut_off_loses_its_lock_and_another_gets_it() {
     assert!(other.is_valid());
 }
 
+/// Redis is out of reach, and may have given the lock away to whom it did not tell.
+#[test]
+fn a_wait_that_an_outage_ends_tells_of_it_and_of_what_is_not_known() {
+    let server = Server::standing_still();
+    let client = server.client();
+    server.link(&client).silence();
+    let taker = taker(&client, true);
+    let begin = Instant::now();
+    let outcome = loop {
+        match taker.recv_timeout(SECOND / 100) {
+            Ok(outcome) => break outcome,
+            Err(_) => server.advance(SECOND),
+        }
+        assert!(begin.elapsed() < SOON, "it should have given up by now");
+    };
+    let error = outcome.unwrap_err();
+    assert!(error.is_unreachable() && error.is_unknown_outcome(), "{error:?}");
+}
+
 #[test]
 fn where_nothing_comes_callers_wait_for_their_time_outs() {
     let server = Server::standing_still();
