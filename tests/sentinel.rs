@@ -257,6 +257,14 @@ fn what_all_sentinels_refuse_is_told_at_once_and_shows_no_password() {
     mixed[2] = topology.sentinels[2].tcp_url();
     let client = LockClient::builder("redis://mymaster").sentinels(mixed).build().unwrap();
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    // Nor while others may tell soon.
+    let mut alone = urls("locks:hunter2@");
+    for (number, url) in alone.iter_mut().enumerate().skip(1) {
+        *url = format!("redis://127.0.0.1:{number}");
+    }
+    let client = LockClient::builder("redis://mymaster").sentinels(alone).build().unwrap();
+    let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
     for sentinel in &topology.sentinels {
         ask::<()>(sentinel, &["ACL", "SETUSER", "locks", "on", ">hunter2", "+ping"]);
     }

@@ -140,19 +140,19 @@ impl Sentinels {
             return Ok((info, self.note(best)));
         }
         self.doubt();
-        Err(self.trouble(misses, !older.is_empty()))
+        Err(self.trouble(misses))
     }
 
     /// Why none told it.
-    fn trouble(&self, misses: Misses, is_outdated: bool) -> RedisError {
+    fn trouble(&self, misses: Misses) -> RedisError {
         let count = self.nodes.len();
         if misses.strangers == count {
             let text = format!("none of {count} sentinels watches a master \"{}\"", self.master);
             return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
         }
-        // As long as others tell something of the master, it may be over soon.
-        let tells = misses.is_down || is_outdated;
-        if let Some(denied) = misses.denied.filter(|_| !tells) {
+        // As long as others may yet tell something of the master, it may be over soon.
+        let refused = misses.strangers + misses.denials == count;
+        if let Some(denied) = misses.denied.filter(|_| refused) {
             return denied;
         }
         let outdated = || "their word is out of date".to_owned();
@@ -320,17 +320,16 @@ impl fmt::Debug for Sentinels {
 /// Why sentinels did not tell where the master is.
 #[derive(Default)]
 struct Misses {
-    /// One takes it for dead.
-    is_down: bool,
     /// How many watch no master of this name.
     strangers: usize,
+    /// How many refuse this user, and what the last of them said.
+    denials: usize,
     denied: Option<RedisError>,
     last: Option<RedisError>,
 }
 
 impl Misses {
     fn note_down(&mut self) {
-        self.is_down = true;
         let text = "a sentinel takes the master for dead".to_owned();
         self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
     }
@@ -340,6 +339,7 @@ impl Misses {
             self.strangers += 1;
         }
         if is_denial(&error) {
+            self.denials += 1;
             // Without a code it was the log-in that failed.
             let code = error.code().unwrap_or("WRONGPASS").to_owned();
             let text = error.detail().unwrap_or_default();

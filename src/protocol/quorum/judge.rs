@@ -50,7 +50,7 @@ impl Quorum {
         let mut tally = Tally::default();
         let mut voters = Voters::default();
         let mut first = Moment::FAR;
-        let mut clean = true;
+        let mut clean = None;
         for (node, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
             let reply = match answer.outcomes.get(number) {
@@ -58,6 +58,10 @@ impl Quorum {
                 // A key that holds something else is another's, as it is on one server.
                 Some(Err(failure)) if failure.is_wrong_type() => {
                     tally.count(Verdict::Taken);
+                    if task == Ask::Release {
+                        // What is still on its way may come after the release.
+                        clean = Some(self.claims.released(owner, 1 << node, Moment::PAST));
+                    }
                     continue;
                 }
                 _ => continue,
@@ -65,7 +69,7 @@ impl Quorum {
             let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
             first = first.min(reply.sent);
             if task == Ask::Release {
-                clean = self.claims.released(owner, 1 << node, reply.sent);
+                clean = Some(self.claims.released(owner, 1 << node, reply.sent));
                 // The first request may have been the one that did it (rule 15).
                 if answer.repeated && verdict == Verdict::Gone {
                     verdict = Verdict::Done;
@@ -76,7 +80,7 @@ impl Quorum {
                 tally.count(verdict);
             }
         }
-        if task == Ask::Release && clean && first != Moment::FAR {
+        if clean == Some(true) {
             self.claims.forget(owner);
         }
         let need = match task {

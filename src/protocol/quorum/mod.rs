@@ -17,8 +17,9 @@
 //! drift; the engine refuses a grant of which nothing is left. Where there is no majority, the lock
 //! is taken back wherever it was given or may have been; what cannot be taken back now is left to
 //! the worker. Then the attempt is dead, and the next one has an owner's value of its own: the request
-//! that takes it back may come late, and must not take what the next one was given (rule 5). A renewal needs a majority too, of servers that still have it: where it is gone it is
-//! not made anew, because a late renewal would bring back what was released.
+//! that takes it back may come late, and must not take what the next one was given (rule 5). A renewal
+//! needs a majority too, of servers that still have it: where it is gone it is not made anew, because a
+//! late renewal would bring back what was released.
 //!
 //! The time-out of one server is the bound of a round. A server that was silent is not waited for
 //! again before it has answered, so that it costs one time-out and not one for each call.
