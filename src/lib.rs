@@ -309,7 +309,7 @@
 //! | [`is_timeout`](Error::is_timeout) | time ran out, in a call that cannot say `None`; in any call, if a grant came when its lease was over |
 //! | [`is_lost`](Error::is_lost) | held, and lost before its release |
 //! | [`is_not_held`](Error::is_not_held) | not held by this thread; also true for a lost lock |
-//! | [`is_unreachable`](Error::is_unreachable) | Redis could not be reached or could not serve; nothing was done |
+//! | [`is_unreachable`](Error::is_unreachable) | Redis could not be reached or could not serve; nothing was done, unless the outcome is unknown as well |
 //! | [`is_unknown_outcome`](Error::is_unknown_outcome) | sent, and never answered: done or not |
 //! | [`is_pool_exhausted`](Error::is_pool_exhausted) | no connection came free |
 //! | [`is_not_replicated`](Error::is_not_replicated) | too few replicas had it in time; it was given back |
@@ -400,7 +400,7 @@
 //! What is due for renewal at about the same time goes out as one pipeline.
 //!
 //! A client has a thread that renews, which starts with its first lock, and one that listens, which
-//! starts with its first wait; each has a connection of its own. A third makes the pool's connections;
+//! starts with its first wait, or with the first lock that lingers or may be asked for; each has a connection of its own. A third makes the pool's connections;
 //! with sentinels a fourth follows the master. Over several servers one thread connects to each, and
 //! from the first wait on one listens to each.
 //!

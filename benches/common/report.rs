@@ -108,9 +108,14 @@ impl Report {
         }
     }
 
-    /// Adds what people may want to know and no key is for; it comes below the next table.
+    /// Adds what people may want to know and no key is for; it comes below the next table, or beside
+    /// the JSON.
     pub(crate) fn note(&mut self, note: String) {
-        self.notes.push(note);
+        if self.json {
+            eprintln!("{note}");
+        } else {
+            self.notes.push(note);
+        }
     }
 
     /// Ends a table for people, under a title.
@@ -158,8 +163,9 @@ impl Report {
     /// Tells how the budgets stand, and what failed.
     pub(crate) fn finish(mut self) -> ExitCode {
         self.table("more");
-        if !self.json && !self.budgets.is_empty() {
-            println!("\nbudgets\n{}", self.budgets.join("\n"));
+        if !self.budgets.is_empty() {
+            let budgets = format!("\nbudgets\n{}", self.budgets.join("\n"));
+            if self.json { eprintln!("{budgets}") } else { println!("{budgets}") }
         }
         for failure in &self.failures {
             eprintln!("FAILED: {failure}");

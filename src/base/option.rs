@@ -305,7 +305,9 @@ impl LockOptions {
     /// while another process is known to wait; default 16, zero for never.
     ///
     /// Passing on takes no command. Only a renewed lease is passed on, and never for longer than
-    /// 50 ms while another process waits, nor than 1 s while none is known to.
+    /// 50 ms while another process waits, nor than 1 s while none is known to: those that do not queue
+    /// cannot make themselves known. Where others could not be heard of, as with other ways to wait than
+    /// [`Wait::queue`], one is taken to wait.
     pub fn local_handoffs(mut self, most: u32) -> LockOptions {
         self.local_handoffs = Some(most);
         self

@@ -145,8 +145,8 @@ impl LockClientBuilder {
     /// is the master. A thread listens to one of them, and asks another every 500 ms; when one tells of
     /// another master, no connection to the former is used again. While a fail-over is under way, the
     /// replica that they chose is used as soon as it says itself that it is the master, which is about a
-    /// second before they tell of it. The user must be allowed `ROLE` at the servers, and `SENTINEL` and
-    /// `SUBSCRIBE` at the sentinels.
+    /// second before they tell of it. The user must be allowed `SENTINEL` at the sentinels, and should be
+    /// allowed `SUBSCRIBE` there and `ROLE` at the servers: without them a change is noticed later.
     ///
     /// From a second after a sentinel told of another master, with the default time-outs, nothing is sent
     /// to the former, though it may still take itself for the master. What remains: what it was sent
@@ -291,7 +291,9 @@ impl LockClientBuilder {
     ///
     /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
     /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
-    /// With `connect_now`, that too or [`is_denied`](crate::Error::is_denied) within the time-outs.
+    /// With `connect_now`, within the time-outs, also if no connection can be had; and
+    /// [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) for a fault of
+    /// TLS, or `is_config` if no sentinel knows the master.
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);

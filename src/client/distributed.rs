@@ -103,6 +103,7 @@ macro_rules! with_lock {
 
 with_lock!(dyn DistributedLock + '_, |_, key| Name::new(&[], key));
 with_lock!(dyn DistributedLock + Send + '_, |_, key| Name::new(&[], key));
+with_lock!(dyn DistributedLock + Sync + '_, |_, key| Name::new(&[], key));
 with_lock!(dyn DistributedLock + Send + Sync + '_, |_, key| Name::new(&[], key));
 
 /// The work under the lock, which an error names as `name` does.

@@ -21,8 +21,8 @@ use crate::protocol::reentrant::ReentrantKind;
 /// Makes locks on one Redis server, or each on its own node of a cluster.
 ///
 /// It has a pool of connections and three threads of its own: one connects; one renews, and starts
-/// with the first lock; one listens for wake-ups, and starts with the first wait. With sentinels a
-/// fourth follows the master. Clones are the same client. It ends when the last clone, lock and guard
+/// with the first lock; one listens for wake-ups, and starts with the first wait, or with the first lock
+/// that lingers or may be asked for. With sentinels a fourth follows the master. Clones are the same client. It ends when the last clone, lock and guard
 /// are dropped.
 ///
 /// ```no_run

@@ -15,6 +15,39 @@
 //! | `memory` | the protocol over a server in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
+//!
+//! # The rules
+//!
+//! What makes the queue safe, by the numbers that comments and tests refer to. An *attempt* is one
+//! owner's value, from its first request to its end; the *window* is the lease that a hand-over writes.
+//!
+//! | rule | what must hold |
+//! | --- | --- |
+//! | 1 | Only a join enqueues or takes. A beat of an attempt that is neither in the queue nor the owner is told so, and the waiter begins another attempt. To leave as the owner is to hand over. |
+//! | 2 | An attempt has one request under way. The next follows its answer, or its deadline by the server's clock, after which it does nothing. |
+//! | 3 | A repeated join of the owner never shortens its lease and answers the same token; it is valid from before that sending. |
+//! | 4 | A free lock goes to the first live waiter: newcomers never barge, and `try_lock` never joins. |
+//! | 5 | Once a release or a leave was sent, the attempt is over, whatever the answer. |
+//! | 6 | A leave is repeated until one ran after the deadline of the last join without an answer: no ghost owns or waits. |
+//! | 7 | The window is by the next owner's lease, and the grant says all that its waiter may believe. |
+//! | 8 | A waiter shows itself each heartbeat; the window outlasts two of them and a time-out; after three, or at its own deadline, a waiter counts as dead. |
+//! | 9 | The first renewal makes a window a whole lease. A fixed lease is made whole before the guard is answered. |
+//! | 10 | The server's time is told from the latest answer, less an allowance for drift; where that is too old, a beat asks. A grant that is heard before the answer to its join is kept. |
+//! | 11 | A waiter that was skipped as dead keeps its place for as long again, and is told to ask. |
+//! | 12 | A wake-up is published last, and nothing depends on it. A waiter joins once it is sure to be heard; after a reconnect all ask again. |
+//! | 13 | Without any message a waiter has a free lock within a heartbeat, a window and a time-out. |
+//! | 14 | No script shortens a lease; bounds of a hold are kept in its process. |
+//! | 15 | A hold is over here before its release is sent. Where the first answer was lost, "not the owner" is success while it was valid, else unknown. |
+//! | 16 | A release works where the server is out of memory: it begins with a `ZREM`. |
+//! | 17 | A lease with a command under way is neither passed on nor lingers. Bounds of a hold count for each hold. |
+//! | 18 | Grants and answers say how many wait; that somebody waits is remembered until the attempt ends. Nothing lingers then. |
+//! | 19 | Tokens come in small blocks, never run ahead of the server's clock by more than one, and the last that was used is written back. |
+//! | 20 | Numbers reach Redis in full: no exponent, and below 2⁵³. |
+//! | 21 | Two tokens may be alike only if data and clock were both set back. |
+//! | 22 | The hold count in Redis is for people; no reentry waits for it. |
+//!
+//! Of rule 17 more is kept than must be: a fixed lease is never passed on, as its holder asked for a
+//! length and would get a rest.
 
 pub(crate) mod answer;
 pub(crate) mod cluster;

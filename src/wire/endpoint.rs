@@ -5,7 +5,11 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::base::error::{Error, Result};
 
-const SCHEMES: &str = "redis://, valkey://, unix://, redis+unix:// or valkey+unix://";
+const SCHEMES: &str = if cfg!(feature = "tls") {
+    "redis://, rediss://, valkey://, valkeys://, unix://, redis+unix:// or valkey+unix://"
+} else {
+    "redis://, valkey://, unix://, redis+unix:// or valkey+unix://"
+};
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 
 /// Reads a URL. No error repeats its user information.

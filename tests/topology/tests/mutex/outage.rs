@@ -1,5 +1,4 @@
-//! Servers that hang, or are dead: those of the test alone, and in a process of its own, as one thread
-//! connects for all clients of a process.
+//! Servers that hang, or are dead: those of the test alone, and in a process of its own.
 
 use std::time::{Duration, Instant};
 
