@@ -50,6 +50,15 @@ impl LossReceiver {
     /// # Errors
     ///
     /// [`RecvError`](std::sync::mpsc::RecvError) when the client has ended.
+    ///
+    /// ```
+    /// # fn demo(losses: &leasehold::LossReceiver) {
+    /// while let Ok(loss) = losses.recv() {
+    ///     eprintln!("{loss}");
+    /// }
+    /// println!("the client has ended");
+    /// # }
+    /// ```
     pub fn recv(&self) -> Result<Loss, RecvError> {
         self.losses.recv().map_err(|_| RecvError)
     }
@@ -82,6 +91,20 @@ impl LossReceiver {
     ///
     /// [`Empty`](std::sync::mpsc::TryRecvError::Empty) when none is,
     /// [`Disconnected`](std::sync::mpsc::TryRecvError::Disconnected) when the client has ended too.
+    ///
+    /// ```
+    /// use std::sync::mpsc::TryRecvError;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let losses = client.losses();
+    /// assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
+    /// client.shutdown(Duration::from_secs(1))?;
+    /// assert_eq!(losses.try_recv(), Err(TryRecvError::Disconnected));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_recv(&self) -> Result<Loss, TryRecvError> {
         self.losses.try_recv().map_err(|error| match error {
             channel::TryRecvError::Empty => TryRecvError::Empty,
@@ -90,11 +113,28 @@ impl LossReceiver {
     }
 
     /// The losses one after the other, waiting for each, until the client ends.
+    ///
+    /// ```
+    /// # fn demo(losses: &leasehold::LossReceiver) {
+    /// // Ends the process with the first order that is not protected any more.
+    /// if losses.iter().any(|loss| loss.name().starts_with(b"orders:")) {
+    ///     std::process::abort();
+    /// }
+    /// # }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = Loss> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
 
     /// How many losses were not kept because there was no room.
+    ///
+    /// ```
+    /// # fn demo(losses: &leasehold::LossReceiver) {
+    /// while let Ok(loss) = losses.recv() {
+    ///     eprintln!("{loss}, and {} were missed", losses.missed());
+    /// }
+    /// # }
+    /// ```
     pub fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
     }
@@ -103,6 +143,15 @@ impl LossReceiver {
     ///
     /// It is of crossbeam-channel 0.5, and follows that crate: the promise of a stable interface
     /// does not cover this method.
+    ///
+    /// ```
+    /// # fn demo(losses: &leasehold::LossReceiver, stop: &crossbeam_channel::Receiver<()>) {
+    /// crossbeam_channel::select! {
+    ///     recv(losses.as_crossbeam()) -> loss => eprintln!("{loss:?}"),
+    ///     recv(stop) -> _ => println!("told to go home"),
+    /// }
+    /// # }
+    /// ```
     #[cfg(feature = "crossbeam")]
     #[cfg_attr(docsrs, doc(cfg(feature = "crossbeam")))]
     pub fn as_crossbeam(&self) -> &Receiver<Loss> {
@@ -120,6 +169,18 @@ impl IntoIterator for LossReceiver {
 }
 
 /// The losses of a [`LossReceiver`] one after the other, until the client ends.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+/// let mut losses = client.losses().into_iter();
+/// client.shutdown(Duration::from_secs(1))?;
+/// assert!(losses.next().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LossIter(LossReceiver);
 

@@ -74,21 +74,53 @@ pub struct Holder {
 
 impl Holder {
     /// The owner's value in Redis, new for every attempt.
+    ///
+    /// ```
+    /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {
+    /// if before.owner() == now.owner() {
+    ///     println!("the same hold goes on");
+    /// }
+    /// # }
+    /// ```
     pub fn owner(&self) -> &[u8] {
         &self.owner
     }
 
     /// The name of the holder's host.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if let Some(host) = holder.host() {
+    ///     println!("the work is done on {host}");
+    /// }
+    /// # }
+    /// ```
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
     /// The holder's process.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if let (Some(pid), Some(host)) = (holder.pid(), holder.host()) {
+    ///     println!("to see what it does: ssh {host} ps {pid}");
+    /// }
+    /// # }
+    /// ```
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
 
     /// The label given when the holder's client was built.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if holder.label() == Some("billing") {
+    ///     println!("the bill is being written");
+    /// }
+    /// # }
+    /// ```
     pub fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }

@@ -29,16 +29,40 @@ impl Loss {
     }
 
     /// The lock's name in Redis, prefix included.
+    ///
+    /// ```
+    /// # fn demo(loss: &leasehold::Loss) {
+    /// if loss.name().starts_with(b"orders:") {
+    ///     eprintln!("an order is not protected any more: {loss}");
+    /// }
+    /// # }
+    /// ```
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
     /// The token of the hold that was lost.
+    ///
+    /// ```
+    /// # fn demo(loss: &leasehold::Loss) {
+    /// eprintln!("{loss}; look at what was written with token {}", loss.fencing_token());
+    /// # }
+    /// ```
     pub fn fencing_token(&self) -> crate::FencingToken {
         self.token
     }
 
     /// What ended the hold.
+    ///
+    /// ```
+    /// use leasehold::LossCause;
+    ///
+    /// # fn demo(loss: &leasehold::Loss) {
+    /// if loss.cause() == LossCause::MaxHold {
+    ///     eprintln!("what does the work wait for?");
+    /// }
+    /// # }
+    /// ```
     pub fn cause(&self) -> LossCause {
         self.cause
     }
@@ -51,6 +75,20 @@ impl fmt::Display for Loss {
 }
 
 /// What ended a hold before its release.
+///
+/// ```
+/// use leasehold::LossCause;
+///
+/// fn advice(cause: LossCause) -> &'static str {
+///     match cause {
+///         LossCause::Deleted | LossCause::Taken => "who changes the key?",
+///         LossCause::Unreachable => "is Redis down?",
+///         _ => "is the work too slow?",
+///     }
+/// }
+/// assert_eq!(advice(LossCause::MaxHold), "is the work too slow?");
+/// assert_eq!(LossCause::Deleted.to_string(), "its key was deleted");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {

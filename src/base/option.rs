@@ -32,11 +32,28 @@ impl Lease {
     /// A lease that is renewed every third of `ttl` for as long as the lock is held.
     ///
     /// After the holder's machine has died, others wait for what remains of `ttl`.
+    ///
+    /// ```
+    /// use leasehold::Lease;
+    /// use std::time::Duration;
+    ///
+    /// // Renewed every 5 s. If the machine dies, others wait for 15 s at most.
+    /// const LEASE: Lease = Lease::renewed(Duration::from_secs(15));
+    /// assert!(LEASE.is_renewed());
+    /// ```
     pub const fn renewed(ttl: Duration) -> Lease {
         Lease { ttl, renewed: true }
     }
 
     /// A lease that ends `ttl` after it was taken, unless [`Guard::extend`] makes it longer.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// // The work takes a second, and nobody is kept waiting for more than five.
+    /// let options = LockOptions::new().lease(Lease::fixed(Duration::from_secs(5)));
+    /// ```
     ///
     /// [`Guard::extend`]: crate::Guard::extend
     pub const fn fixed(ttl: Duration) -> Lease {
@@ -44,11 +61,28 @@ impl Lease {
     }
 
     /// The time to live.
+    ///
+    /// ```
+    /// use leasehold::Lease;
+    /// use std::time::Duration;
+    ///
+    /// let lease = Lease::fixed(Duration::from_secs(5));
+    /// assert_eq!(lease.ttl(), Duration::from_secs(5));
+    /// ```
     pub const fn ttl(&self) -> Duration {
         self.ttl
     }
 
     /// Whether it is renewed.
+    ///
+    /// ```
+    /// use leasehold::Lease;
+    /// use std::time::Duration;
+    ///
+    /// let ttl = Duration::from_secs(15);
+    /// assert!(Lease::renewed(ttl).is_renewed());
+    /// assert!(!Lease::fixed(ttl).is_renewed());
+    /// ```
     pub const fn is_renewed(&self) -> bool {
         self.renewed
     }
@@ -67,6 +101,13 @@ impl Default for Lease {
 }
 
 /// How a thread waits while another process has the lock.
+///
+/// ```
+/// use leasehold::{LockOptions, Wait};
+///
+/// // On this server publish/subscribe is not allowed.
+/// let options = LockOptions::new().wait(Wait::spin());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait(WaitKind);
 
@@ -84,6 +125,19 @@ impl Wait {
     /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
     /// one command however many wait. It needs publish/subscribe. What is handed over is at first
     /// [valid for a short time](crate#leases-and-renewal) only, until it is renewed.
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let queued = LockOptions::new().wait(Wait::queue());
+    /// let lock = client.mutex_with("orders:42", queued)?;
+    /// // In Redisson's layout there is no queue.
+    /// assert!(client.reentrant_with("orders:42", queued).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn queue() -> Wait {
         Wait(WaitKind::Queue)
     }
@@ -95,6 +149,19 @@ impl Wait {
     ///
     /// One thread of a process contends. It gives no order among processes, and needs
     /// publish/subscribe.
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let woken = LockOptions::new().wait(Wait::notify());
+    /// let lock = client.reentrant_with("orders:42", woken)?;
+    /// // On one server a mutex queues instead.
+    /// assert!(client.mutex_with("orders:42", woken).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn notify() -> Wait {
         Wait(WaitKind::Notify)
     }
@@ -105,6 +172,18 @@ impl Wait {
     /// just reported. It gives no order among processes, who queues goes first, and beside a process
     /// whose threads keep the lock busy it may find it free only late. It is for servers on which
     /// publish/subscribe is not allowed.
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let spinning = LockOptions::new().wait(Wait::spin());
+    /// let mutex = client.mutex_with("orders:42", spinning)?;
+    /// let reentrant = client.reentrant_with("invoices:42", spinning)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn spin() -> Wait {
         Wait(WaitKind::Spin)
     }
@@ -123,6 +202,12 @@ impl Wait {
 }
 
 /// How a lock is given back to Redis. Both ways touch it only if it is still the holder's.
+///
+/// ```
+/// use leasehold::{LockOptions, Release, Wait};
+///
+/// let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Release(ReleaseKind);
 
@@ -135,6 +220,13 @@ pub(crate) enum ReleaseKind {
 
 impl Release {
     /// By one script, in one round trip. The default.
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Release};
+    ///
+    /// // As it is where nothing is said.
+    /// assert_eq!(LockOptions::new().release(Release::lua()), LockOptions::new());
+    /// ```
     pub const fn lua() -> Release {
         Release(ReleaseKind::Lua)
     }
@@ -142,6 +234,19 @@ impl Release {
     /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as in the articles. What the
     /// worker must finish for a caller it does by script. Only for [`Mutex`](crate::Mutex) with
     /// [`Wait::spin`].
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Release, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let watching = LockOptions::new().release(Release::watch());
+    /// let lock = client.mutex_with("orders:42", watching.wait(Wait::spin()))?;
+    /// // A mutex that queues is handed over, by a script.
+    /// assert!(client.mutex_with("orders:42", watching).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
     }
@@ -253,6 +358,13 @@ pub struct LockOptions {
 
 impl LockOptions {
     /// The defaults: a renewed lease of 30 s without a cap.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    ///
+    /// let options = LockOptions::new();
+    /// assert_eq!(options, options.lease(Lease::default()));
+    /// ```
     pub fn new() -> LockOptions {
         LockOptions::default()
     }
@@ -262,6 +374,21 @@ impl LockOptions {
     /// A lease shorter than ten command time-outs, or twenty
     /// [node time-outs](crate::QuorumClientBuilder::node_timeout), is allowed; the first of a client is
     /// warned of in the log: one slow answer may cost the lock.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let short = LockOptions::new().lease(Lease::renewed(Duration::from_secs(10)));
+    /// let lock = client.mutex_with("orders:42", short)?;
+    /// // Found before any I/O.
+    /// let none = LockOptions::new().lease(Lease::fixed(Duration::ZERO));
+    /// assert!(client.mutex_with("orders:42", none).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lease(mut self, lease: Lease) -> LockOptions {
         self.lease = lease;
         self
@@ -271,6 +398,19 @@ impl LockOptions {
     ///
     /// When it is reached the hold is lost with [`LossCause::MaxHold`], and renewal stops: a
     /// thread that hangs, or a guard that was forgotten, cannot keep the lock for ever.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // A report that hangs has the lock for an hour at most.
+    /// let options = LockOptions::new().max_hold(Duration::from_secs(3600));
+    /// let lock = client.mutex_with("nightly-report", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// [`LossCause::MaxHold`]: crate::LossCause::MaxHold
     pub fn max_hold(mut self, limit: Duration) -> LockOptions {
@@ -282,6 +422,18 @@ impl LockOptions {
     ///
     /// After the last renewal the lease runs out like a fixed one. Zero means never. It has no
     /// effect on [`Lease::fixed`].
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // Renewed every 10 s, so the sixth is after a minute, and 30 s later the lease is over.
+    /// let options = LockOptions::new().max_renewals(6);
+    /// let lock = client.mutex_with("nightly-report", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_renewals(mut self, limit: u32) -> LockOptions {
         self.max_renewals = Some(limit);
         self
@@ -290,12 +442,34 @@ impl LockOptions {
     /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for a
     /// [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
     /// [`QuorumClient`](crate::QuorumClient). Each kind allows its own and [`Wait::spin`].
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().wait(Wait::spin());
+    /// let lock = client.reentrant_with("orders:42", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wait(mut self, wait: Wait) -> LockOptions {
         self.wait = Some(wait);
         self
     }
 
     /// How to release; default [`Release::lua`].
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Release, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
+    /// let lock = client.mutex_with("orders:42", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn release(mut self, release: Release) -> LockOptions {
         self.release = release;
         self
@@ -308,6 +482,18 @@ impl LockOptions {
     /// 50 ms while another process waits, nor than 1 s while none is known to: those that do not queue
     /// cannot make themselves known. Where others could not be heard of, as with other ways to wait than
     /// [`Wait::queue`], one is taken to wait.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // Each release goes to Redis, where the threads of other processes wait too.
+    /// let options = LockOptions::new().local_handoffs(0);
+    /// let lock = client.mutex_with("orders:42", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn local_handoffs(mut self, most: u32) -> LockOptions {
         self.local_handoffs = Some(most);
         self
@@ -320,6 +506,19 @@ impl LockOptions {
     /// not, and other libraries, wait for its end. It lasts at most for half of the lease that
     /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. Who locks more
     /// than once a microsecond sends a command now and then: no token runs ahead of the server's clock.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // For a loop that takes the lock a hundred times a second, and nobody else does.
+    /// let options = LockOptions::new().linger(Duration::from_millis(100));
+    /// let lock = client.mutex_with("counter", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn linger(mut self, linger: Duration) -> LockOptions {
         self.linger = linger;
         self
@@ -334,6 +533,21 @@ impl LockOptions {
     /// [`is_not_replicated`](crate::Error::is_not_replicated). It makes the loss of a lock in a
     /// fail-over unlikely and not impossible: the replica that is promoted may be another one, and
     /// renewals are not waited for.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let one = LockOptions::new().min_replicas(1, Duration::from_millis(100));
+    /// let lock = client.mutex_with("orders:42", one)?;
+    /// // It must be less than the command time-out, which is 1 s.
+    /// let late = LockOptions::new().min_replicas(1, Duration::from_secs(2));
+    /// assert!(client.mutex_with("orders:42", late).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn min_replicas(mut self, least: u32, within: Duration) -> LockOptions {
         self.min_replicas = Some(Copies { least: Least::Replicas(least), within });
         self

@@ -32,6 +32,14 @@ impl FencingToken {
     }
 
     /// The token as a number.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard, highest: u64) {
+    /// if guard.fencing_token().get() < highest {
+    ///     eprintln!("a later holder has been here");
+    /// }
+    /// # }
+    /// ```
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -66,12 +66,32 @@ impl LockClientBuilder {
     ///
     /// Two more are not counted, one for renewals and one that listens. A thread that waits for a lock
     /// has no connection.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // Sixteen threads may talk to Redis at once.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").max_size(16).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
         self.settings.pool.max_size = connections;
         self
     }
 
     /// How many idle connections the pool keeps ready; default 0, at most `max_size`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// // Two are ready before the first lock is taken.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").min_idle(2).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn min_idle(mut self, connections: u32) -> LockClientBuilder {
         self.settings.pool.min_idle = connections;
         self
@@ -79,6 +99,21 @@ impl LockClientBuilder {
 
     /// How many idle connections the pool keeps at most; default all, from `min_idle` to
     /// `max_size`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // Of sixteen, four stay open while nobody needs them.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .max_size(16)
+    ///     .max_idle(4)
+    ///     .build()?;
+    /// let builder = LockClient::builder("redis://127.0.0.1:6379").max_size(4).max_idle(16);
+    /// assert!(builder.build().unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_idle(mut self, connections: u32) -> LockClientBuilder {
         self.settings.pool.max_idle = Some(connections);
         self
@@ -86,6 +121,19 @@ impl LockClientBuilder {
 
     /// How long a call waits for a connection of the pool; default 1 s, from 1 ms to 365
     /// days.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // Where all connections are in use, a call soon says so.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .max_wait(Duration::from_millis(200))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_wait(mut self, wait: Duration) -> LockClientBuilder {
         self.settings.pool.max_wait = wait;
         self
@@ -93,6 +141,19 @@ impl LockClientBuilder {
 
     /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None`
     /// for never. It is looked for every 30 s.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // Something on the way forgets connections that are idle for two minutes.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .idle_timeout(Some(Duration::from_secs(60)))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> LockClientBuilder {
         self.settings.pool.idle_timeout = timeout;
         self
@@ -100,6 +161,19 @@ impl LockClientBuilder {
 
     /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for
     /// never. It is looked for every 30 s.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // A proxy that was added has its share of the connections after five minutes.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .max_lifetime(Some(Duration::from_secs(300)))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_lifetime(mut self, lifetime: Option<Duration>) -> LockClientBuilder {
         self.settings.pool.max_lifetime = lifetime;
         self
@@ -109,6 +183,18 @@ impl LockClientBuilder {
     ///
     /// It doubles the round trips, and is not needed: a connection that failed is never used again,
     /// and a command that met a dead one is safely repeated.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // As `testOnBorrow` of Jedis.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .test_on_borrow(true)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn test_on_borrow(mut self, test: bool) -> LockClientBuilder {
         self.settings.pool.test_on_borrow = test;
         self
@@ -116,6 +202,18 @@ impl LockClientBuilder {
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from
     /// 1 ms to 365 days. Name look-ups have no time-out of their own, and happen on another thread.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .connect_timeout(Duration::from_millis(300))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.connect_timeout = timeout;
         self
@@ -123,6 +221,19 @@ impl LockClientBuilder {
 
     /// How long a command may take from the search for a connection to its answer; default 1 s,
     /// from 1 ms to 365 days.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // A lease should have ten of it or more: 5 s.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .command_timeout(Duration::from_millis(500))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.command_timeout = timeout;
         self
@@ -130,6 +241,19 @@ impl LockClientBuilder {
 
     /// How long a wait for a lock rides out an outage of Redis; default 10 s, from 1 ms to
     /// 365 days.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // A restart of Redis takes up to half a minute here.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .give_up_after(Duration::from_secs(30))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
         self.settings.give_up_after = outage;
         self
@@ -224,6 +348,18 @@ impl LockClientBuilder {
 
     /// Who to be: the client's certificate, with its chain, and its key, as PEM text. Needs a
     /// `rediss://` URL, and the feature `tls`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo(pem: &[u8], chain: &[u8], key: &[u8]) -> leasehold::Result<()> {
+    /// let client = LockClient::builder("rediss://redis.example:6380")
+    ///     .ca_certificate(pem)
+    ///     .client_certificate(chain, key)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn client_certificate(
@@ -236,6 +372,16 @@ impl LockClientBuilder {
     }
 
     /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot; default no.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// // Without Redis this process need not start.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").connect_now(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn connect_now(mut self, connect: bool) -> LockClientBuilder {
         self.settings.connect_now = connect;
         self
@@ -243,6 +389,18 @@ impl LockClientBuilder {
 
     /// What is put before every lock's name; default nothing. With it a name may have 64 KiB, and a
     /// longer one is refused when the lock is made.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .name_prefix("shop:")
+    ///     .build()?;
+    /// assert_eq!(client.mutex("orders:42")?.name(), b"shop:orders:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> LockClientBuilder {
         self.settings.name_prefix = prefix.as_ref().to_vec();
         self
@@ -250,6 +408,16 @@ impl LockClientBuilder {
 
     /// What [`holder`](crate::Mutex::holder) tells others about this client besides its host and
     /// process; default nothing. Control characters are left out, and what is over 128 bytes.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").label("billing").build()?;
+    /// // Others see that the lock is held by "billing, process 4711 on web-3".
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn label(mut self, label: impl AsRef<str>) -> LockClientBuilder {
         self.settings.label = label.as_ref().to_owned();
         self
@@ -261,6 +429,20 @@ impl LockClientBuilder {
     /// panic in it is logged. It must not own the client, which would then never end. One hold's loss
     /// is told by [`Guard::on_loss`](crate::Guard::on_loss), and threads that wait for losses use
     /// [`LockClient::losses`].
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .on_loss(|loss| {
+    ///         eprintln!("{loss}");
+    ///         std::process::abort();
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_loss(
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,
@@ -274,6 +456,21 @@ impl LockClientBuilder {
     ///
     /// It is for the holder to decide whether to let go. It runs on a thread of its own; a panic in
     /// it is logged. It must not own the client.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::sync::mpsc;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let (sender, requests) = mpsc::channel();
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .on_release_request(move |name| _ = sender.send(name.to_vec()))
+    ///     .build()?;
+    /// // Who works looks at `requests` between two steps.
+    /// assert!(requests.try_recv().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_release_request(
         mut self,
         callback: impl Fn(&[u8]) + Send + Sync + 'static,
@@ -294,6 +491,17 @@ impl LockClientBuilder {
     /// With `connect_now`, within the time-outs, also if no connection can be had; and
     /// [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) for a fault of
     /// TLS, or `is_config` if no sentinel knows the master.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // It has no scheme, which is found before any I/O.
+    /// assert!(LockClient::builder("127.0.0.1:6379").build().unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);

@@ -38,6 +38,20 @@ pub trait DistributedLock {
     /// # Errors
     ///
     /// As for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for).
+    ///
+    /// ```
+    /// # use leasehold::{DistributedLock, Lease};
+    /// # use std::time::Duration;
+    /// # fn demo(locks: &dyn DistributedLock) -> leasehold::Result<()> {
+    /// if !locks.try_lock("orders:42", Duration::ZERO, Lease::default())? {
+    ///     println!("somebody else is at it");
+    ///     return Ok(());
+    /// }
+    /// // … the work …
+    /// locks.unlock("orders:42")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool>;
 
     /// Gives back this thread's hold of the key.
@@ -46,9 +60,29 @@ pub trait DistributedLock {
     ///
     /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold it or has lost it; the
     /// key in Redis is not touched then. Else as for [`Guard::release`].
+    ///
+    /// ```
+    /// # use leasehold::DistributedLock;
+    /// # fn demo(locks: &dyn DistributedLock) -> leasehold::Result<()> {
+    /// match locks.unlock("orders:42") {
+    ///     Err(error) if error.is_not_held() => eprintln!("it was not ours to the end: {error}"),
+    ///     outcome => outcome?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     fn unlock(&self, key: &str) -> Result<()>;
 
     /// Whether this thread holds the key and its lease is still valid. No I/O.
+    ///
+    /// ```
+    /// # use leasehold::DistributedLock;
+    /// /// Its callers have the lock of the order.
+    /// fn ship(locks: &dyn DistributedLock, order: &str) {
+    ///     assert!(locks.is_held(order), "{order} is not locked");
+    ///     // … the work …
+    /// }
+    /// ```
     fn is_held(&self, key: &str) -> bool;
 }
 
@@ -87,6 +121,19 @@ macro_rules! with_lock {
             /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
             /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
             /// [`DistributedLock::try_lock`].
+            ///
+            /// ```
+            /// # use leasehold::{DistributedLock, Lease, LockClient, QuorumClient, Result};
+            /// # use std::time::Duration;
+            #[doc = concat!("# fn demo(locks: &(", stringify!($locks), ")) -> Result<()> {")]
+            /// let soon = Duration::from_secs(2);
+            /// let total = locks.with_lock("orders:42", soon, Lease::default(), || {
+            ///     // … the work …
+            ///     42
+            /// })?;
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn with_lock<T>(
                 &self,
                 key: &str,

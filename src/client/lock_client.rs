@@ -66,6 +66,17 @@ impl LockClient {
     /// # Errors
     ///
     /// As [`LockClientBuilder::build`] with `connect_now`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() {
+    /// match LockClient::open("redis://127.0.0.1:6379") {
+    ///     Ok(client) => println!("connected: {client:?}"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
     pub fn open(url: impl AsRef<str>) -> Result<LockClient> {
         LockClient::builder(url).connect_now(true).build()
     }
@@ -76,6 +87,16 @@ impl LockClient {
     /// The URL is `redis://[user][:password@]host[:port][/database]`, or
     /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
     /// `%` and two digits.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let remote = LockClient::builder("redis://locks:p%40ss@localhost:6379/2").build()?;
+    /// let near = LockClient::builder("unix:///run/redis.sock?db=2").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
         LockClientBuilder::new(url.as_ref())
     }
@@ -86,6 +107,16 @@ impl LockClient {
     ///
     /// [`is_config`](crate::Error::is_config) for an empty or too long name; in a cluster also for one
     /// whose braces would scatter the keys of the lock.
+    ///
+    /// ```
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let lock = client.mutex("orders:42")?;
+    /// assert_eq!(lock.name(), b"orders:42");
+    /// assert!(client.mutex("").unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
         self.mutex_with(name, LockOptions::new())
     }
@@ -95,6 +126,18 @@ impl LockClient {
     /// # Errors
     ///
     /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().lease(Lease::fixed(Duration::from_secs(5)));
+    /// let lock = client.mutex_with("orders:42", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
         self.handle(&MutexKind, name.as_ref(), options, Wait::queue()).map(Mutex::new)
     }
@@ -104,6 +147,16 @@ impl LockClient {
     /// # Errors
     ///
     /// As for [`mutex`](LockClient::mutex).
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let lock = client.reentrant("orders:42")?;
+    /// if let Some(_guard) = lock.try_lock()? {
+    ///     println!("no Java service has it");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reentrant(&self, name: impl AsRef<[u8]>) -> Result<ReentrantLock> {
         self.reentrant_with(name, LockOptions::new())
     }
@@ -114,6 +167,18 @@ impl LockClient {
     ///
     /// As for [`mutex_with`](LockClient::mutex_with); [`Release::watch`](crate::Release::watch) is
     /// only for a mutex.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().max_hold(Duration::from_secs(300));
+    /// let lock = client.reentrant_with("orders:42", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reentrant_with(
         &self,
         name: impl AsRef<[u8]>,

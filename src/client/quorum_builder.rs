@@ -58,6 +58,20 @@ impl QuorumClientBuilder {
     /// It bounds how long a silent server holds up a call, so keep it far below the lease: one shorter
     /// than twenty of it is warned of in the log. A call takes twice as long at most: once to ask, once
     /// to take back what was given.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// // All are near: who needs longer than this is down.
+    /// let client = QuorumClient::builder(servers)
+    ///     .node_timeout(Duration::from_millis(50))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn node_timeout(mut self, timeout: Duration) -> QuorumClientBuilder {
         self.node_timeout = timeout;
         self
@@ -68,6 +82,19 @@ impl QuorumClientBuilder {
     ///
     /// After a restart a server counts again when it has run for longer than this. All clients of
     /// these servers need the same value, or at least one as great as the longest lease in use.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions, QuorumClient};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).max_lease(Duration::from_secs(60)).build()?;
+    /// let minute = LockOptions::new().lease(Lease::renewed(Duration::from_secs(60)));
+    /// let lock = client.mutex_with("orders:42", minute)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_lease(mut self, longest: Duration) -> QuorumClientBuilder {
         self.max_lease = longest;
         self
@@ -77,12 +104,35 @@ impl QuorumClientBuilder {
     ///
     /// Then it counts at once. True only of a server with `appendonly yes` and `appendfsync always` on
     /// a disk that is never lost.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// // All have `appendonly yes` and `appendfsync always`.
+    /// let client = QuorumClient::builder(servers).keeps_data(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keeps_data(mut self, keeps: bool) -> QuorumClientBuilder {
         self.keeps_data = keeps;
         self
     }
 
     /// How many servers must agree; default the smallest majority of all. Allowed from there to all.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).quorum(3).build()?;
+    /// // One of three is no majority.
+    /// assert!(QuorumClient::builder(servers).quorum(1).build().unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn quorum(mut self, servers: usize) -> QuorumClientBuilder {
         self.quorum = Some(servers);
         self
@@ -90,6 +140,16 @@ impl QuorumClientBuilder {
 
     /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more
     /// to each are not counted, one for renewals and one that listens.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).max_size(16).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
         self.settings.pool.max_size = connections;
         self
@@ -97,6 +157,19 @@ impl QuorumClientBuilder {
 
     /// How long a wait for a lock goes on while there is no majority; default 10 s, from
     /// 1 ms to 365 days.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers)
+    ///     .give_up_after(Duration::from_secs(30))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn give_up_after(mut self, outage: Duration) -> QuorumClientBuilder {
         self.settings.give_up_after = outage;
         self
@@ -104,6 +177,17 @@ impl QuorumClientBuilder {
 
     /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as
     /// many servers as must agree; default no.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// // Without a majority this process need not start.
+    /// let client = QuorumClient::builder(servers).connect_now(true).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn connect_now(mut self, connect: bool) -> QuorumClientBuilder {
         self.settings.connect_now = connect;
         self
@@ -111,6 +195,17 @@ impl QuorumClientBuilder {
 
     /// What is put before every lock's name, as
     /// [`LockClientBuilder::name_prefix`](crate::LockClientBuilder::name_prefix).
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).name_prefix("shop:").build()?;
+    /// assert_eq!(client.mutex("orders:42")?.name(), b"shop:orders:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> QuorumClientBuilder {
         self.settings.name_prefix = prefix.as_ref().to_vec();
         self
@@ -118,6 +213,16 @@ impl QuorumClientBuilder {
 
     /// What [`holder`](crate::Mutex::holder) tells others, as
     /// [`LockClientBuilder::label`](crate::LockClientBuilder::label).
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).label("billing").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn label(mut self, label: impl AsRef<str>) -> QuorumClientBuilder {
         self.settings.label = label.as_ref().to_owned();
         self
@@ -125,6 +230,18 @@ impl QuorumClientBuilder {
 
     /// What is called when a lock is lost, as
     /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss).
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers)
+    ///     .on_loss(|loss| eprintln!("{loss}"))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_loss(
         mut self,
         callback: impl Fn(&Loss) + Send + Sync + 'static,
@@ -135,6 +252,16 @@ impl QuorumClientBuilder {
 
     /// Whom to trust, as [`LockClientBuilder::ca_certificate`](crate::LockClientBuilder::ca_certificate).
     /// All URLs must be `rediss://` then.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn demo(pem: &[u8]) -> leasehold::Result<()> {
+    /// let servers = ["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"];
+    /// let client = QuorumClient::builder(servers).ca_certificate(pem).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> QuorumClientBuilder {
@@ -145,6 +272,19 @@ impl QuorumClientBuilder {
     /// Who to be, as
     /// [`LockClientBuilder::client_certificate`](crate::LockClientBuilder::client_certificate). All
     /// URLs must be `rediss://` then.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn demo(pem: &[u8], chain: &[u8], key: &[u8]) -> leasehold::Result<()> {
+    /// let servers = ["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"];
+    /// let client = QuorumClient::builder(servers)
+    ///     .ca_certificate(pem)
+    ///     .client_certificate(chain, key)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn client_certificate(
@@ -169,6 +309,19 @@ impl QuorumClientBuilder {
     /// of one server, and [`is_unreachable`](crate::Error::is_unreachable) or
     /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to; the former in any
     /// case where the threads that connect cannot be started.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).build()?;
+    /// // Two databases of one server are one server.
+    /// let twice = QuorumClient::builder(["redis://a/0", "redis://a/1", "redis://b"]);
+    /// assert!(twice.build().unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
         if servers.len().is_multiple_of(2) {

@@ -77,6 +77,18 @@ impl QuorumClient {
     /// # Errors
     ///
     /// As [`QuorumClientBuilder::build`] with `connect_now`.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn demo() {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// match QuorumClient::open(servers) {
+    ///     Ok(client) => println!("a majority is there: {client:?}"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
     pub fn open<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<QuorumClient> {
         QuorumClient::builder(urls).connect_now(true).build()
     }
@@ -85,6 +97,16 @@ impl QuorumClient {
     ///
     /// Each URL is as for [`LockClient::builder`]. An odd number of servers is best: with a fourth server
     /// no more may fail than with three, and three must agree instead of two.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).label("billing").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
         QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
     }
@@ -94,6 +116,16 @@ impl QuorumClient {
     /// # Errors
     ///
     /// [`is_config`](crate::Error::is_config) for an empty or too long name.
+    ///
+    /// ```
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// # let client = leasehold::QuorumClient::builder(servers).build()?;
+    /// let lock = client.mutex("orders:42")?;
+    /// assert_eq!(lock.name(), b"orders:42");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
         self.mutex_with(name, LockOptions::new())
     }
@@ -105,6 +137,20 @@ impl QuorumClient {
     /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed:
     /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, a lease
     /// longer than [`max_lease`](QuorumClientBuilder::max_lease).
+    ///
+    /// ```
+    /// use leasehold::{LockOptions, Wait};
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// # let client = leasehold::QuorumClient::builder(servers).build()?;
+    /// let lock = client.mutex_with("orders:42", LockOptions::new().wait(Wait::spin()))?;
+    /// // Several queues would split a majority between them.
+    /// let queued = LockOptions::new().wait(Wait::queue());
+    /// assert!(client.mutex_with("orders:42", queued).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
         if options.wait_option() == Some(Wait::queue()) {
             return Err(Error::config(
@@ -145,6 +191,13 @@ impl QuorumClient {
     }
 
     /// The losses of all of this client's locks from now on, as [`LockClient::losses`].
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::QuorumClient) {
+    /// let losses = client.losses();
+    /// std::thread::spawn(move || losses.iter().for_each(|loss| eprintln!("{loss}")));
+    /// # }
+    /// ```
     pub fn losses(&self) -> LossReceiver {
         self.locks.losses()
     }
@@ -154,6 +207,15 @@ impl QuorumClient {
     /// # Errors
     ///
     /// As there. What a server that cannot be reached may still have counts as not given back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(client: &leasehold::QuorumClient) {
+    /// if let Err(error) = client.shutdown(Duration::from_secs(2)) {
+    ///     eprintln!("{error}");
+    /// }
+    /// # }
+    /// ```
     pub fn shutdown(&self, within: Duration) -> Result<()> {
         self.locks.shutdown(within)
     }

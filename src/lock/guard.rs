@@ -25,6 +25,16 @@ use crate::wire::{Pipeline, Value};
 /// client's worker; [`release`](Guard::release) reports instead.
 ///
 /// A panic while it is held does not poison the lock: unwinding drops the guard.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// let guard = lock.lock()?;
+/// println!("valid for {:?}, with token {}", guard.remaining(), guard.fencing_token());
+/// // Given back here.
+/// drop(guard);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "if unused the lock is released immediately"]
 pub struct Guard(Option<Rc<Hold>>);
 
@@ -52,6 +62,17 @@ impl Guard {
     /// is set back by more than the time since the last hold while its token is not remembered any
     /// more: the token expires about one lease after the last hold, and FLUSHALL deletes it. Two
     /// holds around a FLUSHALL that fall into one microsecond share a token.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard, highest: &mut leasehold::FencingToken) {
+    /// // What the resource does: who comes late is refused.
+    /// let token = guard.fencing_token();
+    /// if token >= *highest {
+    ///     *highest = token;
+    ///     // … the write …
+    /// }
+    /// # }
+    /// ```
     pub fn fencing_token(&self) -> FencingToken {
         self.hold().lease().token()
     }
@@ -61,6 +82,15 @@ impl Guard {
     /// It counts through suspend, and turns false before Redis can give the lock to another. True
     /// tells nothing about the moment after, so ask right before a write, and send the
     /// [token](Guard::fencing_token) along.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) {
+    /// while guard.is_valid() {
+    ///     // … one step, with guard.fencing_token() in each of its writes …
+    /// #   break;
+    /// }
+    /// # }
+    /// ```
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
@@ -69,12 +99,34 @@ impl Guard {
     ///
     /// After a hand-over by the [queue](crate::Wait::queue) that is two seconds and a command time-out
     /// at most, and the whole lease from the first renewal on, which follows within a third of that.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
+    /// // The next step takes up to a second.
+    /// if guard.remaining() < Duration::from_secs(1) {
+    ///     guard.extend(Duration::from_secs(5))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn remaining(&self) -> Duration {
         let lease = self.hold().lease();
         lease.valid_until().since(lease.slot().engine().now())
     }
 
     /// How many times this thread holds the lock. No I/O.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// let outer = lock.lock()?;
+    /// let inner = lock.lock()?;
+    /// assert_eq!(outer.hold_count(), 2);
+    /// drop(inner);
+    /// assert_eq!(outer.hold_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn hold_count(&self) -> u32 {
         self.hold().count()
     }
@@ -85,16 +137,43 @@ impl Guard {
     /// Other processes are heard of once the client listens, which it does from its first wait on, or
     /// with [`linger`](crate::LockOptions::linger) or
     /// [`on_release_request`](crate::LockClientBuilder::on_release_request).
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) {
+    /// if guard.waiters() > 10 {
+    ///     println!("too much is done under one lock");
+    /// }
+    /// # }
+    /// ```
     pub fn waiters(&self) -> usize {
         self.hold().lease().slot().waiters()
     }
 
     /// Whether anybody is known to wait for this lock. No I/O.
+    ///
+    /// ```
+    /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
+    /// // Between two parts of the work others may go first.
+    /// if guard.is_contended() {
+    ///     guard.release()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_contended(&self) -> bool {
         self.waiters() > 0
     }
 
     /// Why the lock was lost, if it was. No I/O.
+    ///
+    /// ```
+    /// # fn demo(guard: &leasehold::Guard) {
+    /// match guard.loss() {
+    ///     Some(loss) => eprintln!("stopped: {}", loss.cause()),
+    ///     None => println!("nothing is known to have gone wrong"),
+    /// }
+    /// # }
+    /// ```
     pub fn loss(&self) -> Option<Loss> {
         check_expiry(self.hold().lease());
         self.hold().lease().loss()

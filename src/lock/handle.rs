@@ -140,6 +140,16 @@ macro_rules! lock_methods {
             }
 
             /// The name in Redis, the client's prefix included.
+            ///
+            /// ```
+            /// # use leasehold::LockClient;
+            /// # fn main() -> leasehold::Result<()> {
+            /// let client = LockClient::builder("redis://localhost").name_prefix("shop:").build()?;
+            #[doc = $open]
+            /// assert_eq!(lock.name(), b"shop:orders:42");
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn name(&self) -> &[u8] {
                 self.0.name().as_bytes()
             }
@@ -270,6 +280,16 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// When Redis cannot be asked, or the key is no lock of this kind.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if lock.is_locked()? {
+            ///     println!("somebody is at work");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn is_locked(&self) -> $crate::Result<bool> {
                 self.0.is_locked()
             }
@@ -279,16 +299,48 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// When Redis cannot be asked, or the key is no lock of this kind.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// match lock.holder()? {
+            ///     Some(holder) => println!("held by {holder}"),
+            ///     None => println!("free"),
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn holder(&self) -> $crate::Result<Option<$crate::Holder>> {
                 self.0.holder()
             }
 
             /// Whether this thread holds the lock and its lease is still valid. No I/O.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let guard = lock.lock()?;
+            /// assert!(lock.is_held_by_current_thread());
+            /// guard.release()?;
+            /// assert!(!lock.is_held_by_current_thread());
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn is_held_by_current_thread(&self) -> bool {
                 self.0.is_held_by_current_thread()
             }
 
             /// How many times this thread holds the lock; 0 when its lease is over. No I/O.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let outer = lock.lock()?;
+            /// let inner = lock.lock()?;
+            /// assert_eq!(lock.hold_count(), 2);
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn hold_count(&self) -> u32 {
                 self.0.hold_count()
             }
@@ -302,12 +354,32 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// When Redis cannot be asked.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if let Some(holder) = lock.holder()? {
+            ///     println!("taking it from {holder}");
+            ///     lock.force_release()?;
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn force_release(&self) -> $crate::Result<bool> {
                 self.0.force_release()
             }
 
             /// Calls off all waits for this lock by threads of this client, each of which ends
             /// with [`is_cancelled`](crate::Error::is_cancelled). Answers how many were waiting.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let waiting = lock.cancel_waits();
+            /// println!("{waiting} threads do not wait any more");
+            /// # Ok(())
+            /// # }
+            /// ```
             pub fn cancel_waits(&self) -> usize {
                 self.0.cancel_waits()
             }

@@ -18,6 +18,17 @@ use crate::lock::Guard;
 /// Made by [`Guard::into_owned`]. It is renewed like any other hold, and given back when it is
 /// dropped. No thread can reenter it until [`into_guard`](OwnedLease::into_guard) has made it a
 /// thread's.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// let owned = lock.lock()?.into_owned().expect("held once");
+/// std::thread::spawn(move || {
+///     // … the rest of the work …
+///     owned.release()
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "if unused the lock is released immediately"]
 pub struct OwnedLease(Option<Arc<LiveLease>>);
 
@@ -32,33 +43,82 @@ impl OwnedLease {
     }
 
     /// Makes it the hold of the thread that calls this.
+    ///
+    /// ```
+    /// # fn demo(owned: leasehold::OwnedLease, lock: leasehold::Mutex) {
+    /// std::thread::spawn(move || {
+    ///     let guard = owned.into_guard();
+    ///     // The lock is this thread's, which may take it again.
+    ///     assert!(lock.is_held_by_current_thread());
+    /// });
+    /// # }
+    /// ```
     pub fn into_guard(mut self) -> Guard {
         let lease = self.0.take().expect("an owned lease is there until it is consumed");
         Guard::new(adopt(lease))
     }
 
     /// The token of this hold, as [`Guard::fencing_token`].
+    ///
+    /// ```
+    /// # fn demo(owned: leasehold::OwnedLease) {
+    /// let token = owned.fencing_token();
+    /// std::thread::spawn(move || owned.release());
+    /// println!("the work goes on with token {token}");
+    /// # }
+    /// ```
     pub fn fencing_token(&self) -> FencingToken {
         self.lease().token()
     }
 
     /// Whether the lease is still valid, as [`Guard::is_valid`].
+    ///
+    /// ```
+    /// # fn demo(jobs: std::sync::mpsc::Receiver<leasehold::OwnedLease>) {
+    /// // What has waited for too long need not be begun.
+    /// for owned in jobs.iter().filter(|owned| owned.is_valid()) {
+    ///     let guard = owned.into_guard();
+    ///     // … the work …
+    /// }
+    /// # }
+    /// ```
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
     /// How long the lease is still valid, as [`Guard::remaining`].
+    ///
+    /// ```
+    /// # fn demo(owned: &leasehold::OwnedLease) {
+    /// let deadline = std::time::Instant::now() + owned.remaining();
+    /// println!("with a fixed lease it must be done by {deadline:?}");
+    /// # }
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.lease().valid_until().since(self.lease().slot().engine().now())
     }
 
     /// Why the lock was lost, if it was.
+    ///
+    /// ```
+    /// # fn demo(owned: &leasehold::OwnedLease) {
+    /// if let Some(loss) = owned.loss() {
+    ///     eprintln!("lost before any thread took it over: {loss}");
+    /// }
+    /// # }
+    /// ```
     pub fn loss(&self) -> Option<Loss> {
         check_expiry(self.lease());
         self.lease().loss()
     }
 
     /// Calls this once if the lock is lost before it is given back, as [`Guard::on_loss`].
+    ///
+    /// ```
+    /// # fn demo(owned: &leasehold::OwnedLease) {
+    /// owned.on_loss(|loss| eprintln!("{loss}"));
+    /// # }
+    /// ```
     pub fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         on_loss(self.lease(), Box::new(callback));
     }
@@ -68,6 +128,16 @@ impl OwnedLease {
     /// # Errors
     ///
     /// As for [`Guard::release`].
+    ///
+    /// ```
+    /// # fn demo(owned: leasehold::OwnedLease) -> leasehold::Result<()> {
+    /// match owned.release() {
+    ///     Err(error) if error.is_lost() => eprintln!("somebody else may have been here: {error}"),
+    ///     outcome => outcome?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn release(mut self) -> Result<()> {
         self.0.take().map_or(Ok(()), |lease| release(&lease))
     }

@@ -59,6 +59,16 @@ struct Client {
 
 impl Server {
     /// A server whose time goes by itself, and can be [put forward](Server::advance) too.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let lock = server.client().mutex("orders:42")?;
+    /// assert_eq!(lock.with(|guard| guard.hold_count())?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[allow(clippy::new_without_default, reason = "there are two ways to make one")]
     pub fn new() -> Server {
         Server::with(DrivenClock::new(true))
@@ -67,6 +77,18 @@ impl Server {
     /// A server whose time stands still, but for what [`advance`](Server::advance) and
     /// [`suspend`](Server::suspend) put it forward. A call that waits for time to pass, and be it for
     /// a time-out, waits for another thread to do that.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::standing_still();
+    /// let guard = server.client().mutex("orders:42")?.lock()?;
+    /// // The lease of 30 s, less 1 % and 2 ms.
+    /// assert_eq!(guard.remaining(), Duration::from_millis(30_000 - 302));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn standing_still() -> Server {
         Server::with(DrivenClock::new(false))
     }
@@ -78,6 +100,17 @@ impl Server {
     }
 
     /// A client with default settings. Each is like a process of its own.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let (here, there) = (server.client(), server.client());
+    /// let guard = here.mutex("orders:42")?.lock()?;
+    /// assert!(there.mutex("orders:42")?.is_locked()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(&self) -> LockClient {
         // The default settings are allowed.
         self.connect(LockClient::builder("redis://memory")).expect("default settings")
@@ -115,6 +148,17 @@ impl Server {
     /// # Panics
     ///
     /// If it is no client of this server.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// server.link(&client).cut();
+    /// assert!(client.mutex("orders:42")?.try_lock().unwrap_err().is_unreachable());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn link(&self, client: &LockClient) -> Link {
         let clients = self.clients.lock();
         let found = clients
@@ -129,6 +173,20 @@ impl Server {
     ///
     /// It takes a little longer than that takes. What threads of the test do between two calls of
     /// the library has no time of its own.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// // It is renewed every ten seconds.
+    /// server.advance(Duration::from_secs(3600));
+    /// assert!(guard.is_valid());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn advance(&self, span: Duration) {
         let target = self.clock.now().after(span);
         loop {
@@ -154,6 +212,20 @@ impl Server {
 
     /// Lets time pass at once, with nobody there to do anything meanwhile: as for a machine that
     /// slept, or a process that was stopped. What is due then is done before this returns.
+    ///
+    /// ```
+    /// # use leasehold::LossCause;
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// server.suspend(Duration::from_secs(31));
+    /// assert_eq!(guard.loss().unwrap().cause(), LossCause::Expired);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn suspend(&self, span: Duration) {
         let waiting = self.waiting();
         self.clock.put_forward(self.clock.now().after(span));
@@ -208,12 +280,39 @@ impl Server {
     /// Deletes a key, as an operator would: the holder of the lock loses it without being asked.
     /// Whether there was one. The key is the lock's name, with the client's
     /// [prefix](crate::LockClientBuilder::name_prefix).
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// assert!(server.delete("orders:42"));
+    /// assert!(guard.check().unwrap_err().is_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
         self.inner.with_store(|store, micros| store.at(micros).del(key.as_ref()))
     }
 
     /// Makes somebody else the owner of a mutex for this long, as a mistake or another program
     /// would.
+    ///
+    /// ```
+    /// # use leasehold::LossCause;
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// server.steal("orders:42", Duration::from_secs(60));
+    /// assert!(guard.check().unwrap_err().is_lost());
+    /// assert_eq!(guard.loss().unwrap().cause(), LossCause::Taken);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
         let ttl = crate::base::time::millis(ttl);
         self.inner.with_store(|store, micros| {
@@ -222,11 +321,40 @@ impl Server {
     }
 
     /// Deletes everything (`FLUSHALL`).
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// server.flush();
+    /// assert!(guard.release().unwrap_err().is_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn flush(&self) {
         self.inner.with_store(|store, _| store.flush());
     }
 
     /// The server restarts with nothing left of what it kept: all connections break.
+    ///
+    /// ```
+    /// # use leasehold::LossCause;
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// server.restart();
+    /// assert!(server.keys().is_empty());
+    /// // The renewal finds out.
+    /// server.advance(Duration::from_secs(10));
+    /// assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn restart(&self) {
         self.flush();
         self.inner.disconnect(None);
@@ -268,6 +396,14 @@ impl Server {
     }
 
     /// How much time has passed since the server was made.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// let server = Server::standing_still();
+    /// server.advance(Duration::from_secs(60));
+    /// assert_eq!(server.elapsed(), Duration::from_secs(60));
+    /// ```
     pub fn elapsed(&self) -> Duration {
         self.clock.now().since(DrivenClock::START)
     }
