@@ -231,7 +231,8 @@ fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
 fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() {
     let _turn = alone();
     let (_server, proxy) = behind_proxy();
-    let client = LockClient::builder(proxy.url()).connect_now(true).build().unwrap();
+    let builder = LockClient::builder(proxy.url()).max_wait(SOON).command_timeout(SOON);
+    let client = builder.connect_now(true).build().unwrap();
     client.mutex("warm").unwrap().lock().unwrap().release().unwrap();
     proxy.refuse();
     proxy.delay(ms(20));

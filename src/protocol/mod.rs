@@ -43,7 +43,7 @@
 //! | 18 | Grants and answers say how many wait; that somebody waits is remembered until the attempt ends. Nothing lingers then. |
 //! | 19 | Tokens come in small blocks, never run ahead of the server's clock by more than one, and the last that was used is written back. |
 //! | 20 | Numbers reach Redis in full: no exponent, and below 2⁵³. |
-//! | 21 | Two tokens may be alike only if data and clock were both set back. |
+//! | 21 | Two tokens are alike only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
 //!
 //! Of rule 17 more is kept than must be: a fixed lease is never passed on, as its holder asked for a

@@ -243,7 +243,7 @@ impl<'a> Leg<'a> {
             self.connection = Some(connection);
         } else if self.node.attempts(lane).failed != self.failed
             && self.node.is_cut_off(lane)
-            && let Some(error) = self.node.last_failure(lane)
+            && let Some(error) = self.node.trouble(lane)
         {
             self.node.set_silent(true);
             self.hindrance = Some(Failure::NotSent(Hindrance::Connect(error)));
@@ -259,7 +259,7 @@ impl<'a> Leg<'a> {
                 self.node.set_silent(true);
             }
             let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
-            Hindrance::Connect(self.node.last_failure(lane).unwrap_or_else(|| error.into()))
+            Hindrance::Connect(self.node.trouble(lane).unwrap_or_else(|| error.into()))
         };
         self.hindrance = Some(Failure::NotSent(hindrance));
     }

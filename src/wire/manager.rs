@@ -104,14 +104,14 @@ impl Manager {
         }
     }
 
-    /// Why the last attempt that failed did.
-    pub(crate) fn last_failure(&self) -> Option<RedisError> {
-        self.last_failure.lock().clone()
+    /// Wakes those that wait for an attempt, since they may go on without.
+    pub(crate) fn stir(&self) {
+        self.attempted.notify_all();
     }
 
     /// Why no connection can be made at the moment, if so.
     pub(crate) fn trouble(&self) -> Option<RedisError> {
-        if self.attempts().is_failing { self.last_failure() } else { None }
+        self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)
     }
 
     /// Whether a connection was made before the server was last seen to hang up.

@@ -143,8 +143,9 @@ impl Node {
         self.lane(lane).manager.attempts()
     }
 
-    pub(crate) fn last_failure(&self, lane: Lane) -> Option<RedisError> {
-        self.lane(lane).manager.last_failure()
+    /// Why no connection can be made at the moment, if so.
+    pub(crate) fn trouble(&self, lane: Lane) -> Option<RedisError> {
+        self.lane(lane).manager.trouble()
     }
 
     /// The server hung up: connections made before are likely dead too.

@@ -152,11 +152,11 @@ impl Sentinels {
         }
         // As long as others may yet tell something of the master, it may be over soon.
         let refused = misses.strangers + misses.denials == count;
-        if let Some(denied) = misses.denied.filter(|_| refused) {
+        if let Some(denied) = misses.denied.clone().filter(|_| refused) {
             return denied;
         }
         let outdated = || "their word is out of date".to_owned();
-        let reason = misses.last.map_or_else(outdated, |error| error.to_string());
+        let reason = misses.denied.or(misses.last).map_or_else(outdated, |error| error.to_string());
         let text = format!("of {count} sentinels none told it: {reason}");
         RedisError::from((ErrorKind::Io, "where the master is", text))
     }

@@ -117,7 +117,7 @@ impl Quorum {
             let failure = match (answer, outcome) {
                 // It is sent nothing before its time is known, which each connection begins with.
                 (None, _) => node
-                    .last_failure(Lane::Callers)
+                    .trouble(Lane::Callers)
                     .map(|error| Failure::NotSent(Hindrance::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,
