@@ -106,8 +106,8 @@ fn in_fork(client: &LockClient, lock: &leasehold::Mutex) {
     tell(&format!("fork {}", std::process::id()));
     // One of its own works.
     let own = LockClient::open(std::env::var("DIRECT").unwrap()).unwrap();
-    let guard = own.mutex_with("own", renewed(600)).unwrap().lock().unwrap();
-    std::thread::sleep(ms(1_000));
+    let guard = own.mutex_with("own", renewed(2_400)).unwrap().lock().unwrap();
+    std::thread::sleep(ms(3_000));
     guard.check().unwrap();
     guard.release().unwrap();
     tell("new client");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
+use common::queue::listens;
 use common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, renewed, server, until,
 };
@@ -225,6 +226,8 @@ fn a_callback_goes_along_with_an_owned_lease() {
 fn a_callback_does_not_outlive_a_local_hand_off() {
     let server = server();
     let client = open(&server);
+    // Else what is passed on is passed on for 50 ms only.
+    listens(&server, &client);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     let losses = told(&guard);
