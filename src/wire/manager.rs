@@ -104,11 +104,6 @@ impl Manager {
         }
     }
 
-    /// Wakes those that wait for an attempt, since they may go on without.
-    pub(crate) fn stir(&self) {
-        self.attempted.notify_all();
-    }
-
     /// Why no connection can be made at the moment, if so.
     pub(crate) fn trouble(&self) -> Option<RedisError> {
         self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)

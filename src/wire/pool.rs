@@ -9,7 +9,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use crate::base::error::{Error, Result};
 use crate::base::option::Shown;
-use crate::base::sync::{Arc, AtomicU32, Mutex, Ordering};
+use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
@@ -17,7 +17,7 @@ use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// How often to look whether a connection was made.
 const LOOK: Duration = Duration::from_millis(20);
-/// The same where one may come to the pool at any moment.
+/// The same where one may come to the pool at any moment, which tells only those that wait for r2d2.
 const MOMENT: Duration = Duration::from_millis(1);
 /// r2d2 tries again to connect after pauses of half of this.
 const RECONNECT: Duration = Duration::from_millis(200);
@@ -139,8 +139,6 @@ pub(crate) struct Pool {
     max_idle: Option<u32>,
     /// When a connection was last ordered, and what had become of others by then.
     ordered: Mutex<Option<(Attempts, Moment)>>,
-    /// How many look for a connection.
-    seekers: AtomicU32,
 }
 
 /// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
@@ -171,7 +169,6 @@ impl Pool {
             max_wait: settings.max_wait,
             max_idle: settings.max_idle,
             ordered: Mutex::new(None),
-            seekers: AtomicU32::new(0),
         }
     }
 
@@ -207,13 +204,6 @@ impl Pool {
 
     #[cold]
     fn get_slowly(&self, deadline: Moment) -> Result<Borrowed, Failure> {
-        self.seekers.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.seek(deadline);
-        self.seekers.fetch_sub(1, Ordering::Relaxed);
-        outcome
-    }
-
-    fn seek(&self, deadline: Moment) -> Result<Borrowed, Failure> {
         let start = self.clock.now();
         let limit = deadline.min(start.after(self.max_wait));
         let before = self.manager.attempts();
@@ -307,11 +297,6 @@ impl Pool {
             self.manager.outdate(&connection);
         }
         self.spoil_surplus(&mut connection);
-        drop(connection);
-        // r2d2 tells only those that wait for it, which have one more made where there is room.
-        if self.seekers.load(Ordering::Relaxed) > 0 {
-            self.manager.stir();
-        }
         outcome
     }
 
