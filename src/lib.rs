@@ -400,8 +400,9 @@
 //! What is due for renewal at about the same time goes out as one pipeline.
 //!
 //! A client has a thread that renews, which starts with its first lock, and one that listens, which
-//! starts with its first wait, or with the first lock that lingers or may be asked for; each has a connection of its own. A third makes the pool's connections;
-//! with sentinels a fourth follows the master. Over several servers one thread connects to each, and
+//! starts with its first wait, or with the first lock that lingers or may be asked for; each has a
+//! connection of its own. A third makes the pool's connections; with sentinels a fourth follows the
+//! master. Over several servers one thread connects to each, and
 //! from the first wait on one listens to each.
 //!
 //! # Several servers

@@ -23,8 +23,8 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// Why a call did not do what was asked.
 ///
 /// Ask the predicates; each error answers `true` to one of them, with two exceptions: a lost lock is also
-/// not held, and an outage that ended a wait may leave the outcome of a request unknown. That somebody else holds a lock is no error: `try_lock` and its kin answer
-/// `Ok(None)` then.
+/// not held, and an outage that ended a wait may leave the outcome of a request unknown. That somebody
+/// else holds a lock is no error: `try_lock` and its kin answer `Ok(None)` then.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

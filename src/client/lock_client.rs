@@ -22,8 +22,8 @@ use crate::protocol::reentrant::ReentrantKind;
 ///
 /// It has a pool of connections and three threads of its own: one connects; one renews, and starts
 /// with the first lock; one listens for wake-ups, and starts with the first wait, or with the first lock
-/// that lingers or may be asked for. With sentinels a fourth follows the master. Clones are the same client. It ends when the last clone, lock and guard
-/// are dropped.
+/// that lingers or may be asked for. With sentinels a fourth follows the master. Clones are the same
+/// client. It ends when the last clone, lock and guard are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;

@@ -123,7 +123,7 @@ pub(crate) fn give_back_now(lease: &LiveLease, deadline: Moment) {
 }
 
 /// What the worker needs to give a lease back.
-pub(crate) fn giving_back(lease: &LiveLease) -> GiveBack {
+fn giving_back(lease: &LiveLease) -> GiveBack {
     let now = lease.slot().engine().now();
     GiveBack {
         target: Arc::clone(lease.slot().target()),
