@@ -506,7 +506,8 @@
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
 //! more than the time that has passed since, a token can repeat or be lower than an earlier one.
 //!
-//! A client does not work in a fork of its process; it says so.
+//! A client does not work in a fork of its process, and such a fork cannot make one of its own: it has
+//! none of the threads. Both say so. Fork before the first client is made, or start a new program.
 //!
 //! The clock of the validity window counts through suspend on Linux and Android. Elsewhere it is
 //! [`Instant`](std::time::Instant), which may stop in suspend: the guard of a machine that slept

@@ -1,12 +1,12 @@
 //! A client in a fork of its process: every call says so at once, and the parent's connections are
-//! not touched.
+//! not touched. A fork of a process that had no client makes its own.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
 use common::{SOON, exists, fixed, ms, renewed, server, until};
-use leasehold::{DistributedLock, Error, LockClient};
+use leasehold::{DistributedLock, Error, LockClient, QuorumClient};
 use leasehold_support::child::{self, tell};
 use leasehold_support::fork::fork;
 use leasehold_support::{Child, Proxy};
@@ -29,10 +29,9 @@ fn a_fork_is_refused_and_its_parent_goes_on() {
     child.say("fork");
     let told = child.expect_line("refused", SOON * 3);
     // All calls were made, and by another process.
-    assert_eq!(told.parse::<u32>().unwrap(), 11);
+    assert_eq!(told.parse::<u32>().unwrap(), 13);
     let pid: u32 = child.expect_line("fork", SOON).parse().unwrap();
     assert_ne!(pid, child.pid());
-    child.expect_line("new client", SOON);
     assert!(exists(&server, "x"), "the fork's drop gave back what the parent holds");
     child.expect_line("parent is well", SOON * 2);
     // The parent went on with the connections that it had.
@@ -42,10 +41,41 @@ fn a_fork_is_refused_and_its_parent_goes_on() {
 }
 
 #[test]
-fn roles() {
-    if child::role().as_deref() != Some("forker") {
-        return;
+fn a_fork_of_a_process_without_a_client_makes_its_own() {
+    let server = server();
+    let mut child =
+        Child::role("early forker").test("roles").env("DIRECT", server.url()).start().unwrap();
+    for _ in 0..2 {
+        child.expect_line("kept", SOON);
     }
+    assert!(child.wait(SOON).success());
+}
+
+#[test]
+fn roles() {
+    match child::role().as_deref() {
+        Some("forker") => fork_with_a_client(),
+        Some("early forker") => fork_early(),
+        _ => {}
+    }
+}
+
+/// The fork and this process hold a lock each, with a client each.
+fn fork_early() {
+    let hold = |name: &str| {
+        let client = LockClient::open(std::env::var("DIRECT").unwrap()).unwrap();
+        let guard = client.mutex_with(name, renewed(2_400)).unwrap().lock().unwrap();
+        std::thread::sleep(ms(3_000));
+        guard.check().unwrap();
+        guard.release().unwrap();
+        tell("kept");
+    };
+    let fork = fork(|| hold("fork's")).unwrap();
+    hold("own");
+    assert!(fork.wait().unwrap().success());
+}
+
+fn fork_with_a_client() {
     let client = LockClient::builder(std::env::var("URL").unwrap()).max_size(1).build().unwrap();
     let lock = client.mutex_with("x", renewed(1_500)).unwrap();
     let guard = lock.lock().unwrap();
@@ -99,16 +129,12 @@ fn in_fork(client: &LockClient, lock: &leasehold::Mutex) {
     is_refused(copy.transaction(delete).unwrap_err(), begin);
     drop(copy);
     is_refused(DistributedLock::unlock(client, "x").unwrap_err(), begin);
+    let url = std::env::var("DIRECT").unwrap();
+    is_refused(LockClient::open(&url).unwrap_err(), begin);
+    is_refused(QuorumClient::builder([&url]).build().unwrap_err(), begin);
     let begin = Instant::now();
     assert!(client.shutdown(ms(300)).is_err(), "the fork cannot give anything back");
     assert!(begin.elapsed() < ms(300) + AT_ONCE);
     tell(&format!("refused {refused}"));
     tell(&format!("fork {}", std::process::id()));
-    // One of its own works.
-    let own = LockClient::open(std::env::var("DIRECT").unwrap()).unwrap();
-    let guard = own.mutex_with("own", renewed(2_400)).unwrap().lock().unwrap();
-    std::thread::sleep(ms(3_000));
-    guard.check().unwrap();
-    guard.release().unwrap();
-    tell("new client");
 }

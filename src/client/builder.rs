@@ -20,6 +20,7 @@ use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint;
 use crate::wire::manager::{Source, Timeouts};
 use crate::wire::pool::{check_timeout, connector};
+use crate::wire::process::Process;
 use crate::wire::sentinel::Sentinels;
 use crate::wire::transport::Transport;
 
@@ -504,6 +505,7 @@ impl LockClientBuilder {
     /// ```
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
+        Process::settle()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);

@@ -14,6 +14,7 @@ use crate::client::settings::Settings;
 use crate::protocol::quorum::{Quorum, Rules};
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::check_timeout;
+use crate::wire::process::Process;
 
 /// Settings of a [`QuorumClient`].
 ///
@@ -324,6 +325,7 @@ impl QuorumClientBuilder {
     /// ```
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
+        Process::settle()?;
         if servers.len().is_multiple_of(2) {
             log::warn!(
                 "{} servers survive the loss of no more servers than {} would",

@@ -227,7 +227,8 @@ impl From<Failure> for Error {
                 "no pooled connection came free within {waited:?}; raise max_size or max_wait"
             )),
             Failure::NotSent(Hindrance::Forked) => Error::refused(
-                "this process is a fork of the one that made the client; make a client of its own",
+                "this process is a fork of one that had made a client; fork before the first client is \
+                 made, or start a new program",
             ),
             Failure::NotSent(Hindrance::Overdue) => {
                 Error::timeout("the deadline passed before a command could be sent")
