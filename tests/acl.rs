@@ -495,6 +495,39 @@ fn a_reentrant_lock_with_a_tag_needs_what_is_added() {
     });
 }
 
+/// Not at the first lock.
+#[test]
+fn who_may_run_no_scripts_is_told_when_connecting() {
+    let cluster = Cluster::start(3, 0).expect("a cluster");
+    let server = || Server::builder().tcp().start().expect("a server");
+    let (server, group) = (&server(), [server(), server(), server()]);
+    let url = |server: &Server| format!("redis://locks:secret@{}", server.addr());
+    for word in ["+eval", "+evalsha", "+time", "none"] {
+        let without = |title: &str| -> Vec<String> {
+            rule(title).into_iter().filter(|rule| rule != word).collect()
+        };
+        for server in cluster.nodes().iter().chain([server]) {
+            allow(server, "locks", &[without("Mutex"), added("each node of a cluster")].concat());
+        }
+        for server in &group {
+            allow(server, "locks", &without("QuorumClient, on each of its servers"));
+        }
+        let first = &cluster.nodes()[0];
+        let nodes = LockClient::builder(url(first)).cluster([""; 0]).connect_now(true);
+        let majority = QuorumClient::builder(group.iter().map(url)).keeps_data(true);
+        let outcomes = [
+            LockClient::open(url(server)).map(drop),
+            nodes.build().map(drop),
+            majority.connect_now(true).build().map(drop),
+        ];
+        for outcome in outcomes {
+            assert_eq!(outcome.is_err(), word != "none", "{word}: {outcome:?}");
+            let denied = outcome.is_err_and(|error| error.is_denied());
+            assert_eq!(denied, word != "none", "{word}");
+        }
+    }
+}
+
 /// What a waiter may not hear it does not wait for.
 #[test]
 fn a_client_that_connects_at_once_needs_no_more() {

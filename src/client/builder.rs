@@ -372,7 +372,8 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot; default no.
+    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot or may not run
+    /// scripts; default no.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -566,10 +567,11 @@ impl LockClientBuilder {
         let settings =
             ClusterSettings { pool: self.settings.pool.clone(), timeouts: self.timeouts() };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
+        let cluster = Cluster::new(directory, identity);
         if self.settings.connect_now {
-            directory.check(self.limit(clock))?;
+            cluster.check(self.limit(clock))?;
         }
-        Ok(Cluster::new(directory, identity))
+        Ok(cluster)
     }
 
     fn check(&self) -> Result<ConnectionInfo> {

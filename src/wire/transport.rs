@@ -9,7 +9,7 @@ use crate::wire::follower::follow;
 use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
 use crate::wire::process::Process;
-use crate::wire::script::Call;
+use crate::wire::script::{Call, trial};
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
 
@@ -63,13 +63,10 @@ impl Transport {
         self.pool.get(deadline).map(drop)
     }
 
-    /// Makes sure that the server answers and serves, which one that is starting does not.
+    /// Makes sure that the server serves, which one that is starting does not, and lets this user run
+    /// scripts.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        match self.call(&Call::plain(&[b"PING"]), deadline) {
-            // A user may be denied even that.
-            Err(failure) if failure.is_denied() => Ok(()),
-            outcome => outcome.map(drop),
-        }
+        self.call(&trial(), deadline).map(drop)
     }
 
     /// One command and its answer. It travels together with what other threads send at the moment.

@@ -46,6 +46,11 @@ impl Cluster {
         Cluster { nodes: Nodes::new(directory), identity, wishes: Arc::default() }
     }
 
+    /// Makes sure that the cluster serves this user.
+    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+        self.nodes.check(deadline)
+    }
+
     /// Sends a message to a thread that listens: to that at the node that has a slot, if one is named.
     fn nudge(&self, slot: Option<u16>, deadline: Moment) -> Result<(), Failure> {
         let channel = wake::client_channel(&self.identity);

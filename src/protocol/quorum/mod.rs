@@ -92,7 +92,7 @@ use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::{Delivery, Question, ask};
 use crate::wire::node::{Lane, Node};
 use crate::wire::relay::{Relay, Wishes};
-use crate::wire::script::Call;
+use crate::wire::script::{Call, trial};
 
 pub(crate) use claim::MOST_SERVERS;
 
@@ -137,20 +137,21 @@ impl Quorum {
         }
     }
 
-    /// Connects, and says why too few servers could be connected to.
+    /// Connects, and says why too few servers serve this user.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
+        let calls = [trial()];
         let all: Vec<Question<'_>> =
-            self.nodes.iter().map(|node| Question { node, calls: &[] }).collect();
+            self.nodes.iter().map(|node| Question { node, calls: &calls }).collect();
         let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
         let answers: Vec<Option<Delivery>> = answers.into_iter().map(Some).collect();
         let now = self.clock.now();
         let mut seen: Vec<(u64, &str)> = Vec::new();
-        let mut counted = 0;
+        let (mut serving, mut counted) = (0, 0);
         for (node, answer) in self.nodes.iter().zip(&answers) {
-            let Some(standing) = answer.as_ref().and_then(|answer| answer.standing) else {
-                continue;
-            };
+            let Some(answer) = answer else { continue };
+            serving += usize::from(answer.outcomes.iter().all(Result::is_ok));
+            let Some(standing) = answer.standing else { continue };
             if let Some((_, other)) = seen.iter().find(|(run, _)| *run == standing.run && *run != 0)
             {
                 return Err(Error::config(
@@ -162,7 +163,7 @@ impl Quorum {
             seen.push((standing.run, node.address()));
             counted += usize::from(standing.counts_from <= now);
         }
-        if seen.len() < self.rules.need {
+        if serving < self.rules.need {
             return Err(self.no_majority(&answers, false).into());
         }
         if counted < self.rules.need {

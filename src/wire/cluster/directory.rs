@@ -118,7 +118,7 @@ impl Directory {
     }
 
     /// Makes sure that some node tells where the slots are.
-    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+    pub(super) fn check(&self, deadline: Moment) -> Result<(), Failure> {
         let seen = self.map.lock().version;
         self.ask(seen, deadline)
     }

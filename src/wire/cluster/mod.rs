@@ -58,6 +58,12 @@ impl Cluster {
         &self.directory
     }
 
+    /// Makes sure that a node tells where the slots are, and lets this user run scripts.
+    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+        self.directory.check(deadline)?;
+        self.anywhere(None, deadline, |transport| transport.check(deadline))
+    }
+
     /// Does something at the node that has a slot, and follows where it is sent from there. What is
     /// done must be such as the engine may repeat where it failed without an answer.
     pub(crate) fn follow<T>(
