@@ -5,7 +5,6 @@
 //! window, in milliseconds, for how long the lock is given to a waiter that has not yet been heard
 //! of. Any other value is a foreign owner's, and excludes ours just as well.
 
-use std::io::Write;
 use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
@@ -66,16 +65,16 @@ impl Kind for MutexKind {
         window: Duration,
         hands_over: bool,
     ) -> Vec<u8> {
+        let mark = if hands_over { HANDS_OVER } else { FOREIGN };
         let mut owner = Vec::with_capacity(128);
-        // Writing to a vector cannot fail.
-        let _ = write!(
-            owner,
-            "{VERSION}{}:{}:{number:x}:{}:{}",
-            if hands_over { HANDS_OVER } else { FOREIGN },
-            identity.id(),
-            millis(window),
-            identity.whereabouts(),
-        );
+        for text in [VERSION, mark, ":", identity.id(), ":"] {
+            owner.extend_from_slice(text.as_bytes());
+        }
+        put(&mut owner, number, 16);
+        owner.push(b':');
+        put(&mut owner, millis(window), 10);
+        owner.push(b':');
+        owner.extend_from_slice(identity.whereabouts().as_bytes());
         owner
     }
 
@@ -109,6 +108,21 @@ impl Kind for MutexKind {
     }
 }
 
+/// Appends a number. `write!` would be a good part of what a lock costs besides its round trips.
+fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
+    let start = text.len();
+    loop {
+        // Below 16.
+        let digit = (number % base) as u8;
+        text.push(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 });
+        number /= base;
+        if number == 0 {
+            break;
+        }
+    }
+    text[start..].reverse();
+}
+
 /// Reads what a value tells about its owner, which for a foreign one is nothing.
 fn holder(owner: Vec<u8>) -> Holder {
     let told = std::str::from_utf8(&owner).ok().and_then(|text| {
@@ -138,6 +152,17 @@ mod tests {
         assert_eq!(told.pid(), Some(std::process::id()));
         assert!(identity.whereabouts().contains(told.host().unwrap()));
         assert!(told.to_string().starts_with("billing: nightly, process "));
+    }
+
+    #[test]
+    fn numbers_are_written_as_others_read_them() {
+        for number in [0, 1, 9, 10, 15, 16, 255, 30_000, u64::MAX] {
+            let (mut decimal, mut hex) = (b"x".to_vec(), Vec::new());
+            put(&mut decimal, number, 10);
+            put(&mut hex, number, 16);
+            assert_eq!(decimal, format!("x{number}").into_bytes());
+            assert_eq!(hex, format!("{number:x}").into_bytes());
+        }
     }
 
     #[test]
