@@ -46,7 +46,7 @@ pub(crate) use batch::Batch;
 /// How many places there are for those that go alone. As many threads never wait for each other.
 const ALONE: usize = 4;
 /// How many there are for cars: with fewer the server would idle, with more the cars be empty.
-const FEW: usize = 3;
+const FEW: usize = 4;
 /// How many for cars whose turn has come.
 const MANY: usize = 8;
 /// How long a driver waits for a place until it takes one besides.
