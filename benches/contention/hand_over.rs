@@ -105,6 +105,8 @@ pub(crate) fn play() -> Outcome {
             });
             shared.write(RELEASED, if wanted { now() } else { 0 });
             guard.release()?;
+            // Nor is anything else going on after it.
+            pause();
         }
         tell(&format!("passed {seen}{line}"));
     }

@@ -24,7 +24,7 @@ pub(crate) fn row(bench: &mut Bench) {
     let (url, shape) = (bench.server.unix_url(), bench.shape(Way::Queue));
     let raw = |thread| Raw::new(&url, &shape, &format!("raw {thread}"));
     let mut raws: Vec<Raw> = (0..THREADS).map(raw).collect();
-    let connections = connections(&bench.server);
+    let newest = connections(&bench.server).into_iter().max().unwrap_or_default();
     let client = bench.client(|builder| builder.max_size(SHARED));
     let lock = |thread| client.mutex(format!("own {thread}")).expect("a valid name");
     let mut locks: Vec<Mutex> = (0..THREADS).map(lock).collect();
@@ -34,7 +34,8 @@ pub(crate) fn row(bench: &mut Bench) {
         bench.arguments.seconds,
         [parallel(EACH, &mut raws, Raw::lock_unlock), parallel(EACH, &mut locks, operation)],
     );
-    let connections = self::connections(&bench.server) - connections;
+    // Those that were closed before may be on the list still.
+    let connections = connections(&bench.server).into_iter().filter(|id| *id > newest).count();
     let cost = Cost::of(&bench.server, EACH * THREADS, || {
         parallel(EACH, &mut locks, operation)(&mut Vec::new());
     });
@@ -61,9 +62,10 @@ pub(crate) fn row(bench: &mut Bench) {
     bench.at_most("names: connections", connections as f64, 8.0);
 }
 
-/// How many connections the server has, the one that asks among them.
-fn connections(server: &Server) -> usize {
+/// The numbers of the server's connections but for the one that asks; a later one is greater.
+fn connections(server: &Server) -> Vec<u64> {
     let list = redis::cmd("CLIENT").arg("LIST").query(&mut server.connection());
     let list: String = list.expect("the server lists its clients");
-    list.lines().filter(|line| !line.is_empty()).count()
+    let others = list.lines().filter(|line| !line.contains("cmd=client|list"));
+    others.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok()).collect()
 }

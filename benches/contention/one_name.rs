@@ -197,8 +197,8 @@ impl Contest {
         }
         let shape = (self.processes, self.threads);
         match shape {
-            (2 | 4 | 8, 1) => bench.at_most(&format!("{label}: commands"), commands, 2.1),
-            (1, 32) => bench.at_most(&format!("{label}: commands"), commands, 0.2),
+            (2 | 4 | 8, 1) => bench.counts_at_most(&format!("{label}: commands"), commands, 2.1),
+            (1, 32) => bench.counts_at_most(&format!("{label}: commands"), commands, 0.2),
             _ => {}
         }
         match shape {
