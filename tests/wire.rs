@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
+    within,
 };
-use leasehold::{Error, LockClient, LockOptions, Release, Wait};
+use leasehold::{Error, LockClient, LockClientBuilder, LockOptions, Release, Wait};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
 
@@ -476,6 +477,43 @@ fn test_on_borrow_finds_a_dead_connection_before_it_is_used() {
     ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     assert!(lock.is_locked().unwrap());
     guard.release().unwrap();
+}
+
+/// Once each, and by nobody who did not ask for it.
+#[test]
+fn connections_are_tested_when_they_are_borrowed() {
+    let server = server();
+    for (tests, pings) in [(true, 2), (false, 0)] {
+        let client = LockClient::builder(server.url()).test_on_borrow(tests).build().unwrap();
+        works(&client);
+        let before = server.command_calls(&["ping"]);
+        client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+        assert_eq!(server.command_calls(&["ping"]) - before, pings);
+    }
+}
+
+/// r2d2 looks for them every 30 s.
+#[test]
+fn idle_connections_and_old_ones_are_closed() {
+    let server = server();
+    let stage = |set: fn(LockClientBuilder) -> LockClientBuilder| {
+        let proxy = Proxy::start(&server).unwrap();
+        let client = set(LockClient::builder(proxy.url())).build().unwrap();
+        works(&client);
+        assert!(proxy.connections() > 0);
+        (proxy, client)
+    };
+    let (idle, _idle_client) = stage(|builder| builder.idle_timeout(Some(ms(1_000))));
+    let (aged, client) = stage(|builder| builder.max_lifetime(Some(ms(1_000))));
+    let (kept, _kept_client) = stage(|builder| builder);
+    let (made, open) = (aged.accepted(), kept.connections());
+    within(SOON * 6, "idle ones are closed, and the one in use is another", || {
+        works(&client);
+        thread::sleep(ms(100));
+        idle.connections() == 0 && aged.accepted() > made
+    });
+    assert_eq!(kept.connections(), open);
+    assert_eq!(idle.accepted(), open as u64);
 }
 
 /// A thing that is no Redis at all.

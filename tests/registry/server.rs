@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockClient, LossCause};
 use leasehold_support::fault::Injector;
@@ -22,7 +22,7 @@ kinds! {
     tail_cut_at_hold "tail-cut@hold" "S" ["--appendonly", "yes", "--appendfsync", "always"]
         = lost_its_data(&TailCut { bytes: 8 });
     stopped_at_acquire "server-stopped@acquire" "E,A,L" = outage(&Stopped);
-    stopped_at_hold "server-stopped@hold" "S";
+    stopped_at_hold "server-stopped@hold" "S" = ended_in_silence(&Stopped, ms(50));
     stopped_at_release "server-stopped@release" "E,A" = released_later(&Stopped);
     busy_at_acquire "busy@acquire" "E,L" = outage(&Busy);
     busy_at_renew "busy@renew" "S" = survived(&Busy);
@@ -35,6 +35,8 @@ kinds! {
     clients_killed_at_acquire "clients-killed@acquire" "A";
     clients_paused_at_acquire "clients-paused@acquire" "E,A";
     clients_paused_at_renew "clients-paused@renew" "S" = survived(&ClientsPaused(ms(LEASE / 2)));
+    clients_paused_at_hold "clients-paused@hold" "S"
+        = ended_in_silence(&ClientsPaused(ms(LEASE * 3)), ms(LEASE * 2));
 }
 
 /// It lost everything: the holder is told, and the next token is above.
@@ -66,16 +68,17 @@ fn released_later(trial: &Trial, injector: &dyn Injector) {
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// It is stopped for longer than the lease: the hold ends here no later than there.
-fn stopped_at_hold(trial: &Trial) {
+/// It says nothing for longer than the lease: the hold ends here no later than there, and what was sent
+/// meanwhile is not done to whoever comes next.
+fn ended_in_silence(trial: &Trial, injector: &dyn Injector, further: Duration) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let end = Instant::now() + guard.remaining();
-    let active = trial.inject(&Stopped);
+    let active = trial.inject(injector);
     until("its validity ends", || !guard.is_valid());
     assert!(Instant::now() >= end);
-    thread::sleep(ms(50));
+    thread::sleep(further);
     assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
     trial.heal(active);
     let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");

