@@ -318,7 +318,7 @@
 //! | [`is_denied`](Error::is_denied) | the user, the password or a permission was refused |
 //! | [`is_wrong_type`](Error::is_wrong_type) | the key is no lock of this kind |
 //! | [`is_cancelled`](Error::is_cancelled) | the wait was called off |
-//! | [`is_refused`](Error::is_refused) | any other error of the server, such as being out of memory; or a client used in a fork |
+//! | [`is_refused`](Error::is_refused) | any other error of the server, such as being out of memory; or a client used or made in a fork |
 //!
 //! An error names the lock, and keeps the error of the [`redis`] crate as its
 //! [source](std::error::Error::source). The crate logs through [`log`](https://docs.rs/log): a

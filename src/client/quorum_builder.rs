@@ -177,7 +177,7 @@ impl QuorumClientBuilder {
     }
 
     /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as
-    /// many servers as must agree; default no.
+    /// many servers as must agree, or may not run scripts there; default no.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -306,9 +306,11 @@ impl QuorumClientBuilder {
     /// # Errors
     ///
     /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among
-    /// them no server at all, and one that is named twice. With `connect_now` also for two addresses
+    /// them no server at all, and one that is named twice.
+    /// [`is_refused`](crate::Error::is_refused) in a fork of a process that had made a client. With `connect_now` also for two addresses
     /// of one server, and [`is_unreachable`](crate::Error::is_unreachable) or
-    /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to; the former in any
+    /// [`is_denied`](crate::Error::is_denied) where a majority cannot be connected to, or lets no
+    /// scripts be run; the former in any
     /// case where the threads that connect cannot be started.
     ///
     /// ```

@@ -117,12 +117,6 @@ impl Directory {
         }
     }
 
-    /// Makes sure that some node tells where the slots are.
-    pub(super) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        let seen = self.map.lock().version;
-        self.ask(seen, deadline)
-    }
-
     /// The present moment on the clock of all connections.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
