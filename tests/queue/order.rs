@@ -205,7 +205,11 @@ fn a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process() {
     listens(&server, &client);
     let lock = client.mutex("x").unwrap();
     thread::scope(|scope| {
-        let hurried = scope.spawn(|| lock.try_lock_for(ms(3_000)).unwrap().is_none());
+        // Where the machine stalled, its last requests may have brought no answer, which it says.
+        let hurried = scope.spawn(|| match lock.try_lock_for(ms(3_000)) {
+            Ok(guard) => guard.is_none(),
+            Err(error) => error.is_unknown_outcome(),
+        });
         until_waiting(&server, "x", 1);
         let place = members(&server, "x");
         let patient = wait_for(scope, &lock);
