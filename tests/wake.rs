@@ -71,7 +71,8 @@ fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
             }
         });
     }
-    assert!(fault.fired() >= 6, "{}", fault.fired());
+    // The last of them may be asked for before its message reaches the proxy.
+    until("all messages were dropped", || fault.fired() >= 6);
     until("nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
 }
 

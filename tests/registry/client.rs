@@ -292,6 +292,7 @@ fn exhausted_at_acquire(trial: &Trial) {
     });
     assert!(guard.is_valid() && begin.elapsed() > ms(LEASE));
     trial.heal(active);
+    until("it is connected again", || lock.is_locked().is_ok());
     guard.release().unwrap();
     trial.given_back();
 }
