@@ -340,7 +340,7 @@ fn servers_that_keep_their_data_are_not_asked_since_when_they_run() {
     let stage = Stage { servers: &all, user: "locks", name: "x" };
     let urls = servers.iter().map(|server| stage.url(server));
     let builder = QuorumClient::builder(urls).name_prefix("shop:").keeps_data(true);
-    let client = builder.build().unwrap();
+    let client = builder.node_timeout(SOON).build().unwrap();
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
 }
 
@@ -515,6 +515,7 @@ fn who_may_run_no_scripts_is_told_when_connecting() {
         let first = &cluster.nodes()[0];
         let nodes = LockClient::builder(url(first)).cluster([""; 0]).connect_now(true);
         let majority = QuorumClient::builder(group.iter().map(url)).keeps_data(true);
+        let majority = majority.node_timeout(SOON);
         let outcomes = [
             LockClient::open(url(server)).map(drop),
             nodes.build().map(drop),

@@ -30,7 +30,7 @@ fn a_key_is_locked_and_unlocked() {
     assert!(locks.is_held("x") && !others.is_held("x"));
     assert!(pttl(&server, "x") > 19_000);
     assert!(!others.try_lock("x", NOW, lease()).unwrap());
-    assert!(!others.try_lock("x", ms(50), lease()).unwrap());
+    assert!(!others.try_lock("x", ms(900), lease()).unwrap());
     locks.unlock("x").unwrap();
     assert!(!locks.is_held("x") && !exists(&server, "x"));
     assert!(others.try_lock("x", NOW, lease()).unwrap());
@@ -181,7 +181,7 @@ fn with_lock_says_timeout_when_another_has_it_and_does_no_work() {
     let server = server();
     let (locks, others) = (open(&server), open(&server));
     assert!(locks.try_lock("x", NOW, lease()).unwrap());
-    let error = others.with_lock("x", ms(50), lease(), || panic!("not held")).unwrap_err();
+    let error = others.with_lock("x", ms(900), lease(), || panic!("not held")).unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("\"x\""), "{error}");
     locks.unlock("x").unwrap();
 }

@@ -4,12 +4,12 @@ mod common;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use common::queue::waiting;
-use common::{SLACK, SOON, alone, behind_proxy, ms, open, server, until};
+use common::{AtLast, SLACK, SOON, alone, behind_proxy, ms, open, server, until};
 use leasehold::LockClient;
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
@@ -126,15 +126,20 @@ fn the_pool_is_bounded_in_size_and_in_idle_connections() {
     let builder = LockClient::builder(proxy.url()).max_size(4).max_idle(1);
     let client = builder.build().unwrap();
     proxy.delay(ms(20));
+    let over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _over = AtLast(&over);
         for number in 0..12 {
             let lock = client.mutex(format!("x{number}")).unwrap();
-            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    lock.lock().unwrap().release().unwrap();
+                }
+            });
         }
         let mut most = 0;
-        while proxy.accepted() < 4 {
-            thread::sleep(ms(1));
-        }
+        until("four are made", || proxy.accepted() >= 4);
         for _ in 0..50 {
             most = most.max(proxy.connections());
             thread::sleep(ms(2));

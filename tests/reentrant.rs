@@ -254,7 +254,7 @@ fn the_two_kinds_do_not_share_a_key_in_silence() {
     assert!(error.is_wrong_type(), "{error}");
     guard.check().unwrap();
     let _guard = client.mutex("y").unwrap().lock().unwrap();
-    let error = client.reentrant("y").unwrap().try_lock_for(ms(50)).unwrap_err();
+    let error = client.reentrant("y").unwrap().try_lock_for(SOON).unwrap_err();
     assert!(error.is_wrong_type() && error.to_string().contains("\"y\""), "{error}");
 }
 

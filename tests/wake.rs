@@ -65,7 +65,7 @@ fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
                 let (at, token) = waiter.join().unwrap();
                 assert!(token > last, "out of order");
                 last = token;
-                let took = at.duration_since(free);
+                let took = at.spent_since(free);
                 assert!(took < HEARTBEAT + COMMAND_TIMEOUT, "{took:?}, and {WORST:?} at worst");
                 free = at;
             }

@@ -342,7 +342,7 @@ fn a_key_of_another_type_is_an_error_and_never_busy() {
             let lock = client.mutex(name).unwrap();
             wrong(lock.lock().unwrap_err());
             wrong(lock.try_lock().unwrap_err());
-            wrong(lock.try_lock_for(ms(20)).unwrap_err());
+            wrong(lock.try_lock_for(SOON).unwrap_err());
             wrong(lock.holder().unwrap_err());
             wrong(lock.is_locked().unwrap_err());
         }

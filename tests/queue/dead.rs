@@ -63,6 +63,9 @@ fn three_killed_waiters_are_skipped_together() {
             let last = wait_for(scope, &last);
             until_waiting(&server, "x", 5);
             dead.iter_mut().for_each(Child::kill9);
+            // Else its message is heard by a connection that has yet to be closed.
+            let heard = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]);
+            until("the server sees it", || heard().len() == 2);
             let begin = Instant::now();
             guard.release().unwrap();
             let (next, last) = (next.join().unwrap(), last.join().unwrap());

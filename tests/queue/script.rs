@@ -192,23 +192,28 @@ fn ten_thousand_dead_are_skipped_in_one_operation() {
     let mut bare = Bare::new(&server);
     bare.join(0, "join");
     bare.fill(1, DEAD, -1);
-    bare.fill(DEAD + 1, 2, 3_600);
+    bare.fill(DEAD + 1, 4, 3_600);
     let begin = Instant::now();
     assert_eq!(bare.release(0), 1);
     let first = begin.elapsed();
     assert_eq!(bare.granted(), DEAD + 1);
     assert_eq!(owner(&server, "x"), Bare::attempt(DEAD + 1));
-    let begin = Instant::now();
-    assert_eq!(bare.release(DEAD + 1), 1);
-    let second = begin.spent();
-    assert_eq!(bare.granted(), DEAD + 2);
+    // The shortest of three, as the machine may stall.
+    let second = (1..=3).map(|number| {
+        let begin = Instant::now();
+        assert_eq!(bare.release(DEAD + number), 1);
+        let took = begin.spent();
+        assert_eq!(bare.granted(), DEAD + number + 1);
+        took
+    });
+    let second = second.min().unwrap();
     // They are not looked at again, and not thrown away yet (rule 11).
     assert!(second < first / 10, "{first:?}, then {second:?}");
     assert_eq!(waiting(&server, "x"), DEAD);
     // One of them comes back: it has the first place of all.
     assert_eq!(bare.join(7, "beat"), 0);
-    bare.join(DEAD + 3, "join");
-    assert_eq!(bare.release(DEAD + 2), 1);
+    bare.join(DEAD + 5, "join");
+    assert_eq!(bare.release(DEAD + 4), 1);
     assert_eq!(bare.granted(), 7);
     no_key_is_immortal(&server);
 }

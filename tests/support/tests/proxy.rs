@@ -7,6 +7,7 @@ use leasehold_support::{Action, Direction, Fault, Injection, Proxy, Server, Tall
 use redis::{Connection, RedisResult};
 
 const SOON: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 fn start() -> (Server, Proxy) {
     let server = Server::start().expect("a server");
@@ -20,8 +21,8 @@ fn connect(proxy: &Proxy) -> RedisResult<Connection> {
 
 fn connect_with(proxy: &Proxy, query: &str) -> RedisResult<Connection> {
     let client = redis::Client::open(format!("{}{query}", proxy.url()))?;
-    let connection = client.get_connection_with_timeout(Duration::from_millis(300))?;
-    connection.set_read_timeout(Some(Duration::from_millis(300)))?;
+    let connection = client.get_connection_with_timeout(PATIENCE)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
     Ok(connection)
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn locks_by_key_are_mutexes<T: Topology>(scene: &Scene<'_, T>) {
     assert!(locks.try_lock(&key, Duration::ZERO, lease).unwrap());
     assert!(locks.is_held(&key) && !other.is_held(&key));
     assert_eq!(client.mutex(key.as_bytes()).unwrap().hold_count(), 2);
-    assert!(!other.try_lock(&key, ms(50), lease).unwrap());
-    assert!(other.with_lock(&key, ms(50), lease, || ()).unwrap_err().is_timeout());
+    assert!(!other.try_lock(&key, ms(900), lease).unwrap());
+    assert!(other.with_lock(&key, ms(900), lease, || ()).unwrap_err().is_timeout());
     locks.unlock(&key).unwrap();
     assert!(locks.is_held(&key));
     locks.unlock(&key).unwrap();
