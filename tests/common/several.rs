@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{QuorumClient, QuorumClientBuilder};
 use leasehold_support::{Proxy, Server};
 
-use crate::common::ms;
+use crate::common::{ms, until};
 
 /// How long one server may take in these tests.
 pub(crate) const TIMEOUT: Duration = ms(600);
@@ -34,5 +34,9 @@ pub(crate) fn through(proxies: &[Proxy]) -> QuorumClientBuilder {
 }
 
 pub(crate) fn open(builder: QuorumClientBuilder) -> QuorumClient {
-    builder.connect_now(true).build().expect("a client")
+    let client = builder.build().expect("a client");
+    let lock = client.mutex("connected").expect("a lock");
+    // That may take longer than is meant for what follows.
+    until("a majority is connected", || lock.is_locked().is_ok());
+    client
 }
