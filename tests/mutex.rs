@@ -263,7 +263,8 @@ fn try_lock_waits_for_a_release_that_is_under_way_in_this_process() {
     let server = server();
     common::warm(&server);
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let builder = LockClient::builder(proxy.url()).command_timeout(SOON).connect_timeout(SOON);
+    let client = builder.max_wait(SOON).build().unwrap();
     let lock = client.mutex("x").unwrap();
     for _ in 0..5 {
         let guard = lock.lock().unwrap();

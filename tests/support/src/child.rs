@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::signal::{self, Signal};
@@ -66,6 +66,8 @@ pub struct Child {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     output: Arc<Mutex<String>>,
+    /// Of its output and its errors.
+    readers: [JoinHandle<()>; 2],
 }
 
 /// Settings of a [`Child`].
@@ -116,10 +118,12 @@ impl ChildBuilder {
         let mut process = command.spawn()?;
         let (sender, lines) = mpsc::channel();
         let output = Arc::new(Mutex::new(String::new()));
-        let stdout = process.stdout.take();
-        collect(stdout, Arc::clone(&output), Some(sender));
-        collect(process.stderr.take(), Arc::clone(&output), None);
-        Ok(Child { role: self.role, stdin: process.stdin.take(), process, lines, output })
+        let readers = [
+            collect(process.stdout.take(), Arc::clone(&output), Some(sender)),
+            collect(process.stderr.take(), Arc::clone(&output), None),
+        ];
+        let stdin = process.stdin.take();
+        Ok(Child { role: self.role, stdin, process, lines, output, readers })
     }
 }
 
@@ -208,7 +212,7 @@ impl Child {
         let _ = self.process.wait();
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to end by itself, and reads what it has written.
     ///
     /// # Panics
     ///
@@ -217,13 +221,24 @@ impl Child {
         let end = Instant::now() + timeout;
         loop {
             match self.process.try_wait() {
-                Ok(Some(status)) => return status,
+                Ok(Some(status)) => {
+                    self.read_to_the_end();
+                    return status;
+                }
                 Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
                 other => {
                     let (role, output) = (&self.role, self.output());
                     panic!("{role:?} did not end in {timeout:?} ({other:?}):\n{output}");
                 }
             }
+        }
+    }
+
+    /// What it started may hold its output open for longer.
+    fn read_to_the_end(&self) {
+        let end = Instant::now() + Duration::from_secs(2);
+        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -244,7 +259,7 @@ fn collect(
     stream: Option<impl Read + Send + 'static>,
     output: Arc<Mutex<String>>,
     lines: Option<Sender<String>>,
-) {
+) -> JoinHandle<()> {
     let stream = BufReader::new(stream.expect("piped"));
     thread::spawn(move || {
         for line in stream.split(b'\n') {
@@ -258,5 +273,5 @@ fn collect(
                 let _ = lines.send(told.to_owned());
             }
         }
-    });
+    })
 }
