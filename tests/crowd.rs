@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::queue::waiting;
-use common::{SOON, alone, ask, exists, ms, open, renewed, server, until, within};
+use common::{SLACK, SOON, alone, ask, exists, ms, open, renewed, server, until, within};
 use leasehold::{Error, LockClient, Mutex};
 use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
@@ -93,7 +93,7 @@ fn five_thousand_threads_each_get_a_verdict() {
             let (lock, some, none, off) = (&lock, &some, &none, &off);
             let body = move || {
                 let outcome = match number % 3 {
-                    0 => lock.try_lock_for(ms(100 + number as u64 % 700)),
+                    0 => lock.try_lock_for(ms(10 + number as u64 % 700)),
                     1 => lock.lock().map(Some),
                     _ => lock.try_lock_for(Duration::MAX),
                 };
@@ -153,7 +153,7 @@ fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
         let begin = Instant::now();
         guard.release().unwrap();
         within(LATEST, "all were served", || served.lock().unwrap().len() == CLIENTS);
-        assert!(begin.spent() < ms(15_000), "{:?}", begin.spent());
+        assert!(begin.spent() < ms(3_000) + SLACK, "{:?}", begin.spent());
     });
     let served = served.into_inner().unwrap();
     assert!(served.iter().map(|(number, _)| *number).eq(0..CLIENTS), "{served:?}");

@@ -247,27 +247,26 @@ fn passing_on_is_bounded_in_time_while_another_process_waits() {
     let server = server();
     let (ours, theirs) = (listener(&server), listener(&server));
     let done = AtomicBool::new(false);
-    let (holds, contended) = (AtomicU32::new(0), AtomicU32::new(0));
+    let holds = AtomicU32::new(0);
     thread::scope(|scope| {
         let _end = AtLast(&done);
         for _ in 0..4 {
             let lock = ours.mutex_with("x", renewed(10_000).local_handoffs(u32::MAX)).unwrap();
-            let (done, holds, contended) = (&done, &holds, &contended);
+            let (done, holds) = (&done, &holds);
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
-                    let guard = lock.lock().unwrap();
+                    let _guard = lock.lock().unwrap();
                     holds.fetch_add(1, Ordering::SeqCst);
                     thread::sleep(ms(20));
-                    contended.fetch_add(u32::from(guard.is_contended()), Ordering::SeqCst);
                 }
             });
         }
         for _ in 0..3 {
             let before = holds.load(Ordering::SeqCst);
             until("it goes round", || holds.load(Ordering::SeqCst) > before + 4);
-            let before = contended.load(Ordering::SeqCst);
+            let before = holds.load(Ordering::SeqCst);
             let guard = theirs.mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("its turn");
-            let passed = contended.load(Ordering::SeqCst) - before;
+            let passed = holds.load(Ordering::SeqCst) - before;
             drop(guard);
             assert!(passed <= 12, "{passed} turns of 20 ms before its own");
         }
@@ -435,7 +434,7 @@ fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
         thread::sleep(ms(800));
         guard.release().unwrap();
         let lasted = next.join().unwrap();
-        assert!(lasted > ms(2_300), "the hold lasted only {lasted:?}");
+        assert!(lasted > ms(2_600), "the hold lasted only {lasted:?}");
     });
 }
 
@@ -535,7 +534,7 @@ fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
             let second = scope.spawn(|| lock.lock().map(drop));
             let called_off = first.join().unwrap();
             let begin = Instant::now();
-            while called_off == 1 && !second.is_finished() && begin.spent() < ms(3_000) {
+            while called_off == 1 && !second.is_finished() && begin.spent() < ms(500) {
                 thread::sleep(ms(1));
             }
             let heard = second.is_finished();
@@ -699,9 +698,7 @@ fn no_turn_is_lost_and_no_two_are_inside() {
                             // A busy machine may take longer than that for one answer.
                             Err(error)
                                 if wait == ms(2)
-                                    && (error.is_timeout()
-                                        || error.is_unknown_outcome()
-                                        || error.is_unreachable()) =>
+                                    && (error.is_timeout() || error.is_unknown_outcome()) =>
                             {
                                 none.fetch_add(1, Ordering::SeqCst);
                             }

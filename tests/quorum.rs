@@ -284,7 +284,7 @@ fn a_connection_that_died_unnoticed_is_replaced_at_once() {
     let _turn = together();
     let servers = servers(5);
     let proxies = proxies(&servers);
-    let client = open(through(&proxies).node_timeout(ms(2_000)));
+    let client = open(through(&proxies));
     let lock = client.mutex("x").unwrap();
     for _ in 0..3 {
         let guard = lock.try_lock().unwrap().expect("free");
@@ -387,9 +387,8 @@ fn what_a_failed_attempt_takes_back_late_is_not_the_next_ones() {
         // By then it has come.
         thread::sleep(TIMEOUT * 9);
         let after = owners();
-        until("it is still had", || guard.check().is_ok());
-        // A machine that stalls leaves it to the worker.
-        let _ = guard.release();
+        guard.check().unwrap();
+        guard.release().unwrap();
         if before[0] == before[1] {
             assert_eq!(after, before);
             return;
@@ -460,18 +459,13 @@ fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
                 }
             }
         });
-        // Where the one that outruns it is itself kept from its processor, it has the lock.
-        let told = (0..10).find_map(|_| {
-            thread::sleep(ms(50));
-            let told = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
-            let told = told.map(|told| told.map(|guard| guard.is_some()));
-            (!told.iter().any(|told| matches!(told, Ok(true)))).then_some(told)
-        });
+        thread::sleep(ms(50));
+        let told = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
         over.store(true, Ordering::SeqCst);
         told
     });
-    for told in told.expect("it has the lock each time") {
-        assert!(!told.unwrap());
+    for told in told {
+        assert!(told.unwrap().is_none());
     }
     proxies.iter().for_each(Proxy::heal);
     lock.try_lock_for(common::SOON).unwrap().expect("free").release().unwrap();
@@ -503,14 +497,10 @@ fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
     proxies[0].delay(ms(90));
     // It is learned who is slow, and what goes wrong before is given back.
     let learned: Vec<_> = (0..4).map(|_| lock_once()).collect();
-    // A machine that stalls may make one too late, but not each.
-    let later = (0..3).map(|_| {
-        // What is known of the clocks grows old, and less sure.
-        thread::sleep(ms(2_500));
-        lock_once()
-    });
-    let later: Vec<_> = later.take_while(|later| !matches!(later, Ok(Some(_)))).collect();
-    assert!(later.len() < 3, "{learned:?}, then {later:?}");
+    // What is known of the clocks grows old, and less sure.
+    thread::sleep(ms(2_500));
+    let later = lock.try_lock();
+    assert!(matches!(later, Ok(Some(_))), "{learned:?}, then {later:?}");
 }
 
 /// A fence runs out, and may be lost. The clocks go on.
