@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as Shared};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::queue::waiting;
+use common::queue::{all_have_left, waiting};
 use common::{
     SLACK, SOON, alone, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server,
     together, until, warm, within,
@@ -20,6 +20,8 @@ use leasehold_support::{Action, Child, Fault, Server};
 
 /// A linger that no test waits for.
 const LONG: Duration = ms(12_000);
+/// A wait that ends before the holder lets go.
+const WAIT: Duration = ms(3_000);
 
 fn lingering(linger: Duration) -> LockOptions {
     renewed(30_000).linger(linger)
@@ -151,26 +153,32 @@ fn a_lease_that_somebody_waits_for_does_not_linger() {
         let guard = lock.lock().unwrap();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                match other.try_lock_for(if gone { ms(3_000) } else { SOON }) {
-                    Ok(guard) => guard.map(|_| Instant::now()),
+                let begin = Instant::now();
+                let outcome = other.try_lock_for(if gone { WAIT } else { SOON });
+                let served = match outcome {
+                    Ok(guard) => guard.is_some(),
                     // Where the machine stalls, its last request brings no answer.
-                    Err(error) if gone && error.is_unknown_outcome() => None,
+                    Err(error) if gone && error.is_unknown_outcome() => false,
                     Err(error) => panic!("{error:?}"),
-                }
+                };
+                (served, begin.elapsed(), Instant::now())
             });
             until("it waits", || waiting(&server, "x") == 1);
             until("the holder knows", || guard.is_contended());
             assert_eq!(guard.waiters(), 1);
             if gone {
-                assert!(waiter.join().unwrap().is_none());
-                within(ms(3_000), "it has left", || waiting(&server, "x") == 0);
+                let (served, lasted, _) = waiter.join().unwrap();
+                assert!(!served);
+                all_have_left(&server, "x", lasted - WAIT);
                 // Whoever it was: it is given back once, and the next hold starts afresh.
                 guard.release().unwrap();
                 assert!(!exists(&server, "x"));
             } else {
                 let begin = Instant::now();
                 guard.release().unwrap();
-                let took = waiter.join().unwrap().unwrap().spent_since(begin);
+                let (served, _, at) = waiter.join().unwrap();
+                let took = at.spent_since(begin);
+                assert!(served);
                 assert!(took < ms(700), "{took:?}");
             }
         });

@@ -1,16 +1,27 @@
 //! Those who wait: threads of ours, and what Redis has of them.
 
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::{Guard, LockClient, Mutex, ReentrantLock};
 use leasehold_support::Server;
 
-use super::{ask, ms, until};
+use super::{ask, exists, ms, until, within};
 
 /// How many stand in a lock's queue.
 pub(crate) fn waiting(server: &Server, name: &str) -> usize {
     ask(server, &["ZCARD", &format!("{{{name}}}:queue")])
+}
+
+/// Waits until nobody stands in the queue. Whoever gives up in time has left before its caller is
+/// told; where the machine stalled, and this call came back late by `late`, the worker does it after
+/// that. By itself a place ends after six seconds.
+#[track_caller]
+pub(crate) fn all_have_left(server: &Server, name: &str, late: Duration) {
+    let span = if late < ms(20) { Duration::ZERO } else { ms(3_000) };
+    within(span, "they have left", || waiting(server, name) == 0);
+    assert!(!exists(server, &format!("{{{name}}}:queue")), "the queue has a key");
+    assert!(!exists(server, &format!("{{{name}}}:beats")), "they still beat");
 }
 
 /// Makes sure that the client hears wake-ups, so that its next wait joins at once, and its leases may

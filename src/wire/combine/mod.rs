@@ -43,9 +43,8 @@ use crate::wire::script::Call;
 
 pub(crate) use batch::Batch;
 
-/// How many places there are for those that go alone. As many threads never wait for each other.
-const ALONE: usize = 4;
-/// How many there are for cars: with fewer the server would idle, with more the cars be empty.
+/// How many places there are: as many threads never wait for each other. With fewer the server would
+/// idle, with more the cars be empty.
 const FEW: usize = 4;
 /// How many for cars whose turn has come.
 const MANY: usize = 8;
@@ -65,7 +64,6 @@ struct Yard {
 #[derive(Debug)]
 pub(crate) struct Combiner {
     clock: Arc<dyn Clock>,
-    alone: usize,
     few: usize,
     many: usize,
     turn: Duration,
@@ -86,7 +84,6 @@ impl Combiner {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         Combiner {
             clock,
-            alone: ALONE.min(size),
             few: FEW.min(size),
             many: MANY.min(size),
             turn: TURN,
@@ -119,7 +116,7 @@ impl Combiner {
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
         let mut yard = self.yard.lock();
-        if yard.cars.is_empty() && yard.taken < self.alone {
+        if yard.cars.is_empty() && yard.taken < self.few {
             yard.taken += 1;
             drop(yard);
             return Batch::new(self, packed, deadline, deadline, None).run(carry);
