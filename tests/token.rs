@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::thread;
 use std::time::Duration;
 
+use common::queue::{listens, waiting};
 use common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
 use leasehold::{FencingToken, LockClient, Mutex};
 use leasehold_support::Server;
@@ -188,6 +190,34 @@ fn the_counter_outlives_a_lease_that_is_extended() {
     guard.extend(ms(60_000)).unwrap();
     let (counter, lease) = (pttl(&server, "{x}:fence"), pttl(&server, "x"));
     assert!(counter >= lease, "the counter ends in {counter} ms, the lease in {lease} ms");
+}
+
+/// Whoever hands over, and whoever forces it, has a shorter lease than the next.
+#[test]
+fn the_counter_outlives_a_lease_longer_than_the_givers() {
+    let server = server();
+    let giver = open(&server).mutex_with("x", renewed(2_000)).unwrap();
+    let next = open(&server);
+    listens(&server, &next);
+    // What it is given is whole, so that it does not ask for more.
+    let waiter = next.mutex_with("x", fixed(2_800)).unwrap();
+    for forced in [false, true] {
+        let guard = giver.lock().unwrap();
+        let (counter, lease) = thread::scope(|scope| {
+            let served = scope.spawn(|| {
+                let _guard = waiter.lock().unwrap();
+                (pttl(&server, "{x}:fence"), pttl(&server, "x"))
+            });
+            until("it waits", || waiting(&server, "x") == 1);
+            if forced {
+                assert!(giver.force_release().unwrap());
+            } else {
+                guard.release().unwrap();
+            }
+            served.join().unwrap()
+        });
+        assert!(counter >= lease, "{forced}: it ends in {counter} ms, the lease in {lease} ms");
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub(crate) enum Invariant {
     Overlap,
     /// C2: a token is not above all earlier ones.
     Token,
+    /// C2: the counter of tokens ends before a lease does, and a clock that goes back is not noticed.
+    Fence,
     /// Rule 3: a repeated request is answered another token.
     Repeat,
     /// C6: a live waiter was passed over.
@@ -190,6 +192,11 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         if trying && kept && !server.queue.contains(*attempt) {
             return broken(Invariant::Place, format!("{} has lost its place", name(*attempt)));
         }
+    }
+    if let Some(lock) = server.lock
+        && server.fence.is_none_or(|(_, until)| until < lock.until)
+    {
+        return broken(Invariant::Fence, "the counter of tokens ends before the lease");
     }
     for set in [&server.queue, &server.beats] {
         if !set.members.is_empty() && set.until.is_none() {

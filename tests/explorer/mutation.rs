@@ -3,7 +3,9 @@
 //! The first twelve are those of the queue protocol's own list. Where the library departs from the
 //! letter of a rule, the mutation is planted where the library keeps its spirit; `note` says so.
 
-use Invariant::{Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch};
+use Invariant::{
+    Fence, Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch,
+};
 use Mutation::*;
 
 use crate::invariant::Invariant;
@@ -39,6 +41,7 @@ pub(crate) enum Mutation {
     CleanUpForEver,
     QueueWithoutEnd,
     GoneIgnored,
+    GiversFence,
 }
 
 /// One line of the table of mutations.
@@ -154,4 +157,5 @@ pub(crate) const TABLE: &[Planted] = &[
     planted(CleanUpForEver, "clean-up that never ends", 6, "give up", &[Served], ""),
     planted(QueueWithoutEnd, "queue without an end", 8, "loss", &[Immortal], ""),
     planted(GoneIgnored, "gone taken for busy", 1, "FLUSHALL", &[Starved, Served], ""),
+    planted(GiversFence, "giver's ttl for the next one's fence", 19, "mixed ttls", &[Fence], ""),
 ];

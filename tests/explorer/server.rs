@@ -330,7 +330,7 @@ impl Server {
         setting: &Setting,
         effect: &mut Effect,
     ) -> Option<Attempt> {
-        let mut minted = None;
+        let (mut minted, mut longest) = (None, givers_ttl);
         loop {
             let head = self.queue.members.iter().find(|(_, place)| *place > 0);
             let (attempt, place) = *head?;
@@ -344,7 +344,15 @@ impl Server {
                 }
                 let written =
                     if setting.has(Mutation::ReleasersTtl) { givers_ttl } else { attempt.window };
-                let token = minted.unwrap_or_else(|| self.mint(now, givers_ttl, setting));
+                if !setting.has(Mutation::GiversFence) {
+                    longest = longest.max(attempt.window);
+                }
+                let keep = now + setting.fence(longest);
+                self.fence = self.fence.map(|(token, until)| match minted {
+                    Some(_) => (token, until.max(keep)),
+                    None => (token, until),
+                });
+                let token = minted.unwrap_or_else(|| self.mint(now, longest, setting));
                 minted = Some(token);
                 self.lock = Some(Lock { owner: attempt, until: now + written, token });
                 if self.hears(attempt.client) {

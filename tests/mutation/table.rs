@@ -119,6 +119,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "wake::a_cut_wake_up_connection_comes_back_and_wakes_everybody",
     ),
     bug(
+        "fence-of-the-giver",
+        "the counter of tokens ends before the lease",
+        "token::the_counter_outlives_a_lease_longer_than_the_givers",
+    ),
+    bug(
         "force-release-passes-nobody-on",
         "the queue stands still",
         "queue::order::a_forced_release_serves_the_first_who_waits",

@@ -123,7 +123,7 @@ fn message(fields: &[&str], name: &[u8]) -> Vec<u8> {
 fn hand_over(
     run: &mut Run<'_>,
     keys: Keys<'_>,
-    keep: u64,
+    mut keep: u64,
     me: Option<&[u8]>,
 ) -> Outcome<Option<Vec<u8>>> {
     let now = run.now();
@@ -145,6 +145,10 @@ fn hand_over(
             (Some(to), Some(death)) if death > signed(now) => {
                 run.zrem(keys.beats, &attempt)?;
                 run.set(keys.lock, &attempt, Some(to.window));
+                keep = keep.max(to.window);
+                if token.is_some() {
+                    run.pexpire_later(keys.fence, keep);
+                }
                 let token = *token.get_or_insert_with(|| mint(run, keys.fence, keep));
                 let waiters = run.zcard(keys.queue)?;
                 let fields = [token, now, to.window, waiters].map(|number| number.to_string());

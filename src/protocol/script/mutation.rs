@@ -115,8 +115,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "first-write-refused-when-full",
         "queue.lua",
-        "      token = token or mint(now, keep)\n",
-        "      redis.call('ZREM', KEYS[3], attempt)\n      token = token or mint(now, keep)\n",
+        "      if token then\n",
+        "      redis.call('ZREM', KEYS[3], attempt)\n      if token then\n",
     ),
     (
         "first-write-refused-when-full",
@@ -196,6 +196,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "mutex_wait.lua",
         "    redis.call('PEXPIRE', KEYS[3], ARGV[7])\n    redis.call('PEXPIRE', KEYS[4], ARGV[7])\n",
         "",
+    ),
+    (
+        "fence-of-the-giver",
+        "queue.lua",
+        "if tonumber(window) > tonumber(keep) then",
+        "if false then",
     ),
     (
         "force-release-passes-nobody-on",

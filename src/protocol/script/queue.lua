@@ -42,7 +42,14 @@ local function hand_over(now, keep, me)
         return me
       end
       redis.call('SET', KEYS[1], attempt, 'PX', window) -- its window, not the giver's (rule 7)
-      token = token or mint(now, keep)
+      if tonumber(window) > tonumber(keep) then
+        keep = window -- its token outlives its lease, not only the giver's
+      end
+      if token then
+        redis.call('PEXPIRE', KEYS[2], keep, 'GT')
+      else
+        token = mint(now, keep)
+      end
       local grant = {'g', number, token, now, window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
       -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
       -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it. In a cluster
