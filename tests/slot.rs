@@ -4,7 +4,7 @@
 mod common;
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{HASTE, SLACK, SOON, alone, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
@@ -76,6 +76,35 @@ fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
         let _ = first.join().unwrap();
         assert!(outcome.is_err(), "Redis cannot be reached, and it says {outcome:?}");
     });
+}
+
+/// Nor is one of a second ago, where Redis has gone since.
+#[test]
+fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
+    const WAIT: Duration = ms(1_700);
+    let _turn = alone();
+    let (server, proxy) = behind_proxy();
+    let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    let lock = patient(&proxy).mutex("x").unwrap();
+    loop {
+        let (outcome, cut) = thread::scope(|scope| {
+            let begin = Instant::now();
+            let waiter = scope.spawn(|| lock.try_lock_for(WAIT).map(|guard| guard.is_some()));
+            // It has asked again after a second.
+            thread::sleep(ms(1_150));
+            proxy.refuse();
+            proxy.cut();
+            let cut = begin.elapsed();
+            (waiter.join().unwrap(), cut)
+        });
+        proxy.heal();
+        // Where the machine stalled, it may have been told before.
+        if cut < WAIT - ms(100) {
+            let error = outcome.unwrap_err();
+            assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+            break;
+        }
+    }
 }
 
 /// Ten seconds, not ten seconds for each thread before.

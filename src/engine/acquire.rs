@@ -374,7 +374,11 @@ impl<'a> Delegate<'a> {
             && self.outage.is_none()
             && !mutated!("unsent-request-as-outage");
         let lately = |at| now.since(at) <= HEARTBEAT || unsent;
-        if self.left().is_none() && self.busy_at.is_some_and(lately) {
+        let too_short = self.outage.is_none() && failure.is_for_want_of_time();
+        if self.left().is_none()
+            && (too_short || mutated!("outage-as-busy"))
+            && self.busy_at.is_some_and(lately)
+        {
             // The caller's time was too short for another answer; the last one told of a holder.
             return Next::GiveUp(Ok(()));
         }

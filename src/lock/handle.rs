@@ -168,7 +168,11 @@ macro_rules! lock_methods {
             /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if a request brought no answer,
             /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
             /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
-            /// [`is_denied`](crate::Error::is_denied) and
+            /// [`is_timeout`](crate::Error::is_timeout) if the grant was told when its lease was over,
+            /// [`is_not_replicated`](crate::Error::is_not_replicated) and
+            /// [`is_not_fsynced`](crate::Error::is_not_fsynced) where the options ask for replicas or
+            /// disks, [`is_denied`](crate::Error::is_denied),
+            /// [`is_refused`](crate::Error::is_refused) and
             /// [`is_wrong_type`](crate::Error::is_wrong_type) as they say.
             ///
             /// ```
@@ -213,8 +217,8 @@ macro_rules! lock_methods {
             ///
             /// # Errors
             ///
-            /// As for [`lock`](Self::lock); also when the time is over during an outage, so that
-            /// `None` always means a holder.
+            /// As for [`lock`](Self::lock); also when the time is over during an outage. So `None` means
+            /// a holder: a thread of this process, or one that Redis told of lately.
             ///
             /// ```
             /// # use std::time::Duration;

@@ -207,6 +207,26 @@ impl Failure {
         matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
     }
 
+    /// Whether all that is known is that the time did not suffice.
+    pub(crate) fn is_for_want_of_time(&self) -> bool {
+        match self {
+            Failure::Unknown(error) | Failure::NotSent(Hindrance::Connect(error)) => {
+                error.is_timeout()
+            }
+            Failure::NotSent(
+                Hindrance::Exhausted(_)
+                | Hindrance::Overdue
+                // Some of several servers may only have been too slow.
+                | Hindrance::NoMajority(_)
+                | Hindrance::Adrift(_),
+            ) => true,
+            Failure::NotSent(
+                Hindrance::Closed(_) | Hindrance::Forked | Hindrance::Impossible { .. },
+            )
+            | Failure::Refused(_) => false,
+        }
+    }
+
     /// Whether the connection was lost, rather than silent.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
@@ -227,8 +247,8 @@ impl From<Failure> for Error {
                 "no pooled connection came free within {waited:?}; raise max_size or max_wait"
             )),
             Failure::NotSent(Hindrance::Forked) => Error::refused(
-                "this process is a fork of one that had made a client; fork before the first client is \
-                 made, or start a new program",
+                "this process is a fork of one that had built a client, or tried to; fork before that, or \
+                 start a new program",
             ),
             Failure::NotSent(Hindrance::Overdue) => {
                 Error::timeout("the deadline passed before a command could be sent")
