@@ -46,8 +46,6 @@ pub(crate) use batch::Batch;
 /// How many places there are: as many threads never wait for each other. With fewer the server would
 /// idle, with more the cars be empty.
 const FEW: usize = 4;
-/// How many for cars whose turn has come.
-const MANY: usize = 8;
 /// How long a driver waits for a place until it takes one besides.
 const TURN: Duration = Duration::from_millis(5);
 
@@ -65,7 +63,7 @@ struct Yard {
 pub(crate) struct Combiner {
     clock: Arc<dyn Clock>,
     few: usize,
-    many: usize,
+    all: usize,
     turn: Duration,
     max_wait: Duration,
     yard: Mutex<Yard>,
@@ -85,7 +83,7 @@ impl Combiner {
         Combiner {
             clock,
             few: FEW.min(size),
-            many: MANY.min(size),
+            all: size,
             turn: TURN,
             max_wait,
             yard: Mutex::default(),
@@ -249,7 +247,7 @@ impl Combiner {
     }
 
     fn places(&self, seats: &Seats, now: Moment) -> usize {
-        if now < seats.turn { self.few } else { self.many }
+        if now < seats.turn { self.few } else { self.all }
     }
 }
 

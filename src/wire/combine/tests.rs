@@ -364,7 +364,7 @@ fn a_panic_leaves_nobody_waiting() {
 #[test]
 fn who_waited_for_a_turn_takes_a_place_besides() {
     let (mut stage, gate) = stage();
-    (stage.combiner.turn, stage.combiner.many) = (SHORT, 2);
+    (stage.combiner.turn, stage.combiner.all) = (SHORT, 2);
     let stage = stage;
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
