@@ -74,6 +74,9 @@ fn an_odd_name_upsets_no_message() {
     assert!(!error.to_string().contains(['\r', '\n', '\u{1b}']), "{error:?}");
 }
 
+/// Thirty days, in milliseconds.
+const MONTH: u64 = 30 * 24 * 60 * 60 * 1000;
+
 #[test]
 fn a_lease_is_from_a_millisecond_to_thirty_days() {
     let client = nowhere();
@@ -81,7 +84,7 @@ fn a_lease_is_from_a_millisecond_to_thirty_days() {
         (Duration::ZERO, "0ns"),
         (Duration::from_nanos(1), "1ns"),
         (Duration::from_micros(999), "999µs"),
-        (Duration::from_millis(30 * 24 * 60 * 60 * 1000 + 1), "2592000.001s"),
+        (ms(MONTH + 1), "2592000.001s"),
         (Duration::MAX, "Duration::MAX"),
     ] {
         for lease in [Lease::fixed(ttl), Lease::renewed(ttl)] {
@@ -94,9 +97,12 @@ fn a_lease_is_from_a_millisecond_to_thirty_days() {
         let error = client.mutex_with("x", options).unwrap_err();
         names(&error, ["max_hold", shown, "from 1 ms to 30 days"]);
     }
-    for ttl in [1, 30 * 24 * 60 * 60 * 1000] {
+    for ttl in [1, MONTH] {
         assert!(client.mutex_with("x", fixed(ttl).max_hold(ms(ttl))).is_ok());
     }
+    let linger = |linger| client.mutex_with("x", LockOptions::new().linger(linger));
+    names(&linger(ms(MONTH + 1)).unwrap_err(), ["linger", "2592000.001s", "at most 30 days"]);
+    assert!(linger(ms(MONTH)).is_ok() && linger(Duration::ZERO).is_ok());
 }
 
 /// Regression, rslock: `validity - 500` underflowed, and the key was stranded.

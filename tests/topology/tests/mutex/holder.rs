@@ -43,8 +43,10 @@ pub(crate) fn any_bytes_are_a_name<T: Topology>(scene: &Scene<'_, T>) {
     // What no cluster can keep together is said to who asks for it.
     let stray: Option<&[u8]> = T::STRAY_BRACES.then_some(b"}{");
     if stray.is_none() {
-        let error = client.mutex(&scene.name("}{")).unwrap_err();
-        assert!(error.is_config() && error.to_string().contains("braces"), "{error:?}");
+        let (error, name) = (client.mutex(&scene.name("}{")).unwrap_err(), scene.name("}{"));
+        let (text, shown) = (error.to_string(), name.escape_ascii().to_string());
+        let parts = ["name", &shown, "braces only around"];
+        assert!(error.is_config() && parts.iter().all(|part| text.contains(part)), "{error:?}");
     }
     for end in ends.into_iter().chain(stray) {
         let name = [&scene.name("")[..], end].concat();
