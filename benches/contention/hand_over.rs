@@ -7,9 +7,10 @@ use leasehold::LockClient;
 use leasehold_support::Child;
 use leasehold_support::child::{hear, tell};
 use leasehold_support::stat::{median, percentile};
+use redis::{Commands, Connection, PubSub};
 
 use crate::common::clock::now;
-use crate::common::raw::Raw;
+use crate::common::raw::{Raw, Shape, connect};
 use crate::common::report::Row;
 use crate::common::way::Way;
 use crate::common::witness::{Seen, Shared, Witness};
@@ -39,9 +40,11 @@ pub(crate) fn row(bench: &mut Bench) {
         child
     };
     let mut children = [0, 1].map(start);
-    // About a millisecond for each hand-over and each raw release.
+    // About a millisecond for each hand-over and each release alone.
     let count = (bench.arguments.seconds * 1e3 / f64::from(ROUNDS)).clamp(10.0, 100.0) as usize;
-    let (mut spans, mut raws) = (Vec::new(), Vec::new());
+    let mut hearer = connect(&url);
+    let mut alone = Alone::new(&url, &bench.shape(Way::Queue), hearer.as_pubsub());
+    let (mut spans, mut raws, mut alones) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = Seen::default();
     for round in 0..=ROUNDS {
         children.iter_mut().for_each(|child| child.say(&format!("pass {}", count / 2)));
@@ -52,9 +55,10 @@ pub(crate) fn row(bench: &mut Bench) {
         }
         for _ in 0..count {
             raws.push(raw.with(pause).as_secs_f64() * 1e6);
+            alones.push(alone.pass().as_secs_f64() * 1e6);
         }
     }
-    let [p50, raw_p50] = [&spans, &raws].map(|spans| median(spans));
+    let [p50, raw_p50, alone_p50] = [&spans, &raws, &alones].map(|spans| median(spans));
     let [p99, raw_p99] = [&spans, &raws].map(|spans| percentile(spans, 99.0));
     bench.report.row(
         Row::new("hand-over", Way::Queue.title())
@@ -68,11 +72,45 @@ pub(crate) fn row(bench: &mut Bench) {
             .set("overlaps", (seen.overlaps + seen.disorder) as f64)
             .set("lost", 0.0),
     );
-    bench.report.note(format!("{} hand-overs; raw is the release script alone", spans.len()));
+    bench.report.note(format!(
+        "{} hand-overs; raw is the release script alone where nobody waits; where somebody does it takes \
+         {alone_p50:.0} µs, and a hand-over {:.2} times as long",
+        spans.len(),
+        p50 / alone_p50
+    ));
     bench.report.table("hand-over from process to process");
     bench.require_safe("hand-over", seen, 0);
     bench.at_most("hand-over: median by that of the release", p50 / raw_p50, 2.0);
     bench.at_most("hand-over: p99 by that of the release", p99 / raw_p99, 3.0);
+}
+
+/// The release script where it hands over, alone: who waits is an entry in the queue, and nothing else.
+struct Alone<'a> {
+    raw: Raw,
+    other: Connection,
+    hearer: PubSub<'a>,
+}
+
+impl<'a> Alone<'a> {
+    const WAITER: &'static str = "1q:7265747261772d:1:30000:raw";
+
+    fn new(url: &str, shape: &Shape, mut hearer: PubSub<'a>) -> Alone<'a> {
+        hearer.subscribe("leasehold:7265747261772d").expect("the server lets us listen");
+        Alone { raw: Raw::new(url, shape, "alone"), other: connect(url), hearer }
+    }
+
+    fn pass(&mut self) -> Duration {
+        let mut join = redis::pipe();
+        join.zadd("{alone}:queue", Self::WAITER, 1);
+        join.zadd("{alone}:beats", Self::WAITER, 9_000_000_000_000_000_u64);
+        let took = self.raw.with(|| {
+            join.exec(&mut self.other).expect("an entry in the queue");
+            pause();
+        });
+        self.hearer.get_message().expect("it was handed over");
+        self.other.del::<_, ()>("alone").expect("it is nobody's");
+        took
+    }
 }
 
 /// The same before a release of either kind, never twice as long.
