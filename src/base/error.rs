@@ -154,7 +154,9 @@ impl Error {
     /// of its grant.
     ///
     /// The first is the answer of calls that have no other way to say so; `try_lock_for` says
-    /// `Ok(None)`. The second, of any call, asks for a longer lease.
+    /// `Ok(None)`. The second, of any call, asks for a longer lease. A call about a lock says so, too,
+    /// if its thread was kept from sending its command for as long as an exchange may take; then
+    /// nothing was done.
     ///
     /// ```
     /// # use leasehold::{Lease, LockClient};

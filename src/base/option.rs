@@ -502,8 +502,9 @@ impl LockOptions {
     /// How long the process keeps the lease after the last unlock, so that it locks again without
     /// a command; default zero, at most 30 days.
     ///
-    /// A waiter of another process ends it at once, if it queues ([`Wait::queue`]); one that does
-    /// not, and other libraries, wait for its end. It lasts at most for half of the lease that
+    /// A waiter of another process ends it at once, if it queues ([`Wait::queue`]), or within a second
+    /// of being heard again where its wake-up was lost; one that does not, and other libraries, wait
+    /// for its end. It lasts at most for half of the lease that
     /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. Who locks more
     /// than once a microsecond sends a command now and then: no token runs ahead of the server's clock.
     ///

@@ -489,7 +489,8 @@ impl LockClientBuilder {
     /// # Errors
     ///
     /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
-    /// [`is_refused`](crate::Error::is_refused) in a fork of a process that had made a client.
+    /// [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
+    /// or tried to.
     /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
     /// With `connect_now`, within the time-outs, also if no connection can be had; and
     /// [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) for a fault of

@@ -107,14 +107,16 @@ macro_rules! forwarded {
 
 forwarded!(&L, Box<L>, Arc<L>);
 
-/// No method of the trait, which would not be object-safe then.
+/// Beside the trait: a method of it with these type parameters could not be called on a trait object,
+/// and would stand in the way of one that can. Generic code calls it on its `&L` as a
+/// `&dyn DistributedLock`.
 macro_rules! with_lock {
     ($locks:ty, $name:expr) => {
         impl $locks {
             /// Does the work under the lock of this key, waiting for it at most `wait`.
             ///
             /// The lock is given back also when the work panics. Behind `&dyn DistributedLock` there
-            /// is the same method as on a client.
+            /// is the same method as on a client; code that is generic over the trait calls it there.
             ///
             /// # Errors
             ///

@@ -288,8 +288,12 @@ impl Guard {
     ///
     /// [`is_lost`](crate::Error::is_lost) if the lock had been lost: what was done under it may have
     /// collided with another holder. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) or
-    /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not answer: the hold was valid
-    /// until now, and the worker goes on trying to give it back, which its lease bounds.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not answer,
+    /// [`is_pool_exhausted`](crate::Error::is_pool_exhausted) or
+    /// [`is_timeout`](crate::Error::is_timeout) if it was not asked,
+    /// [`is_denied`](crate::Error::is_denied) or [`is_refused`](crate::Error::is_refused) if it would
+    /// not: the hold was valid until now, and the worker goes on trying to give it back, which its
+    /// lease bounds.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) {

@@ -43,7 +43,8 @@ impl Mutex {
     /// There, what was given to
     /// [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a lease that only
     /// lingers is given back at once. Only a client that listens hears: one that was given such a
-    /// callback, that has waited in the queue before, or whose locks linger.
+    /// callback, that has waited in the queue before, or whose locks linger. Nobody hears it of a lock
+    /// on several servers ([`QuorumClient`](crate::QuorumClient)).
     ///
     /// # Errors
     ///
