@@ -120,7 +120,7 @@ fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
         let outcome = scope.spawn(|| waiter.try_lock_for(ms(900)).map(|guard| guard.is_some()));
         until_waiting(&server, "x", 1);
         ask::<()>(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
-        // Where the machine is late its beat is refused too, which it may say.
+        // Its last request is refused, which it says; where the machine is late it was answered before.
         match outcome.join().unwrap() {
             Ok(had) => assert!(!had),
             Err(error) => assert!(error.is_unreachable(), "{error:?}"),
