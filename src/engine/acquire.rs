@@ -371,7 +371,6 @@ impl<'a> Delegate<'a> {
         let now = self.engine.now();
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
-            && self.outage.is_none()
             && !mutated!("unsent-request-as-outage");
         let lately = |at| now.since(at) <= HEARTBEAT || unsent;
         let too_short = self.outage.is_none() && failure.is_for_want_of_time();

@@ -166,8 +166,7 @@ impl Server {
                 lock.until = now + request.ttl;
                 left = request.ttl;
             }
-            let keep = now + setting.fence(request.ttl);
-            self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
+            self.keep_fence(now, request.ttl, setting);
             let token = match self.fence {
                 Some((token, _)) if !setting.has(Mutation::RepeatMints) => token,
                 _ => self.mint(now, request.ttl, setting),
@@ -292,8 +291,7 @@ impl Server {
                 let until = now + ttl;
                 let shortens = setting.has(Mutation::RenewalShortens);
                 lock.until = if shortens { until } else { lock.until.max(until) };
-                let keep = now + setting.fence(ttl);
-                self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
+                self.keep_fence(now, ttl, setting);
                 Verdict::Done
             }
             Some(_) => Verdict::Taken,
@@ -347,11 +345,9 @@ impl Server {
                 if !setting.has(Mutation::GiversFence) {
                     longest = longest.max(attempt.window);
                 }
-                let keep = now + setting.fence(longest);
-                self.fence = self.fence.map(|(token, until)| match minted {
-                    Some(_) => (token, until.max(keep)),
-                    None => (token, until),
-                });
+                if minted.is_some() {
+                    self.keep_fence(now, longest, setting);
+                }
                 let token = minted.unwrap_or_else(|| self.mint(now, longest, setting));
                 minted = Some(token);
                 self.lock = Some(Lock { owner: attempt, until: now + written, token });
@@ -397,6 +393,12 @@ impl Server {
         }
         self.fence = Some((token, now + keep));
         token
+    }
+
+    /// `PEXPIRE … GT`: the fence lasts at least as long as one beside this time to live.
+    fn keep_fence(&mut self, now: Time, ttl: Time, setting: &Setting) {
+        let keep = now + setting.fence(ttl);
+        self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
     }
 
     /// Notes the last token used, where that is beyond the one that was minted.

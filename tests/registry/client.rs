@@ -290,7 +290,7 @@ fn exhausted_at_acquire(trial: &Trial) {
         assert!(told, "{last:?}");
         assert!(exhausted > 0, "the pool never ran out; {last:?}");
     });
-    // All of that may have been over before its first renewal was due.
+    // All of that may have taken less.
     until("a lease has passed", || begin.elapsed() > ms(LEASE));
     assert!(guard.is_valid());
     trial.heal(active);
