@@ -223,9 +223,12 @@ impl<'a> Delegate<'a> {
                 self.wait_for_holder(busy, mode)
             }
             Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => self.ride_out(Error::unreachable(
-                "the request reached Redis after its deadline and was not carried out",
-            )),
+            Ok(Answer::Late) => match self.fall_back(true, false) {
+                Some(next) => next,
+                None => self.ride_out(Error::unreachable(
+                    "the request reached Redis after its deadline and was not carried out",
+                )),
+            },
             Ok(Answer::Gone) => {
                 self.bid_anew();
                 Next::Again(Duration::ZERO)
@@ -368,19 +371,13 @@ impl<'a> Delegate<'a> {
         if !failure.is_passing() {
             return Next::GiveUp(Err(failure.into()));
         }
-        let now = self.engine.now();
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
             && !mutated!("unsent-request-as-outage");
-        let lately = |at| now.since(at) <= HEARTBEAT || unsent;
-        let too_short = self.outage.is_none() && failure.is_for_want_of_time();
-        if self.left().is_none()
-            && (too_short || mutated!("outage-as-busy"))
-            && self.busy_at.is_some_and(lately)
-        {
-            // The caller's time was too short for another answer; the last one told of a holder.
-            return Next::GiveUp(Ok(()));
+        if let Some(next) = self.fall_back(failure.is_for_want_of_time(), unsent) {
+            return next;
         }
+        let now = self.engine.now();
         // A pooled connection may have died unnoticed: that is no outage yet.
         if failure.is_disconnect() && self.outage.is_none() && now < self.last {
             self.outage = Some(now);
@@ -388,6 +385,19 @@ impl<'a> Delegate<'a> {
         }
         let error = self.open(failure.into());
         self.ride_out(error)
+    }
+
+    /// What to do where the caller's time was too short for another answer, and the last one told of a
+    /// holder: what is left of it is waited for.
+    fn fall_back(&self, for_want_of_time: bool, unsent: bool) -> Option<Next> {
+        let left = self.left();
+        let is_over = left.is_none_or(|left| left <= GRACE && !mutated!("short-rest-as-outage"));
+        let too_short = self.outage.is_none() && for_want_of_time;
+        let lately = |at| self.engine.now().since(at) <= HEARTBEAT || unsent;
+        let falls_back = is_over
+            && (too_short || mutated!("outage-as-busy"))
+            && self.busy_at.is_some_and(lately);
+        falls_back.then(|| left.map_or(Next::GiveUp(Ok(())), Next::Again))
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.

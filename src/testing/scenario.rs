@@ -141,6 +141,30 @@ fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
     assert!(guard.is_valid());
 }
 
+/// What is left then is too short to learn of an outage.
+#[test]
+fn who_was_kept_from_all_its_last_requests_has_not_got_the_lock_and_that_is_all() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let link = server.link(&there);
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let lock = there.mutex("a").unwrap();
+    let (sender, receiver) = unbounded();
+    let body = move || {
+        let taken = lock.try_lock_for(SECOND * 201 / 100);
+        let _ = sender.send(taken.map(|guard| guard.is_some()));
+    };
+    spawn("waiter", body).unwrap();
+    until(|| is_queued(&server));
+    server.advance(SECOND * 3 / 2);
+    // The second heartbeat comes 10 ms before the end.
+    link.keep_requests(100);
+    server.advance(SECOND);
+    assert!(!receiver.recv_timeout(SOON).unwrap().unwrap());
+    assert!(link.faults() >= 2);
+    assert!(guard.is_valid());
+}
+
 #[test]
 fn a_late_answer_leaves_so_much_less_of_the_lease() {
     let server = Server::standing_still();

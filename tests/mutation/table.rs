@@ -422,6 +422,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "outcomes",
         "slot::a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none",
     ),
+    bug(
+        "short-rest-as-outage",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_kept_from_all_its_last_requests_has_not_got_the_lock_and_that_is_all",
+    ),
     bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),
     bug(
         "poisoned-connection-kept",

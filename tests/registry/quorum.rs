@@ -329,7 +329,9 @@ fn emptied_most_at_hold(trial: &Trial) {
     assert!(restarted.elapsed() >= ms(LEASE), "{:?}", restarted.elapsed());
     assert!(!guard.is_valid());
     let cause = guard.loss().expect("a loss").cause();
-    assert!(matches!(cause, LossCause::Deleted | LossCause::Unreachable), "{cause:?}");
+    // Those that forgot take the other's attempts too, whose votes do not count yet.
+    let causes = [LossCause::Deleted, LossCause::Taken, LossCause::Unreachable];
+    assert!(causes.contains(&cause), "{cause:?}");
     several.granted(&next);
     assert!(guard.release().unwrap_err().is_lost());
     next.check().unwrap();

@@ -147,6 +147,9 @@ impl Quorum {
         if !unknown && lasting.len() > self.nodes.len() - self.rules.need {
             return lasting.swap_remove(0);
         }
+        if said.is_empty() {
+            said.push("they do not say the same, or were asked too late".to_owned());
+        }
         let text = format!(
             "{} of {} servers must agree, and too few do ({})",
             self.rules.need,
