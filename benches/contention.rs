@@ -10,16 +10,16 @@
 //! | row | mode | what |
 //! | --- | --- | --- |
 //! | `1x1` … `1x128` | each way to wait | processes × threads that want one lock again and again |
-//! | `hand-over` | | from a release to the waiter's having it, in another process |
+//! | `hand-over`, `hand-over tcp` | | from a release to the waiter's having it, in another process |
 //! | `idle` | | 64 threads in 4 processes behind one holder |
-//! | `linger` | `relock`, `remote` | a lease that stays: for its process, and for another |
-//! | `names` | | 32 threads, each its own name |
+//! | `linger` | `relock`, `remote`, `remote tcp` | a lease that stays: for its process, and for another |
+//! | `names`, `names tcp` | | 32 threads, each its own name |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |
 //! | `cluster names` | | 32 threads, each its own name, on all 3 masters |
 //!
 //! Rows are chosen by words: `--only "4x1 queue 0ms"` is one, `--only 4x1` are all of that shape.
-//! `--seconds` is how long a row is measured.
+//! `--seconds` is how long a row is measured. A row is measured on a Unix socket unless it says `tcp`.
 //!
 //! In every row each critical section looks for others through a file that all processes share;
 //! `overlaps` also counts tokens that did not grow. They, and locks that were lost, are what the
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 
 fn measure() -> ExitCode {
     let arguments = Arguments::read_or(SECONDS);
-    let server = match Server::start() {
+    let server = match Server::builder().tcp().start() {
         Ok(server) => server,
         Err(error) => {
             eprintln!("no server to measure with: {error}");
@@ -96,10 +96,10 @@ fn measure() -> ExitCode {
     let report = Report::new("contention", arguments.json);
     let mut bench = Bench { server, arguments, report, files: 0 };
     one_name::rows(&mut bench);
-    hand_over::row(&mut bench);
+    hand_over::rows(&mut bench);
     idle::row(&mut bench);
     linger::rows(&mut bench);
-    names::row(&mut bench);
+    names::rows(&mut bench);
     cluster::rows(&mut bench);
     bench.report.finish()
 }
@@ -113,15 +113,26 @@ struct Bench {
 }
 
 impl Bench {
-    fn client(&self, builder: impl FnOnce(LockClientBuilder) -> LockClientBuilder) -> LockClient {
-        let builder = builder(LockClient::builder(self.server.unix_url()));
+    fn client(
+        &self,
+        url: &str,
+        builder: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
+    ) -> LockClient {
+        let builder = builder(LockClient::builder(url));
         builder.connect_now(true).build().expect("our server takes a client")
+    }
+
+    /// The transports on which a row is asked for: what it is called there, and the server's URL.
+    fn transports(&self, row: &str) -> Vec<(String, String)> {
+        let (unix, tcp) = (self.server.unix_url(), self.server.tcp_url());
+        let rows = [(row.to_owned(), unix), (format!("{row} tcp"), tcp)];
+        rows.into_iter().filter(|(row, _)| self.arguments.names(row)).collect()
     }
 
     /// What this kind of lock sends where nobody contends.
     fn shape(&self, way: Way) -> Shape {
         let name = "what raw sends";
-        let client = self.client(|builder| builder);
+        let client = self.client(&self.server.unix_url(), |builder| builder);
         let lock = way.lock(&client, name).expect("a valid name");
         Shape::of(&self.server, name, || lock.lock(), || lock.holder())
     }

@@ -26,24 +26,27 @@ const FORLORN: Duration = Duration::from_millis(100);
 /// Where the shared file has the moment of the last release.
 const RELEASED: u64 = 1;
 
-pub(crate) fn row(bench: &mut Bench) {
-    if !bench.arguments.names("hand-over") {
-        return;
+pub(crate) fn rows(bench: &mut Bench) {
+    for (row, url) in bench.transports("hand-over") {
+        measure(bench, &row, &url);
     }
-    let url = bench.server.unix_url();
+    bench.report.table("hand-over from process to process");
+}
+
+fn measure(bench: &mut Bench, row: &str, url: &str) {
     let file = bench.file();
-    let mut raw = Raw::new(&url, &bench.shape(Way::Queue), "raw");
+    let mut raw = Raw::new(url, &bench.shape(Way::Queue), "raw");
     let start = |_| {
         let mut child =
-            Child::role(ROLE).arg(&file).env(URL, &url).start().expect("a process is started");
+            Child::role(ROLE).arg(&file).env(URL, url).start().expect("a process is started");
         child.expect_line("ready", PATIENCE);
         child
     };
     let mut children = [0, 1].map(start);
     // About a millisecond for each hand-over and each release alone.
     let count = (bench.arguments.seconds * 1e3 / f64::from(ROUNDS)).clamp(10.0, 100.0) as usize;
-    let mut hearer = connect(&url);
-    let mut alone = Alone::new(&url, &bench.shape(Way::Queue), hearer.as_pubsub());
+    let mut hearer = connect(url);
+    let mut alone = Alone::new(url, &bench.shape(Way::Queue), hearer.as_pubsub());
     let (mut spans, mut raws, mut alones) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = Seen::default();
     for round in 0..=ROUNDS {
@@ -61,7 +64,7 @@ pub(crate) fn row(bench: &mut Bench) {
     let [p50, raw_p50, alone_p50] = [&spans, &raws, &alones].map(|spans| median(spans));
     let [p99, raw_p99] = [&spans, &raws].map(|spans| percentile(spans, 99.0));
     bench.report.row(
-        Row::new("hand-over", Way::Queue.title())
+        Row::new(row, Way::Queue.title())
             .set("processes", 2.0)
             .set("threads", 1.0)
             .set("names", 1.0)
@@ -73,15 +76,14 @@ pub(crate) fn row(bench: &mut Bench) {
             .set("lost", 0.0),
     );
     bench.report.note(format!(
-        "{} hand-overs; raw is the release script alone where nobody waits; where somebody does it takes \
-         {alone_p50:.0} µs, and a hand-over {:.2} times as long",
+        "{row}: {} of them; raw is the release script alone where nobody waits; where somebody \
+         waits it takes {alone_p50:.0} µs, and a hand-over {:.2} times as long",
         spans.len(),
         p50 / alone_p50
     ));
-    bench.report.table("hand-over from process to process");
-    bench.require_safe("hand-over", seen, 0);
-    bench.at_most("hand-over: median by that of the release", p50 / raw_p50, 2.0);
-    bench.at_most("hand-over: p99 by that of the release", p99 / raw_p99, 3.0);
+    bench.require_safe(row, seen, 0);
+    bench.at_most(&format!("{row}: median by that of the release"), p50 / raw_p50, 2.0);
+    bench.at_most(&format!("{row}: p99 by that of the release"), p99 / raw_p99, 3.0);
 }
 
 /// The release script where it hands over, alone: who waits is an entry in the queue, and nothing else.

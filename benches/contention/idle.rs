@@ -29,7 +29,7 @@ pub(crate) fn row(bench: &mut Bench) {
     }
     let (url, file) = (bench.server.unix_url(), bench.file());
     // Who may be asked to let go listens from the start, and so knows how many wait.
-    let client = bench.client(|builder| builder.on_release_request(|_| ()));
+    let client = bench.client(&url, |builder| builder.on_release_request(|_| ()));
     let guard = client.mutex(NAME).and_then(|lock| lock.lock()).expect("nobody contends yet");
     let start = |_| {
         let mut child =

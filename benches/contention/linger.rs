@@ -28,15 +28,15 @@ pub(crate) fn rows(bench: &mut Bench) {
     if bench.arguments.names("linger relock") {
         relock(bench);
     }
-    if bench.arguments.names("linger remote") {
-        remote(bench);
+    for (row, url) in bench.transports("linger remote") {
+        remote(bench, row.trim_start_matches("linger "), &url);
     }
     bench.report.table("a lease that lingers (remote: from the call to having it)");
 }
 
 fn relock(bench: &mut Bench) {
     let mut raw = Raw::new(&bench.server.unix_url(), &bench.shape(Way::Queue), "raw");
-    let client = bench.client(|builder| builder);
+    let client = bench.client(&bench.server.unix_url(), |builder| builder);
     let lock = client.mutex_with("relocked", LockOptions::new().linger(LINGER));
     let lock = lock.expect("a valid name");
     let operation = || {
@@ -68,13 +68,13 @@ fn relock(bench: &mut Bench) {
     bench.at_least("linger: rate of relocking by raw rate", ratio, 20.0);
 }
 
-fn remote(bench: &mut Bench) {
-    let (url, file) = (bench.server.unix_url(), bench.file());
-    let mut raw = Raw::new(&url, &bench.shape(Way::Queue), "raw");
+fn remote(bench: &mut Bench, mode: &str, url: &str) {
+    let file = bench.file();
+    let mut raw = Raw::new(url, &bench.shape(Way::Queue), "raw");
     let witness = Witness::open(Some(&file)).expect("a file to share");
-    let client = bench.client(|builder| builder);
+    let client = bench.client(url, |builder| builder);
     let lock = client.mutex_with(NAME, LockOptions::new().linger(LINGER)).expect("a valid name");
-    let started = Child::role(ROLE).arg(&file).env(URL, &url).start();
+    let started = Child::role(ROLE).arg(&file).env(URL, url).start();
     let mut child = started.expect("a process is started");
     child.expect_line("ready", PATIENCE);
     let count = (bench.arguments.seconds * 1e3 / ROUNDS as f64).clamp(10.0, 100.0) as usize;
@@ -97,7 +97,7 @@ fn remote(bench: &mut Bench) {
     }
     let (p50, raw_p50) = (median(&spans), median(&raws));
     bench.report.row(
-        Row::new("linger", "remote")
+        Row::new("linger", mode)
             .set("processes", 2.0)
             .set("threads", 1.0)
             .set("names", 1.0)
@@ -110,7 +110,7 @@ fn remote(bench: &mut Bench) {
             .set("lost", 0.0),
     );
     bench.require_safe("linger", seen, 0);
-    bench.at_most("linger: remote wait in round trips of a release", p50 / raw_p50, 3.0);
+    bench.at_most(&format!("linger: {mode} wait in round trips of a release"), p50 / raw_p50, 3.0);
 }
 
 /// Plays the one who wants the lock that lingers elsewhere.

@@ -17,15 +17,19 @@ const SHARED: u32 = 8;
 /// Operations of each thread in a batch.
 const EACH: usize = 50;
 
-pub(crate) fn row(bench: &mut Bench) {
-    if !bench.arguments.names("names") {
-        return;
+pub(crate) fn rows(bench: &mut Bench) {
+    for (row, url) in bench.transports("names") {
+        measure(bench, &row, &url);
     }
-    let (url, shape) = (bench.server.unix_url(), bench.shape(Way::Queue));
-    let raw = |thread| Raw::new(&url, &shape, &format!("raw {thread}"));
+    bench.report.table("threads each with its own name (ratio: rate by raw rate)");
+}
+
+fn measure(bench: &mut Bench, row: &str, url: &str) {
+    let shape = bench.shape(Way::Queue);
+    let raw = |thread| Raw::new(url, &shape, &format!("raw {thread}"));
     let mut raws: Vec<Raw> = (0..THREADS).map(raw).collect();
     let newest = connections(&bench.server).into_iter().max().unwrap_or_default();
-    let client = bench.client(|builder| builder.max_size(SHARED));
+    let client = bench.client(url, |builder| builder.max_size(SHARED));
     let lock = |thread| client.mutex(format!("own {thread}")).expect("a valid name");
     let mut locks: Vec<Mutex> = (0..THREADS).map(lock).collect();
     let operation =
@@ -41,7 +45,7 @@ pub(crate) fn row(bench: &mut Bench) {
     });
     let ratio = ratio(&raw.time, &times.time);
     bench.report.row(
-        Row::new("names", Way::Queue.title())
+        Row::new(row, Way::Queue.title())
             .set("processes", 1.0)
             .set("threads", THREADS as f64)
             .set("names", THREADS as f64)
@@ -56,10 +60,9 @@ pub(crate) fn row(bench: &mut Bench) {
             .set("raw_p50_us", median(&raw.p50))
             .set("raw_p99_us", median(&raw.p99)),
     );
-    bench.report.note(format!("{connections} connections of the client; raw has {THREADS}"));
-    bench.report.table("threads each with its own name (ratio: rate by raw rate)");
-    bench.at_least("names: rate by raw rate", ratio, 1.7);
-    bench.at_most("names: connections", connections as f64, 8.0);
+    bench.report.note(format!("{row}: {connections} connections of the client; raw has {THREADS}"));
+    bench.at_least(&format!("{row}: rate by raw rate"), ratio, 1.7);
+    bench.at_most(&format!("{row}: connections"), connections as f64, 8.0);
 }
 
 /// The numbers of the server's connections but for the one that asks; a later one is greater.
