@@ -226,11 +226,10 @@ impl Server {
         if (place % 8 == 1 || !news) && !setting.has(Mutation::QueueWithoutEnd) {
             self.queue.expire_at(now + setting.queue_keep(request.ttl));
             self.beats.expire_at(now + setting.queue_keep(request.ttl));
-            let members = self.beats.members.iter();
-            let gone: Vec<Attempt> = members
-                .filter(|(_, death)| *death <= now - setting.queue_keep(request.ttl))
-                .map(|(attempt, _)| *attempt)
-                .collect();
+            let until = now - setting.queue_keep(request.ttl);
+            let members = self.beats.members.iter().filter(|_| place > 1 || !news);
+            let gone: Vec<Attempt> =
+                members.filter(|(_, death)| *death <= until).map(|(attempt, _)| *attempt).collect();
             for attempt in gone {
                 self.queue.remove(attempt);
                 self.beats.remove(attempt);

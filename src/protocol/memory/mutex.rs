@@ -297,7 +297,11 @@ impl Acquire<'_> {
             let _ = run.zadd(keys.beats, self.me, death);
         }
         if place % 8 == 1 || !news {
-            self.tend(run)?;
+            run.pexpire(keys.queue, self.queue);
+            run.pexpire(keys.beats, self.queue);
+            if place > 1 || !news {
+                self.sweep(run)?;
+            }
         }
         let channel = owner.as_deref().and_then(listener);
         let mut ahead = 0;
@@ -316,11 +320,9 @@ impl Acquire<'_> {
         Ok(self.busy(run, owner, ahead))
     }
 
-    /// Keeps the queue alive, and takes those out who died long ago.
-    fn tend(&self, run: &mut Run<'_>) -> Outcome<()> {
+    /// Takes those out who died long ago.
+    fn sweep(&self, run: &mut Run<'_>) -> Outcome<()> {
         let keys = self.keys;
-        run.pexpire(keys.queue, self.queue);
-        run.pexpire(keys.beats, self.queue);
         let until = signed(run.now()).saturating_sub(signed(self.queue.saturating_mul(1000)));
         let beats = run.zrange(keys.beats)?;
         for (_, attempt) in beats.into_iter().take_while(|(death, _)| *death <= until).take(8) {

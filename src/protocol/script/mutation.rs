@@ -63,14 +63,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "killed-waiter-not-skipped",
         "queue.lua",
-        "if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 or KEYS[5] then",
-        "redis.pcall('PUBLISH', channel, table.concat(grant, ' '))\n      if true then",
+        "if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then",
+        "redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1])\n      if true then",
     ),
     (
         "cluster-count-of-listeners-believed",
         "queue.lua",
-        "table.concat(grant, ' ')) ~= 0 or KEYS[5] then",
-        "table.concat(grant, ' ')) ~= 0 then",
+        "'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then",
+        "'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 then",
     ),
     // Rule 14.
     (

@@ -24,7 +24,10 @@ end
 local function hand_over(now, keep, me)
   local token
   while true do
-    local head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    local head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
+    if head[2] and string.sub(head[2], 1, 1) == '-' then
+      head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    end
     local attempt, place = head[1], head[2]
     if not attempt then
       return nil
@@ -50,11 +53,12 @@ local function hand_over(now, keep, me)
       else
         token = mint(now, keep)
       end
-      local grant = {'g', number, token, now, window, redis.call('ZCARD', KEYS[3]), KEYS[1]}
+      local waiters = redis.call('ZCARD', KEYS[3])
+      local terms = number .. ' ' .. token .. ' ' .. now .. ' ' .. window .. ' ' .. waiters
       -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
       -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it. In a cluster
       -- only those are counted who listen on this node, and the others hear it all the same.
-      if redis.pcall('PUBLISH', channel, table.concat(grant, ' ')) ~= 0 or KEYS[5] then
+      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then
         return attempt
       end
       redis.call('ZADD', KEYS[4], text(death), attempt)
