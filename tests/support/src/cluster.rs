@@ -201,12 +201,27 @@ impl Cluster {
     ///
     /// If a node refuses it.
     pub fn close(&self, slot: usize, from: usize, to: usize) {
+        self.catch_up(to);
         let (target, slot) = (self.id(to), slot.to_string());
         let others = (0..self.masters).filter(|&node| node != to && node != from);
         for node in [to, from].into_iter().chain(others) {
             tell::<()>(&self.nodes[node], &["CLUSTER", "SETSLOT", &slot, "NODE", &target])
                 .unwrap_or_else(|error| panic!("SETSLOT {slot} NODE: {error}"));
         }
+    }
+
+    /// Waits until a node has heard of every change of the cluster. Before, what it is given would have
+    /// an older epoch than what the source said last, and whoever hears that late would believe it.
+    fn catch_up(&self, node: usize) {
+        let epoch = |node: usize, name: &str| {
+            let told = tell::<String>(&self.nodes[node], &["CLUSTER", "INFO"]).unwrap_or_default();
+            let value = told.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|value| value.trim_start_matches(':').parse::<u64>().ok())
+        };
+        let newest = (0..self.nodes.len()).filter_map(|node| epoch(node, "cluster_my_epoch")).max();
+        let heard = || epoch(node, "cluster_current_epoch");
+        wait(|| format!("{:?} of {newest:?}", heard()), || heard() >= newest)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Moves a slot with all that is in it from one master to another.
