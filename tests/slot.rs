@@ -107,6 +107,24 @@ fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
     }
 }
 
+/// Each may take its time, which is over for the last of them before their turn comes.
+#[test]
+fn threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder() {
+    let _turn = alone();
+    const CONNECT: Duration = ms(150);
+    let (_server, proxy) = behind_proxy();
+    let builder = LockClient::builder(proxy.url()).connect_timeout(CONNECT).max_wait(CONNECT);
+    let lock = builder.build().unwrap().mutex("x").unwrap();
+    proxy.black_hole();
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| lock.try_lock().map(drop))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for outcome in outcomes {
+        assert!(outcome.is_err(), "nobody has it, and it says {outcome:?}");
+    }
+}
+
 /// Ten seconds, not ten seconds for each thread before.
 #[test]
 fn threads_that_wait_together_give_up_together() {

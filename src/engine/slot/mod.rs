@@ -29,8 +29,8 @@ use std::time::Duration;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
-use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
+use crate::engine::{Engine, HEARTBEAT};
 use crate::protocol::Target;
 use crate::protocol::wake::GrantMessage;
 
@@ -99,7 +99,8 @@ struct Inner {
     cancellations: u64,
     /// Whether the delegate wants more than one attempt.
     waits: bool,
-    /// When the delegate was told that another process has the lock.
+    /// When somebody was last known to have the lock: the delegate was told so, or it was a thread
+    /// here.
     told_at: Moment,
     /// Since when Redis has been asked and has not answered, by the delegate or a release.
     asked_at: Option<Moment>,
@@ -212,6 +213,7 @@ impl Slot {
         waiter: &Arc<Waiter>,
         deadline: Moment,
     ) -> Turn {
+        let since = self.engine.now();
         loop {
             if let Some(turn) = waiter.turn.lock().take() {
                 return turn;
@@ -228,7 +230,7 @@ impl Slot {
             }
             if deadline <= self.engine.now() {
                 inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-                return self.silence(&inner).map_or(Turn::Busy, Turn::Unanswered);
+                return self.silence(&inner, since).map_or(Turn::Busy, Turn::Unanswered);
             }
             self.engine.doze(deadline, &mut |left| {
                 waiter.woken.wait_for(&mut inner, left);
@@ -236,9 +238,16 @@ impl Slot {
         }
     }
 
-    /// For how long Redis has not answered, if that is longer than usual.
-    fn silence(&self, inner: &Inner) -> Option<Duration> {
-        let silence = self.engine.now().since(inner.asked_at?);
+    /// For how long Redis has not answered who waits since then, if that is longer than usual: one
+    /// delegate, or several that failed in turn.
+    fn silence(&self, inner: &Inner, since: Moment) -> Option<Duration> {
+        let now = self.engine.now();
+        let lately = since.max(now.before(HEARTBEAT * 2));
+        let is_told = !matches!(inner.state, State::Trying { told_busy: false })
+            || inner.told_at >= lately
+            || mutated!("failing-delegates-as-a-holder");
+        let from = if is_told { inner.asked_at? } else { since };
+        let silence = now.since(from);
         (silence > USUAL_ANSWER).then_some(silence)
     }
 
@@ -318,6 +327,9 @@ impl Slot {
     pub(crate) fn vacate(&self, bid: Option<Bid>) -> Option<Bid> {
         let mut inner = self.inner.lock();
         inner.asked_at = None;
+        if !matches!(inner.state, State::Trying { .. }) {
+            inner.told_at = self.engine.now();
+        }
         let Some(next) = inner.queue.pop_front() else {
             inner.state = State::Free;
             inner.number = None;
