@@ -223,12 +223,7 @@ impl<'a> Delegate<'a> {
                 self.wait_for_holder(busy, mode)
             }
             Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => match self.fall_back(true, false) {
-                Some(next) => next,
-                None => self.ride_out(Error::unreachable(
-                    "the request reached Redis after its deadline and was not carried out",
-                )),
-            },
+            Ok(Answer::Late) => self.come_late(last < now.after(self.engine.bounds().exchange)),
             Ok(Answer::Gone) => {
                 self.bid_anew();
                 Next::Again(Duration::ZERO)
@@ -374,8 +369,13 @@ impl<'a> Delegate<'a> {
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
             && !mutated!("unsent-request-as-outage");
-        if let Some(next) = self.fall_back(failure.is_for_want_of_time(), unsent) {
-            return next;
+        let too_short = self.outage.is_none() && failure.is_for_want_of_time();
+        if self.left().is_none()
+            && (too_short || mutated!("outage-as-busy"))
+            && (self.was_told_lately() || (unsent && self.busy_at.is_some()))
+        {
+            // The caller's time was too short for another answer; the last one told of a holder.
+            return Next::GiveUp(Ok(()));
         }
         let now = self.engine.now();
         // A pooled connection may have died unnoticed: that is no outage yet.
@@ -387,17 +387,28 @@ impl<'a> Delegate<'a> {
         self.ride_out(error)
     }
 
-    /// What to do where the caller's time was too short for another answer, and the last one told of a
-    /// holder: what is left of it is waited for.
-    fn fall_back(&self, for_want_of_time: bool, unsent: bool) -> Option<Next> {
+    /// The request reached Redis too late. Where it was the end of the caller's time that made it so, and
+    /// Redis told of a holder lately, that answer stands.
+    fn come_late(&mut self, short: bool) -> Next {
         let left = self.left();
-        let is_over = left.is_none_or(|left| left <= GRACE && !mutated!("short-rest-as-outage"));
-        let too_short = self.outage.is_none() && for_want_of_time;
-        let lately = |at| self.engine.now().since(at) <= HEARTBEAT || unsent;
-        let falls_back = is_over
-            && (too_short || mutated!("outage-as-busy"))
-            && self.busy_at.is_some_and(lately);
-        falls_back.then(|| left.map_or(Next::GiveUp(Ok(())), Next::Again))
+        if short
+            && left.is_none_or(|left| left <= GRACE)
+            && self.outage.is_none()
+            && self.was_told_lately()
+            && !mutated!("late-request-as-outage")
+        {
+            return match left {
+                None => Next::GiveUp(Ok(())),
+                Some(left) => Next::Again(self.backoff.next().min(left)),
+            };
+        }
+        self.ride_out(Error::unreachable(
+            "the request reached Redis after its deadline and was not carried out",
+        ))
+    }
+
+    fn was_told_lately(&self) -> bool {
+        self.busy_at.is_some_and(|at| self.engine.now().since(at) <= HEARTBEAT)
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.

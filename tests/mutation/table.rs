@@ -423,9 +423,14 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "slot::a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none",
     ),
     bug(
-        "short-rest-as-outage",
+        "late-request-as-outage",
         "outcomes",
-        "leasehold::testing::scenario::who_was_kept_from_all_its_last_requests_has_not_got_the_lock_and_that_is_all",
+        "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
+    ),
+    bug(
+        "failing-delegates-as-a-holder",
+        "outcomes",
+        "slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
     ),
     bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),
     bug(

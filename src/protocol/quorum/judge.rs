@@ -148,7 +148,7 @@ impl Quorum {
             return lasting.swap_remove(0);
         }
         if said.is_empty() {
-            said.push("they do not say the same, or were asked too late".to_owned());
+            said.push("what they answered makes no majority".to_owned());
         }
         let text = format!(
             "{} of {} servers must agree, and too few do ({})",

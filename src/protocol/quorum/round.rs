@@ -105,7 +105,12 @@ impl Quorum {
         if outrun && round.counted + round.again + round.holders.len() >= need {
             return Ok(Answer::Split(self.pace.get()));
         }
-        Err(self.no_majority(&round.answers, self.claims.servers(attempt.owner) != 0))
+        let open = self.claims.servers(attempt.owner) != 0;
+        // Enough are well, and were asked too late.
+        if !open && round.counted + round.again + round.holders.len() >= need {
+            return Ok(Answer::Late);
+        }
+        Err(self.no_majority(&round.answers, open))
     }
 
     /// Connects to servers whose time is not known: no request goes out without a deadline.
