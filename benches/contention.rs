@@ -10,16 +10,17 @@
 //! | row | mode | what |
 //! | --- | --- | --- |
 //! | `1x1` … `1x128` | each way to wait | processes × threads that want one lock again and again |
-//! | `hand-over`, `hand-over tcp` | | from a release to the waiter's having it, in another process |
+//! | `hand-over` | `unix`, `tcp` | from a release to the waiter's having it, in another process |
 //! | `idle` | | 64 threads in 4 processes behind one holder |
-//! | `linger` | `relock`, `remote`, `remote tcp` | a lease that stays: for its process, and for another |
-//! | `names`, `names tcp` | | 32 threads, each its own name |
+//! | `linger` | `relock`, `remote unix`, `remote tcp` | a lease that stays: for its process, and for another |
+//! | `names` | `unix`, `tcp` | 32 threads, each its own name |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |
 //! | `cluster names` | | 32 threads, each its own name, on all 3 masters |
 //!
 //! Rows are chosen by words: `--only "4x1 queue 0ms"` is one, `--only 4x1` are all of that shape.
-//! `--seconds` is how long a row is measured. A row is measured on a Unix socket unless it says `tcp`.
+//! `--seconds` is how long a row is measured. All but a cluster is on a Unix socket, unless it says
+//! `tcp`.
 //!
 //! In every row each critical section looks for others through a file that all processes share;
 //! `overlaps` also counts tokens that did not grow. They, and locks that were lost, are what the
@@ -122,11 +123,11 @@ impl Bench {
         builder.connect_now(true).build().expect("our server takes a client")
     }
 
-    /// The transports on which a row is asked for: what it is called there, and the server's URL.
-    fn transports(&self, row: &str) -> Vec<(String, String)> {
-        let (unix, tcp) = (self.server.unix_url(), self.server.tcp_url());
-        let rows = [(row.to_owned(), unix), (format!("{row} tcp"), tcp)];
-        rows.into_iter().filter(|(row, _)| self.arguments.names(row)).collect()
+    /// The transports on which a row is asked for, and the server's URL there.
+    fn transports(&self, row: &str) -> Vec<(&'static str, String)> {
+        let all = [("unix", self.server.unix_url()), ("tcp", self.server.tcp_url())];
+        let asked = |transport: &str| self.arguments.names(&format!("{row} {transport}"));
+        all.into_iter().filter(|(transport, _)| asked(transport)).collect()
     }
 
     /// What this kind of lock sends where nobody contends.

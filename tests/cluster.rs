@@ -231,7 +231,6 @@ fn a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all() {
 /// Several clients want one lock while its slot goes round and round.
 fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
     const ROUNDS: usize = 9;
-    const REPAIR: Duration = Duration::from_secs(3);
     let cluster = start(3, 0);
     let name = cluster.name_at(0, "x");
     let slot = cluster.slot(&name);
@@ -257,17 +256,8 @@ fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
         }
         for round in 0.. {
             let count = sections.count.load(Ordering::SeqCst);
+            until("they go on", || sections.count.load(Ordering::SeqCst) > count + 20);
             let (from, to) = (round % 3, (round + 1) % 3);
-            let mut next = Instant::now() + REPAIR;
-            until("they go on", || {
-                // What nodes tell each other of moves so close may bring an old owner back. Operators
-                // mend that like this.
-                if Instant::now() > next {
-                    cluster.close(slot, (from + 2) % 3, from);
-                    next = Instant::now() + REPAIR;
-                }
-                sections.count.load(Ordering::SeqCst) > count + 20
-            });
             cluster.open(slot, from, to);
             while cluster.carry(slot, from, to, 3) > 0 {}
             cluster.close(slot, from, to);

@@ -27,13 +27,13 @@ const FORLORN: Duration = Duration::from_millis(100);
 const RELEASED: u64 = 1;
 
 pub(crate) fn rows(bench: &mut Bench) {
-    for (row, url) in bench.transports("hand-over") {
-        measure(bench, &row, &url);
+    for (transport, url) in bench.transports("hand-over") {
+        measure(bench, transport, &url);
     }
     bench.report.table("hand-over from process to process");
 }
 
-fn measure(bench: &mut Bench, row: &str, url: &str) {
+fn measure(bench: &mut Bench, transport: &str, url: &str) {
     let file = bench.file();
     let mut raw = Raw::new(url, &bench.shape(Way::Queue), "raw");
     let start = |_| {
@@ -64,7 +64,7 @@ fn measure(bench: &mut Bench, row: &str, url: &str) {
     let [p50, raw_p50, alone_p50] = [&spans, &raws, &alones].map(|spans| median(spans));
     let [p99, raw_p99] = [&spans, &raws].map(|spans| percentile(spans, 99.0));
     bench.report.row(
-        Row::new(row, Way::Queue.title())
+        Row::new("hand-over", &format!("{} {transport}", Way::Queue.title()))
             .set("processes", 2.0)
             .set("threads", 1.0)
             .set("names", 1.0)
@@ -76,14 +76,22 @@ fn measure(bench: &mut Bench, row: &str, url: &str) {
             .set("lost", 0.0),
     );
     bench.report.note(format!(
-        "{row}: {} of them; raw is the release script alone where nobody waits; where somebody \
+        "{transport}: {} hand-overs; raw is the release script alone where nobody waits; where somebody \
          waits it takes {alone_p50:.0} µs, and a hand-over {:.2} times as long",
         spans.len(),
         p50 / alone_p50
     ));
-    bench.require_safe(row, seen, 0);
-    bench.at_most(&format!("{row}: median by that of the release"), p50 / raw_p50, 2.0);
-    bench.at_most(&format!("{row}: p99 by that of the release"), p99 / raw_p99, 3.0);
+    bench.require_safe(&format!("hand-over, {transport}"), seen, 0);
+    bench.at_most(
+        &format!("hand-over, {transport}: median by that of the release"),
+        p50 / raw_p50,
+        2.0,
+    );
+    bench.at_most(
+        &format!("hand-over, {transport}: p99 by that of the release"),
+        p99 / raw_p99,
+        3.0,
+    );
 }
 
 /// The release script where it hands over, alone: who waits is an entry in the queue, and nothing else.

@@ -28,8 +28,8 @@ pub(crate) fn rows(bench: &mut Bench) {
     if bench.arguments.names("linger relock") {
         relock(bench);
     }
-    for (row, url) in bench.transports("linger remote") {
-        remote(bench, row.trim_start_matches("linger "), &url);
+    for (transport, url) in bench.transports("linger remote") {
+        remote(bench, &format!("remote {transport}"), &url);
     }
     bench.report.table("a lease that lingers (remote: from the call to having it)");
 }
@@ -109,8 +109,8 @@ fn remote(bench: &mut Bench, mode: &str, url: &str) {
             .set("overlaps", (seen.overlaps + seen.disorder) as f64)
             .set("lost", 0.0),
     );
-    bench.require_safe("linger", seen, 0);
-    bench.at_most(&format!("linger: {mode} wait in round trips of a release"), p50 / raw_p50, 3.0);
+    bench.require_safe(&format!("linger {mode}"), seen, 0);
+    bench.at_most(&format!("linger: {mode}: wait in round trips of a release"), p50 / raw_p50, 3.0);
 }
 
 /// Plays the one who wants the lock that lingers elsewhere.

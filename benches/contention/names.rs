@@ -18,13 +18,13 @@ const SHARED: u32 = 8;
 const EACH: usize = 50;
 
 pub(crate) fn rows(bench: &mut Bench) {
-    for (row, url) in bench.transports("names") {
-        measure(bench, &row, &url);
+    for (transport, url) in bench.transports("names") {
+        measure(bench, transport, &url);
     }
     bench.report.table("threads each with its own name (ratio: rate by raw rate)");
 }
 
-fn measure(bench: &mut Bench, row: &str, url: &str) {
+fn measure(bench: &mut Bench, transport: &str, url: &str) {
     let shape = bench.shape(Way::Queue);
     let raw = |thread| Raw::new(url, &shape, &format!("raw {thread}"));
     let mut raws: Vec<Raw> = (0..THREADS).map(raw).collect();
@@ -45,7 +45,7 @@ fn measure(bench: &mut Bench, row: &str, url: &str) {
     });
     let ratio = ratio(&raw.time, &times.time);
     bench.report.row(
-        Row::new(row, Way::Queue.title())
+        Row::new("names", &format!("{} {transport}", Way::Queue.title()))
             .set("processes", 1.0)
             .set("threads", THREADS as f64)
             .set("names", THREADS as f64)
@@ -60,9 +60,11 @@ fn measure(bench: &mut Bench, row: &str, url: &str) {
             .set("raw_p50_us", median(&raw.p50))
             .set("raw_p99_us", median(&raw.p99)),
     );
-    bench.report.note(format!("{row}: {connections} connections of the client; raw has {THREADS}"));
-    bench.at_least(&format!("{row}: rate by raw rate"), ratio, 1.7);
-    bench.at_most(&format!("{row}: connections"), connections as f64, 8.0);
+    bench
+        .report
+        .note(format!("{transport}: {connections} connections of the client; raw has {THREADS}"));
+    bench.at_least(&format!("names, {transport}: rate by raw rate"), ratio, 1.7);
+    bench.at_most(&format!("names, {transport}: connections"), connections as f64, 8.0);
 }
 
 /// The numbers of the server's connections but for the one that asks; a later one is greater.

@@ -227,9 +227,11 @@ impl Server {
             self.queue.expire_at(now + setting.queue_keep(request.ttl));
             self.beats.expire_at(now + setting.queue_keep(request.ttl));
             let until = now - setting.queue_keep(request.ttl);
-            let members = self.beats.members.iter().filter(|_| place > 1 || !news);
-            let gone: Vec<Attempt> =
-                members.filter(|(_, death)| *death <= until).map(|(attempt, _)| *attempt).collect();
+            let mut gone: Vec<Attempt> = Vec::new();
+            if place > 1 || !news {
+                let dead = self.beats.members.iter().filter(|(_, death)| *death <= until);
+                gone.extend(dead.map(|(attempt, _)| *attempt));
+            }
             for attempt in gone {
                 self.queue.remove(attempt);
                 self.beats.remove(attempt);

@@ -113,7 +113,7 @@ fn listener(attempt: &[u8]) -> Option<Hearer<'_>> {
     })
 }
 
-/// `table.concat({…, KEYS[1]}, ' ')`
+/// The fields and the name, with blanks between.
 fn message(fields: &[&str], name: &[u8]) -> Vec<u8> {
     [fields.join(" ").as_bytes(), b" ", name].concat()
 }

@@ -73,7 +73,7 @@ if mode ~= 'try' then
     -- Who joins or beats keeps the queue alive; not every one needs to.
     redis.call('PEXPIRE', KEYS[3], ARGV[7])
     redis.call('PEXPIRE', KEYS[4], ARGV[7])
-    if place > 1 or not news then -- else nobody was there, nor any of the dead
+    if place > 1 or not news then -- else the queue was empty, of the dead too
       local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
       for _, attempt in ipairs(gone) do
         redis.call('ZREM', KEYS[3], attempt)

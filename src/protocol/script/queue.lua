@@ -8,7 +8,7 @@
 -- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
 -- holder hands over, and that its client listens on the channel leasehold:<client>. A place below
 -- zero is that of a waiter who was taken for dead: it keeps its place until it is heard of again
--- (rule 11), and until then nobody looks at it, so that the dead are skipped all at once.
+-- (rule 11), and until then it is passed over, so that the dead are skipped all at once.
 --
 -- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
 --                       r <attempt's number> <lock>             are you there? ask again
@@ -22,10 +22,14 @@ end
 -- Makes the first live waiter the owner and tells it; answers it, or nil if nobody lives. Where
 -- that is the attempt `me`, which asks itself, the owner is left to the caller to write.
 local function hand_over(now, keep, me)
-  local token
+  local token, head
+  local dead = false -- whether some are behind whom to look
   while true do
-    local head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
-    if head[2] and string.sub(head[2], 1, 1) == '-' then
+    if not dead then
+      head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
+      dead = head[2] and string.sub(head[2], 1, 1) == '-'
+    end
+    if dead then
       head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
     end
     local attempt, place = head[1], head[2]
@@ -66,6 +70,7 @@ local function hand_over(now, keep, me)
       redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
     end
     redis.call('ZADD', KEYS[3], '-' .. place, attempt)
+    dead = true
     -- It may have been the only one. Both end at once, or the next who joins would make beats without end.
     if redis.call('PEXPIRE', KEYS[3], '60000', 'NX') == 1 then
       redis.call('PEXPIRE', KEYS[4], '60000')

@@ -199,7 +199,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If a node refuses it.
+    /// If a node refuses it, or the target does not hear of the moves before within a minute.
     pub fn close(&self, slot: usize, from: usize, to: usize) {
         self.catch_up(to);
         let (target, slot) = (self.id(to), slot.to_string());
@@ -210,8 +210,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until a node has heard of every change of the cluster. Before, what it is given would have
-    /// an older epoch than what the source said last, and whoever hears that late would believe it.
+    /// Waits until a node knows the newest epoch. Before, what it is given would have an older one than
+    /// what the source said last, and whoever hears that late would believe it.
     fn catch_up(&self, node: usize) {
         let epoch = |node: usize, name: &str| {
             let told = tell::<String>(&self.nodes[node], &["CLUSTER", "INFO"]).unwrap_or_default();
@@ -219,16 +219,17 @@ impl Cluster {
             value.and_then(|value| value.trim_start_matches(':').parse::<u64>().ok())
         };
         let newest = (0..self.nodes.len()).filter_map(|node| epoch(node, "cluster_my_epoch")).max();
+        let newest = newest.expect("a node tells its epoch");
         let heard = || epoch(node, "cluster_current_epoch");
-        wait(|| format!("{:?} of {newest:?}", heard()), || heard() >= newest)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let why = || format!("a slot's target knows epoch {:?}, not {newest}", heard());
+        wait(why, || heard() >= Some(newest)).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Moves a slot with all that is in it from one master to another.
     ///
     /// # Panics
     ///
-    /// If a node refuses it.
+    /// As [`Cluster::close`].
     pub fn migrate(&self, slot: usize, from: usize, to: usize) {
         self.open(slot, from, to);
         while self.carry(slot, from, to, 100) > 0 {}
