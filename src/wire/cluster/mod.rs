@@ -116,7 +116,9 @@ impl Cluster {
                     return Err(end(failure, why));
                 }
             };
-            if self.directory.now().after(pause) >= deadline {
+            // The next round is to have as much time as is waited for it: what is sent in the last moment
+            // is not answered, and then it is not known what became of it.
+            if self.directory.now().after(pause * 2) >= deadline {
                 return Err(adrift(reason));
             }
             why = Some(reason);
