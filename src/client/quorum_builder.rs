@@ -308,8 +308,8 @@ impl QuorumClientBuilder {
     /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among
     /// them no server at all, and one that is named twice; with `connect_now`, after it, two addresses
     /// of one server too. [`is_refused`](crate::Error::is_refused) in a fork of a process that had built
-    /// a client, or tried to. [`is_unreachable`](crate::Error::is_unreachable) if the threads that connect cannot be
-    /// started; with `connect_now` also if a majority cannot be connected to, and
+    /// a client, or tried to. [`is_unreachable`](crate::Error::is_unreachable) if the threads that
+    /// connect cannot be started; with `connect_now` also if a majority cannot be connected to, and
     /// [`is_denied`](crate::Error::is_denied) if it refuses this user, or to run scripts.
     ///
     /// ```

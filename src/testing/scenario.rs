@@ -37,6 +37,20 @@ fn taker_with(
     receiver
 }
 
+/// A thread that stands in the queue, for no longer than this, and sends whether it got the lock.
+fn waiter(server: &Server, client: &LockClient, wait: Duration) -> Receiver<Result<bool, Error>> {
+    let (sender, receiver) = unbounded();
+    let lock = client.mutex("a").unwrap();
+    let body = move || {
+        let taken = lock.try_lock_for(wait);
+        let _ = sender.send(taken.map(|guard| guard.is_some()));
+    };
+    spawn("waiter", body).unwrap();
+    until(|| is_queued(server));
+    server.advance(Duration::ZERO);
+    receiver
+}
+
 /// Waits for what must come.
 #[track_caller]
 pub(super) fn until(mut condition: impl FnMut() -> bool) {
@@ -124,15 +138,7 @@ fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
     let (here, there) = (server.client(), server.client());
     let link = server.link(&there);
     let guard = here.mutex("a").unwrap().lock().unwrap();
-    let lock = there.mutex("a").unwrap();
-    let (sender, receiver) = unbounded();
-    let body = move || {
-        let taken = lock.try_lock_for(SECOND * 5 / 2);
-        let _ = sender.send(taken.map(|guard| guard.is_some()));
-    };
-    spawn("waiter", body).unwrap();
-    until(|| is_queued(&server));
-    server.advance(Duration::ZERO);
+    let receiver = waiter(&server, &there, SECOND * 5 / 2);
     link.keep_requests(1);
     // Past its next heartbeat, and its end: what it was told is old by then.
     server.suspend(SECOND * 5);
@@ -148,15 +154,7 @@ fn whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all() {
     let (here, there) = (server.client(), server.client());
     let link = server.link(&there);
     let guard = here.mutex("a").unwrap().lock().unwrap();
-    let lock = there.mutex("a").unwrap();
-    let (sender, receiver) = unbounded();
-    let body = move || {
-        let taken = lock.try_lock_for(SECOND * 5 / 2);
-        let _ = sender.send(taken.map(|guard| guard.is_some()));
-    };
-    spawn("waiter", body).unwrap();
-    until(|| is_queued(&server));
-    server.advance(Duration::ZERO);
+    let receiver = waiter(&server, &there, SECOND * 5 / 2);
     server.advance(SECOND * 11 / 5);
     // It may take 25 ms, and once it was late it is sent again.
     link.delay_requests(1, SECOND / 50);
