@@ -150,12 +150,22 @@ fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
 /// It was the end of the wait that made them late.
 #[test]
 fn whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all() {
+    late_at_the_end_of(SECOND * 5 / 2);
+}
+
+/// What it was told is a heartbeat old by then, as it asks no more often.
+#[test]
+fn whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all() {
+    late_at_the_end_of(SECOND * 2);
+}
+
+fn late_at_the_end_of(wait: Duration) {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let link = server.link(&there);
     let guard = here.mutex("a").unwrap().lock().unwrap();
-    let receiver = waiter(&server, &there, SECOND * 5 / 2);
-    server.advance(SECOND * 11 / 5);
+    let receiver = waiter(&server, &there, wait);
+    server.advance(wait - SECOND * 3 / 10);
     // It may take 25 ms, and once it was late it is sent again.
     link.delay_requests(1, SECOND / 50);
     link.delay_requests(1, SECOND / 250);

@@ -428,6 +428,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
+        "brief-request-as-outage",
+        "outcomes",
+        "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
+    ),
+    bug(
         "failing-delegates-as-a-holder",
         "outcomes",
         "slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
