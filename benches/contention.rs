@@ -10,9 +10,9 @@
 //! | row | mode | what |
 //! | --- | --- | --- |
 //! | `1x1` … `1x128` | each way to wait | processes × threads that want one lock again and again |
-//! | `hand-over` | `unix`, `tcp` | from a release to the waiter's having it, in another process |
+//! | `hand-over` | `unix`, `tcp`, `afar` | from a release to the waiter's having it, in another process |
 //! | `idle` | | 64 threads in 4 processes behind one holder |
-//! | `linger` | `relock`, `remote unix`, `remote tcp` | a lease that stays: for its process, and for another |
+//! | `linger` | `relock`, `remote unix`, `remote tcp`, `remote afar` | a lease that stays: for its process, and for another |
 //! | `names` | `unix`, `tcp` | 32 threads, each its own name |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |
@@ -20,7 +20,8 @@
 //!
 //! Rows are chosen by words: `--only "4x1 queue 0ms"` is one, `--only 4x1` are all of that shape.
 //! `--seconds` is how long a row is measured. All but a cluster is on a Unix socket, unless it says
-//! `tcp`.
+//! `tcp`, or `afar`: TCP to a server a millisecond away there and back, as one in the next building is.
+//! On one machine a round trip is what client and server compute, afar it is the way between them.
 //!
 //! In every row each critical section looks for others through a file that all processes share;
 //! `overlaps` also counts tokens that did not grow. They, and locks that were lost, are what the
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::{LockClient, LockClientBuilder};
-use leasehold_support::{Server, child};
+use leasehold_support::{Proxy, Server, child};
 
 use common::arguments::Arguments;
 use common::crowd;
@@ -60,6 +61,8 @@ use common::witness::Seen;
 const SECONDS: f64 = 2.0;
 /// What the slowest machine may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How far away a server is that is not on this machine, one way.
+const AFAR: Duration = Duration::from_micros(500);
 /// Where a process is told the server's URL.
 const URL: &str = "LEASEHOLD_CONTENTION_URL";
 
@@ -92,10 +95,18 @@ fn measure() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let afar = match Proxy::start(&server) {
+        Ok(proxy) => proxy,
+        Err(error) => {
+            eprintln!("no way to the server that takes its time: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    afar.delay(AFAR);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     eprintln!("{}, {processors} processors", server.version());
     let report = Report::new("contention", arguments.json);
-    let mut bench = Bench { server, arguments, report, files: 0 };
+    let mut bench = Bench { server, afar, arguments, report, files: 0 };
     one_name::rows(&mut bench);
     hand_over::rows(&mut bench);
     idle::row(&mut bench);
@@ -108,6 +119,8 @@ fn measure() -> ExitCode {
 /// What all rows need.
 struct Bench {
     server: Server,
+    /// The way to the server that takes its time.
+    afar: Proxy,
     arguments: Arguments,
     report: Report,
     files: u32,
@@ -125,9 +138,23 @@ impl Bench {
 
     /// The transports on which a row is asked for, and the server's URL there.
     fn transports(&self, row: &str) -> Vec<(&'static str, String)> {
-        let all = [("unix", self.server.unix_url()), ("tcp", self.server.tcp_url())];
-        let asked = |transport: &str| self.arguments.names(&format!("{row} {transport}"));
-        all.into_iter().filter(|(transport, _)| asked(transport)).collect()
+        self.asked(row, vec![("unix", self.server.unix_url()), ("tcp", self.server.tcp_url())])
+    }
+
+    /// The same, and from afar.
+    fn distances(&self, row: &str) -> Vec<(&'static str, String)> {
+        let mut near = self.transports(row);
+        near.extend(self.asked(row, vec![("afar", self.afar.url())]));
+        near
+    }
+
+    fn asked(
+        &self,
+        row: &str,
+        mut ways: Vec<(&'static str, String)>,
+    ) -> Vec<(&'static str, String)> {
+        ways.retain(|(way, _)| self.arguments.names(&format!("{row} {way}")));
+        ways
     }
 
     /// What this kind of lock sends where nobody contends.

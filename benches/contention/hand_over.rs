@@ -27,7 +27,7 @@ const FORLORN: Duration = Duration::from_millis(100);
 const RELEASED: u64 = 1;
 
 pub(crate) fn rows(bench: &mut Bench) {
-    for (transport, url) in bench.transports("hand-over") {
+    for (transport, url) in bench.distances("hand-over") {
         measure(bench, transport, &url);
     }
     bench.report.table("hand-over from process to process");

@@ -28,7 +28,7 @@ pub(crate) fn rows(bench: &mut Bench) {
     if bench.arguments.names("linger relock") {
         relock(bench);
     }
-    for (transport, url) in bench.transports("linger remote") {
+    for (transport, url) in bench.distances("linger remote") {
         remote(bench, &format!("remote {transport}"), &url);
     }
     bench.report.table("a lease that lingers (remote: from the call to having it)");
