@@ -24,7 +24,7 @@ use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
 use crate::engine::replica::confirm;
 use crate::engine::shutdown::shut_down_lease;
-use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn, USUAL_ANSWER};
+use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
 use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
 use crate::protocol::answer::{Busy, Granted};
@@ -205,7 +205,6 @@ impl<'a> Delegate<'a> {
         // A thread that was kept from the processor gets its attempt all the same.
         let last = self.last.max(now.after(GRACE));
         let deadline = now.after(self.engine.bounds().exchange).min(last);
-        let time = deadline.since(now);
         let Some(bid) = &mut self.bid else {
             return Next::GiveUp(Err(Error::not_held("the attempt is over")));
         };
@@ -224,12 +223,12 @@ impl<'a> Delegate<'a> {
                 self.wait_for_holder(busy, mode)
             }
             Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => self.come_late(time),
+            Ok(Answer::Late) => self.come_late(last < now.after(self.engine.bounds().exchange)),
             Ok(Answer::Gone) => {
                 self.bid_anew();
                 Next::Again(Duration::ZERO)
             }
-            Err(failure) => self.recover(failure, deadline, time),
+            Err(failure) => self.recover(failure, deadline),
         }
     }
 
@@ -350,7 +349,7 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    fn recover(&mut self, failure: Failure, deadline: Moment, time: Duration) -> Next {
+    fn recover(&mut self, failure: Failure, deadline: Moment) -> Next {
         if mutated!("unknown-outcome-as-busy") && failure.is_unknown() {
             return Next::GiveUp(Ok(()));
         }
@@ -373,7 +372,7 @@ impl<'a> Delegate<'a> {
         let too_short = self.outage.is_none() && failure.is_for_want_of_time();
         if self.left().is_none()
             && (too_short || mutated!("outage-as-busy"))
-            && (self.holder_stands(time) || (unsent && self.busy_at.is_some()))
+            && (self.was_told_lately() || (unsent && self.busy_at.is_some()))
         {
             // The caller's time was too short for another answer; the last one told of a holder.
             return Next::GiveUp(Ok(()));
@@ -388,14 +387,14 @@ impl<'a> Delegate<'a> {
         self.ride_out(error)
     }
 
-    /// The request, which had so much time, reached Redis too late. Where it was the end of the caller's
-    /// time that made it so, the last word of a holder stands.
-    fn come_late(&mut self, time: Duration) -> Next {
+    /// The request reached Redis too late. Where it was the end of the caller's time that made it so, and
+    /// Redis told of a holder lately, that answer stands.
+    fn come_late(&mut self, short: bool) -> Next {
         let left = self.left();
-        if time < self.engine.bounds().exchange
+        if short
             && left.is_none_or(|left| left <= GRACE)
             && self.outage.is_none()
-            && self.holder_stands(time)
+            && self.was_told_lately()
             && !mutated!("late-request-as-outage")
         {
             return match left {
@@ -408,12 +407,11 @@ impl<'a> Delegate<'a> {
         ))
     }
 
-    /// Whether what Redis last told of a holder stands, though the last request, which had so much
-    /// time, brought no answer: it is not old, or there was no time for a usual answer. Who asks once a
-    /// heartbeat was told that long ago when its time is over.
-    fn holder_stands(&self, time: Duration) -> bool {
-        let brief = time <= USUAL_ANSWER && !mutated!("brief-request-as-outage");
-        self.busy_at.is_some_and(|at| brief || self.engine.now().since(at) <= HEARTBEAT)
+    /// Whether Redis told of a holder not long ago. Who asks once a heartbeat was told that long ago when
+    /// its time is over, and a little longer when the last request comes back.
+    fn was_told_lately(&self) -> bool {
+        let lately = if mutated!("heartbeat-as-long-ago") { HEARTBEAT } else { HEARTBEAT * 2 };
+        self.busy_at.is_some_and(|at| self.engine.now().since(at) <= lately)
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.

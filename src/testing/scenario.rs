@@ -147,6 +147,23 @@ fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
     assert!(guard.is_valid());
 }
 
+/// What it was told is too old by then to say what became of the request.
+#[test]
+fn whose_last_request_brings_no_answer_after_a_long_silence_knows_nothing() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let link = server.link(&there);
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let receiver = waiter(&server, &there, SECOND * 5 / 2);
+    link.lose_answers(1);
+    server.suspend(SECOND * 5);
+    server.advance(SECOND);
+    let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    assert_eq!(link.faults(), 1);
+    assert!(guard.is_valid());
+}
+
 /// It was the end of the wait that made them late.
 #[test]
 fn whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all() {

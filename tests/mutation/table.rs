@@ -428,7 +428,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
-        "brief-request-as-outage",
+        "heartbeat-as-long-ago",
         "outcomes",
         "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
