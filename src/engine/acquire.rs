@@ -24,7 +24,7 @@ use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
 use crate::engine::replica::confirm;
 use crate::engine::shutdown::shut_down_lease;
-use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
+use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn, USUAL_ANSWER};
 use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
 use crate::protocol::answer::{Busy, Granted};
@@ -205,6 +205,7 @@ impl<'a> Delegate<'a> {
         // A thread that was kept from the processor gets its attempt all the same.
         let last = self.last.max(now.after(GRACE));
         let deadline = now.after(self.engine.bounds().exchange).min(last);
+        let time = deadline.since(now);
         let Some(bid) = &mut self.bid else {
             return Next::GiveUp(Err(Error::not_held("the attempt is over")));
         };
@@ -223,12 +224,12 @@ impl<'a> Delegate<'a> {
                 self.wait_for_holder(busy, mode)
             }
             Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => self.come_late(last < now.after(self.engine.bounds().exchange)),
+            Ok(Answer::Late) => self.come_late(time),
             Ok(Answer::Gone) => {
                 self.bid_anew();
                 Next::Again(Duration::ZERO)
             }
-            Err(failure) => self.recover(failure, deadline),
+            Err(failure) => self.recover(failure, deadline, time),
         }
     }
 
@@ -260,6 +261,10 @@ impl<'a> Delegate<'a> {
 
     /// Takes what a message granted, if that can be told to be valid (rule 10); else asks.
     fn believe(&mut self, grant: GrantMessage) -> Next {
+        // Nobody else had it since.
+        if !mutated!("holder-before-a-grant") {
+            self.busy_at = None;
+        }
         let now = self.engine.now();
         let GrantMessage { token, micros, window, waiters, .. } = grant;
         let lease = self.options.lease_option();
@@ -349,7 +354,7 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    fn recover(&mut self, failure: Failure, deadline: Moment) -> Next {
+    fn recover(&mut self, failure: Failure, deadline: Moment, time: Duration) -> Next {
         if mutated!("unknown-outcome-as-busy") && failure.is_unknown() {
             return Next::GiveUp(Ok(()));
         }
@@ -372,7 +377,7 @@ impl<'a> Delegate<'a> {
         let too_short = self.outage.is_none() && failure.is_for_want_of_time();
         if self.left().is_none()
             && (too_short || mutated!("outage-as-busy"))
-            && (self.was_told_lately() || (unsent && self.busy_at.is_some()))
+            && (self.last_word_stands(time) || (unsent && self.busy_at.is_some()))
         {
             // The caller's time was too short for another answer; the last one told of a holder.
             return Next::GiveUp(Ok(()));
@@ -387,14 +392,14 @@ impl<'a> Delegate<'a> {
         self.ride_out(error)
     }
 
-    /// The request reached Redis too late. Where it was the end of the caller's time that made it so, and
-    /// Redis told of a holder lately, that answer stands.
-    fn come_late(&mut self, short: bool) -> Next {
+    /// The request, which had so much time, reached Redis too late. Where it was the end of the caller's
+    /// time that made it so, the last word of a holder may stand.
+    fn come_late(&mut self, time: Duration) -> Next {
         let left = self.left();
-        if short
+        if time < self.engine.bounds().exchange
             && left.is_none_or(|left| left <= GRACE)
             && self.outage.is_none()
-            && self.was_told_lately()
+            && self.last_word_stands(time)
             && !mutated!("late-request-as-outage")
         {
             return match left {
@@ -407,11 +412,14 @@ impl<'a> Delegate<'a> {
         ))
     }
 
-    /// Whether Redis told of a holder not long ago. Who asks once a heartbeat was told that long ago when
-    /// its time is over, and a little longer when the last request comes back.
-    fn was_told_lately(&self) -> bool {
+    /// Whether what Redis last told of a holder stands, though the last request, which had so much
+    /// time, brought no answer: it is not old, and there was no time for a usual answer. Who asks once a
+    /// heartbeat was told that long ago when its time is over, and a little longer at the answer.
+    fn last_word_stands(&self, time: Duration) -> bool {
+        let brief = time <= USUAL_ANSWER || mutated!("long-silence-as-busy");
         let lately = if mutated!("heartbeat-as-long-ago") { HEARTBEAT } else { HEARTBEAT * 2 };
-        self.busy_at.is_some_and(|at| self.engine.now().since(at) <= lately)
+        let is_recent = |at| self.engine.now().since(at) <= lately || mutated!("told-at-any-time");
+        brief && self.busy_at.is_some_and(is_recent)
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.

@@ -218,7 +218,7 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// As for [`lock`](Self::lock); also when the time is over during an outage. So `None` means
-            /// a holder: a thread of this process, or one that Redis told of lately.
+            /// a holder: a thread of this process, or one that Redis told of when it last answered.
             ///
             /// ```
             /// # use std::time::Duration;

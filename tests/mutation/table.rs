@@ -428,6 +428,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
+        "long-silence-as-busy",
+        "outcomes",
+        "leasehold::testing::scenario::whose_last_request_was_not_answered_in_a_usual_time_knows_nothing",
+    ),
+    bug(
+        "told-at-any-time",
+        "outcomes",
+        "leasehold::testing::scenario::whose_last_request_brings_no_answer_after_a_suspend_knows_nothing",
+    ),
+    bug(
+        "holder-before-a-grant",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_granted_the_lock_and_cannot_make_sure_knows_nothing",
+    ),
+    bug(
         "heartbeat-as-long-ago",
         "outcomes",
         "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",

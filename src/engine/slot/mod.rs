@@ -48,7 +48,7 @@ const PASSED_ON: Duration = Duration::from_secs(1);
 /// thread takes longer than such a hold.
 const BRISK: Duration = Duration::from_micros(50);
 /// An answer that takes no longer than this is not missed yet.
-const USUAL_ANSWER: Duration = Duration::from_millis(200);
+pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
 /// Word of a holder that is older than this is no answer to a new question.
 const FRESH: Duration = Duration::from_millis(50);
 
