@@ -166,6 +166,10 @@ impl<'a> Delegate<'a> {
                 Some(grant) => self.believe(grant),
                 None => self.attempt(),
             };
+            let next = match next {
+                Next::GiveUp(outcome) => self.end(outcome),
+                next => next,
+            };
             match next {
                 Next::Held(lease) => {
                     if self.engine.is_shut_down() {
@@ -259,11 +263,41 @@ impl<'a> Delegate<'a> {
         Next::Held(lease)
     }
 
-    /// Takes what a message granted, if that can be told to be valid (rule 10); else asks.
+    /// Takes what a message granted, if that can be told to be valid; else asks.
     fn believe(&mut self, grant: GrantMessage) -> Next {
-        // Nobody else had it since.
+        match self.hear(grant) {
+            Some(granted) => self.take(granted),
+            None => self.attempt(),
+        }
+    }
+
+    /// Gives up, unless a message granted it during the last request. There is no time to ask.
+    fn end(&mut self, outcome: Result<()>) -> Next {
+        let refused = |error: &Error| !(error.is_unreachable() || error.is_unknown_outcome());
+        if outcome.as_ref().is_err_and(refused) || mutated!("grant-of-the-last-moment-not-taken") {
+            return Next::GiveUp(outcome);
+        }
+        let Some(grant) = self.slot.heard_grant() else { return Next::GiveUp(outcome) };
+        match self.hear(grant) {
+            Some(granted) => self.take(granted),
+            None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),
+            None => Next::GiveUp(outcome.and(Err(Error::unknown_outcome(
+                "it was granted when the wait was over, and there was no time to make sure of it, \
+                 so it may be held until its lease ends",
+            )))),
+        }
+    }
+
+    /// What a message granted, if that can be told to be valid (rule 10).
+    fn hear(&mut self, grant: GrantMessage) -> Option<Granted> {
+        // Nobody else had it since, and Redis has it down as ours until it says otherwise.
         if !mutated!("holder-before-a-grant") {
             self.busy_at = None;
+        }
+        if let Some(bid) = &mut self.bid
+            && !mutated!("grant-that-is-forgotten")
+        {
+            bid.unknown = true;
         }
         let now = self.engine.now();
         let GrantMessage { token, micros, window, waiters, .. } = grant;
@@ -282,12 +316,8 @@ impl<'a> Delegate<'a> {
         } else {
             protocol.not_before(micros, now)
         };
-        match after {
-            Some(sent) if whole && validity(sent, window) > now => {
-                self.take(Granted { token, ttl: window, sent, micros, received: now, waiters })
-            }
-            _ => self.attempt(),
-        }
+        let sent = after.filter(|&sent| whole && validity(sent, window) > now)?;
+        Some(Granted { token, ttl: window, sent, micros, received: now, waiters })
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
@@ -446,13 +476,13 @@ impl<'a> Delegate<'a> {
         if error.is_unreachable() { self.open(error) } else { error }
     }
 
-    /// An error that says that nothing was done. Where a request brought no answer, that would be too
-    /// much to say.
+    /// An error that says that nothing was done. Where a request brought no answer, or a grant could
+    /// not be made sure of, that would be too much to say.
     fn open(&self, error: Error) -> Error {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
-                    "a request for it brought no answer, so it may be held until its lease ends; \
+                    "no answer told whether it was taken, so it may be held until its lease ends; \
                      {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };

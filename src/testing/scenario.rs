@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Server;
+use super::{Link, Server};
 use crate::base::error::Error;
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
@@ -187,6 +187,16 @@ fn silent_until_the_end_of(wait: Duration, suspended: Duration) {
 /// Nobody else had it any more.
 #[test]
 fn who_was_granted_the_lock_and_cannot_make_sure_knows_nothing() {
+    granted_at_the_end_of_the_wait(|link| link.delay_answers(1, SECOND), 1);
+}
+
+/// That request was not carried out, but the grant was.
+#[test]
+fn who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing() {
+    granted_at_the_end_of_the_wait(|link| make_late(link, SECOND / 8), 2);
+}
+
+fn granted_at_the_end_of_the_wait(fault: impl FnOnce(&Link), faults: u64) {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let link = server.link(&there);
@@ -195,12 +205,54 @@ fn who_was_granted_the_lock_and_cannot_make_sure_knows_nothing() {
     let options = LockOptions::new().lease(Lease::fixed(SECOND * 5));
     let receiver = waiter_with(&server, &there, SECOND * 21 / 20, options);
     server.advance(SECOND * 19 / 20);
-    link.delay_answers(1, SECOND);
+    fault(&link);
     guard.release().unwrap();
     until(|| link.faults() == 1);
     server.advance(SECOND);
     let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
     assert!(error.is_unknown_outcome(), "{error:?}");
+    assert_eq!(link.faults(), faults);
+}
+
+/// The message that told of it came meanwhile.
+#[test]
+fn who_was_granted_the_lock_during_a_last_request_that_failed_takes_it() {
+    let taken = granted_during_the_last_request(LockOptions::new(), SECOND * 5 / 8);
+    assert!(taken.unwrap());
+}
+
+/// There is no time to ask for the whole lease.
+#[test]
+fn who_was_granted_a_part_of_its_lease_during_a_last_request_that_failed_knows_nothing() {
+    let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
+    let error = granted_during_the_last_request(fixed, SECOND * 5 / 8).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
+/// What was told of the holder before would have stood.
+#[test]
+fn who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing() {
+    let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
+    let error = granted_during_the_last_request(fixed, SECOND * 7 / 40).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
+fn granted_during_the_last_request(
+    options: LockOptions,
+    may_take: Duration,
+) -> Result<bool, Error> {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let link = server.link(&there);
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    // The last request is the heartbeat after a second.
+    let receiver = waiter_with(&server, &there, SECOND * 39 / 40 + may_take, options);
+    make_late(&link, may_take);
+    server.advance(SECOND * 11 / 10);
+    guard.release().unwrap();
+    server.advance(SECOND);
+    assert_eq!(link.faults(), 2);
+    receiver.recv_timeout(SOON).unwrap()
 }
 
 /// It was the end of the wait that made them late.
@@ -222,13 +274,18 @@ fn late_at_the_end_of(wait: Duration) {
     let guard = here.mutex("a").unwrap().lock().unwrap();
     let receiver = waiter(&server, &there, wait);
     server.advance(wait - SECOND * 3 / 10);
-    // It may take 25 ms, and once it was late it is sent again.
-    link.delay_requests(1, SECOND / 50);
-    link.delay_requests(1, SECOND / 250);
+    make_late(&link, SECOND / 40);
     server.advance(SECOND);
     assert!(!receiver.recv_timeout(SOON).unwrap().unwrap());
     assert_eq!(link.faults(), 2);
     assert!(guard.is_valid());
+}
+
+/// The next request, which may take so long, reaches Redis too late, and is answered in time. Once it
+/// was late it is sent again.
+fn make_late(link: &Link, may_take: Duration) {
+    link.delay_requests(1, may_take - SECOND / 200);
+    link.delay_requests(1, SECOND / 250);
 }
 
 #[test]

@@ -443,6 +443,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::who_was_granted_the_lock_and_cannot_make_sure_knows_nothing",
     ),
     bug(
+        "grant-that-is-forgotten",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing",
+    ),
+    bug(
+        "grant-of-the-last-moment-not-taken",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_granted_the_lock_during_a_last_request_that_failed_takes_it",
+    ),
+    bug(
+        "grant-of-the-last-moment-as-busy",
+        "outcomes",
+        "leasehold::testing::scenario::who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing",
+    ),
+    bug(
         "heartbeat-as-long-ago",
         "outcomes",
         "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",

@@ -12,8 +12,8 @@ pub(crate) struct Bid {
     pub(crate) options: LockOptions,
     /// When the last request for it without an answer is surely dead.
     pub(crate) settled: Moment,
-    /// Whether it may own the lock unbeknownst to us: since a request brought no answer, none has
-    /// told otherwise.
+    /// Whether it may own the lock: since a request brought no answer, or a message granted it, no
+    /// answer has told otherwise.
     pub(crate) unknown: bool,
     /// Whether it may stand in the queue.
     pub(crate) queued: bool,

@@ -309,6 +309,11 @@ impl Slot {
         grant
     }
 
+    /// The grant that was heard for the delegate's attempt, where it asks no more.
+    pub(crate) fn heard_grant(&self) -> Option<GrantMessage> {
+        self.inner.lock().grant.take()
+    }
+
     /// The delegate has the lease now.
     pub(crate) fn granted(&self, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
         let mut inner = self.inner.lock();
