@@ -23,7 +23,7 @@ use super::crew::start;
 use super::holder::Task;
 use super::look::event;
 use super::plan::{self, Planted, Shown};
-use super::trial::{Report, Torment, gone, judge, recorded, set_out, watched};
+use super::trial::{Report, Torment, counted, gone, judge, recorded, set_out, watched};
 
 /// How many servers there are.
 pub(crate) const SERVERS: usize = 5;
@@ -387,6 +387,7 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant) -> Torment {
             }
         }
     }
+    let healed = Instant::now();
     let fired = going.iter().map(|(index, Going { places, early, .. })| {
         let fault = &plan.faults[*index];
         let name = fault.injector.name();
@@ -394,7 +395,12 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant) -> Torment {
             Class::Process { .. } => name,
             _ => format!("{name} on {}", fault.servers.len()),
         };
-        (name, sum(places, early))
+        let fired = || sum(places, early);
+        let fired = match fault.class {
+            Class::Link | Class::Message => counted(healed, fired),
+            _ => fired(),
+        };
+        (name, fired)
     });
     (events, fired.collect())
 }

@@ -22,6 +22,8 @@ use super::plan::{Plan, Planned, Planted, Shown};
 
 /// Connections that were cut come back within this time.
 const SETTLED: Duration = Duration::from_millis(300);
+/// What was held up goes on within this time.
+const COUNTED: Duration = Duration::from_secs(1);
 
 /// A call that returns later than this after its deadline is worth a look, in ns.
 pub(crate) const OVERRUN: u64 = 50_000_000;
@@ -157,10 +159,18 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torm
             events.extend(told(plan, fault, *at, member.child.pid()));
         }
     }
+    let healed = Instant::now();
     let fired = active.iter().enumerate().filter_map(|(index, active)| {
         let (_, active) = active.as_ref()?;
         let early = early.iter().find(|(of, fired)| *of == index && fired.is_proven());
-        Some((active.name().to_owned(), early.map_or_else(|| active.fired(), |early| early.1)))
+        let fired = match early {
+            Some((_, fired)) => *fired,
+            None if plan.faults[index].class == Class::Network => {
+                counted(healed, || active.fired())
+            }
+            None => active.fired(),
+        };
+        Some((active.name().to_owned(), fired))
     });
     let fired = fired.collect();
     if blind.load(Ordering::SeqCst) {
@@ -168,6 +178,18 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torm
         blind.store(false, Ordering::SeqCst);
     }
     (events, fired)
+}
+
+/// What a fault that was healed then came to: a message that it held up is counted only when it goes
+/// on, first by the injector and then by the witness. Asks until both agree.
+pub(crate) fn counted(healed: Instant, fired: impl Fn() -> Fired) -> Fired {
+    loop {
+        let fired = fired();
+        if fired.is_proven() || healed.elapsed() > COUNTED {
+            return fired;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What the history is to know of a fault that is over.
