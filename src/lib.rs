@@ -306,11 +306,11 @@
 //!
 //! | predicate | what it means |
 //! | --- | --- |
-//! | [`is_timeout`](Error::is_timeout) | time ran out, in a call that cannot say `None`; in any call, if a grant came when its lease was over |
+//! | [`is_timeout`](Error::is_timeout) | time ran out, in a call that cannot say `None`; in any call, if a grant came when its lease or `max_hold` was over |
 //! | [`is_lost`](Error::is_lost) | held, and lost before its release |
 //! | [`is_not_held`](Error::is_not_held) | not held by this thread; also true for a lost lock |
 //! | [`is_unreachable`](Error::is_unreachable) | Redis could not be reached or could not serve; nothing was done, unless the outcome is unknown as well |
-//! | [`is_unknown_outcome`](Error::is_unknown_outcome) | sent, and never answered: done or not |
+//! | [`is_unknown_outcome`](Error::is_unknown_outcome) | sent, and never answered: done or not; or a grant was heard of too late to make sure of it |
 //! | [`is_pool_exhausted`](Error::is_pool_exhausted) | no connection came free |
 //! | [`is_not_replicated`](Error::is_not_replicated) | too few replicas had it in time; it was given back |
 //! | [`is_not_fsynced`](Error::is_not_fsynced) | too few disks had it in time; it was given back |

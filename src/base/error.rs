@@ -150,11 +150,11 @@ impl Error {
         self
     }
 
-    /// The caller's time ran out before the lock could be had, or its lease was over when it was told
-    /// of its grant.
+    /// The caller's time ran out before the lock could be had, or its lease or `max_hold` was over when
+    /// it was told of its grant.
     ///
     /// The first is the answer of calls that have no other way to say so; `try_lock_for` says
-    /// `Ok(None)`. The second, of any call, asks for a longer lease. A call about a lock says so, too,
+    /// `Ok(None)`. The second, of any call, asks for a longer one. A call about a lock says so, too,
     /// if its thread was kept from sending its command for as long as an exchange may take; then
     /// nothing was done.
     ///
@@ -209,7 +209,7 @@ impl Error {
     /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
     ///
     /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then
-    /// a request before had brought no answer.
+    /// a request before had brought no answer, or Redis was heard to grant the lock.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -224,7 +224,8 @@ impl Error {
         self.0.kind == Kind::Unreachable || self.0.in_outage
     }
 
-    /// The command was sent and its answer never came: it may have been done or not.
+    /// The command was sent and its answer never came: it may have been done or not. Or Redis was heard
+    /// to grant a lock, and no answer told whether the grant stands.
     ///
     /// What it may have left behind is cleaned up in the background, and in any case ends with
     /// its lease.

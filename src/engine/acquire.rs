@@ -24,7 +24,7 @@ use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
 use crate::engine::replica::confirm;
 use crate::engine::shutdown::shut_down_lease;
-use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn, USUAL_ANSWER};
+use crate::engine::slot::{Bid, Heard, Patience, Paused, Slot, Turn, USUAL_ANSWER};
 use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
 use crate::protocol::answer::{Busy, Granted};
@@ -82,7 +82,10 @@ enum Next {
     Held(Arc<LiveLease>),
     /// Try again, after a pause of at most this.
     Again(Duration),
+    /// There is no time for another exchange.
     GiveUp(Result<()>),
+    /// Another exchange would not help.
+    Fail(Error),
 }
 
 /// The thread that talks to Redis for a slot.
@@ -98,6 +101,8 @@ struct Delegate<'a> {
     bid: Option<Bid>,
     /// Since when Redis gives no useful answer.
     outage: Option<Moment>,
+    /// For how long it gave none, once that is longer than anybody waits.
+    silence: Option<Duration>,
     /// When Redis last told of a holder.
     busy_at: Option<Moment>,
     /// When the last request was sent whose answer found this attempt in the queue.
@@ -127,6 +132,7 @@ impl<'a> Delegate<'a> {
             backoff: Backoff::new(),
             bid,
             outage: None,
+            silence: None,
             busy_at: None,
             queued_at: None,
             withdrawn: false,
@@ -163,7 +169,7 @@ impl<'a> Delegate<'a> {
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
         loop {
             let next = match self.slot.take_grant() {
-                Some(grant) => self.believe(grant),
+                Some(heard) => self.believe(heard),
                 None => self.attempt(),
             };
             let next = match next {
@@ -186,7 +192,13 @@ impl<'a> Delegate<'a> {
                     }
                 }
                 Next::GiveUp(Ok(())) => return Ok(None),
-                Next::GiveUp(Err(error)) => return Err(self.verdict(error)),
+                Next::GiveUp(Err(error)) => {
+                    if let Some(silence) = self.silence {
+                        self.slot.give_up(silence);
+                    }
+                    return Err(self.open(error));
+                }
+                Next::Fail(error) => return Err(error),
             }
         }
     }
@@ -211,7 +223,7 @@ impl<'a> Delegate<'a> {
         let deadline = now.after(self.engine.bounds().exchange).min(last);
         let time = deadline.since(now);
         let Some(bid) = &mut self.bid else {
-            return Next::GiveUp(Err(Error::not_held("the attempt is over")));
+            return Next::Fail(Error::not_held("the attempt is over"));
         };
         bid.queued |= mode == Mode::Join;
         let attempt = Attempt {
@@ -241,19 +253,21 @@ impl<'a> Delegate<'a> {
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
         let sent = if mutated!("validity-from-receipt") { received } else { sent };
-        if validity(sent, ttl) <= now && !mutated!("grant-that-is-over") {
-            // It took longer to be told than the lease lasts. What may be left of it is cleaned up.
+        if let Some(most) = self.is_over(sent, ttl, now)
+            && !mutated!("grant-that-is-over")
+        {
+            // It took longer to be told than it may last. What may be left of it is cleaned up.
             if let Some(bid) = &mut self.bid {
                 bid.unknown = true;
             }
-            return Next::GiveUp(Err(Error::timeout(format!(
-                "the grant came {:?} after it was asked for, when its lease of {ttl:?} was over; \
-                 a longer lease is needed",
+            return Next::Fail(Error::timeout(format!(
+                "the grant came {:?} after it was asked for, when its {most} was over; a longer one \
+                 is needed",
                 now.since(sent)
-            ))));
+            )));
         }
         let Some(bid) = self.bid.take() else {
-            return Next::GiveUp(Err(Error::not_held("the attempt is over")));
+            return Next::Fail(Error::not_held("the attempt is over"));
         };
         let (owner, settled) = (bid.owner, bid.settled);
         let server_time = (micros, received);
@@ -263,22 +277,31 @@ impl<'a> Delegate<'a> {
         Next::Held(lease)
     }
 
+    /// What a hold would have outlasted before it began.
+    fn is_over(&self, sent: Moment, ttl: Duration, now: Moment) -> Option<String> {
+        if validity(sent, ttl) <= now {
+            return Some(format!("lease of {ttl:?}"));
+        }
+        let most = self.options.max_hold_option().filter(|&most| sent.after(most) <= now)?;
+        (!mutated!("hold-that-is-over")).then(|| format!("max_hold of {most:?}"))
+    }
+
     /// Takes what a message granted, if that can be told to be valid; else asks.
-    fn believe(&mut self, grant: GrantMessage) -> Next {
-        match self.hear(grant) {
+    fn believe(&mut self, heard: Heard) -> Next {
+        match self.hear(heard) {
             Some(granted) => self.take(granted),
             None => self.attempt(),
         }
     }
 
-    /// Gives up, unless a message granted it during the last request. There is no time to ask.
+    /// Gives up, unless a message granted it during the last request: to make sure of that there is no
+    /// time.
     fn end(&mut self, outcome: Result<()>) -> Next {
-        let refused = |error: &Error| !(error.is_unreachable() || error.is_unknown_outcome());
-        if outcome.as_ref().is_err_and(refused) || mutated!("grant-of-the-last-moment-not-taken") {
+        if mutated!("grant-of-the-last-moment-not-taken") {
             return Next::GiveUp(outcome);
         }
-        let Some(grant) = self.slot.heard_grant() else { return Next::GiveUp(outcome) };
-        match self.hear(grant) {
+        let Some(heard) = self.slot.heard_grant() else { return Next::GiveUp(outcome) };
+        match self.hear(heard) {
             Some(granted) => self.take(granted),
             None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),
             None => Next::GiveUp(outcome.and(Err(Error::unknown_outcome(
@@ -289,7 +312,7 @@ impl<'a> Delegate<'a> {
     }
 
     /// What a message granted, if that can be told to be valid (rule 10).
-    fn hear(&mut self, grant: GrantMessage) -> Option<Granted> {
+    fn hear(&mut self, heard: Heard) -> Option<Granted> {
         // Nobody else had it since, and Redis has it down as ours until it says otherwise.
         if !mutated!("holder-before-a-grant") {
             self.busy_at = None;
@@ -300,7 +323,7 @@ impl<'a> Delegate<'a> {
             bid.unknown = true;
         }
         let now = self.engine.now();
-        let GrantMessage { token, micros, window, waiters, .. } = grant;
+        let Heard { grant: GrantMessage { token, micros, window, waiters, .. }, received } = heard;
         let lease = self.options.lease_option();
         // A lease that is not renewed must be whole from the start (rule 9).
         let whole = self.options.is_renewed()
@@ -310,14 +333,14 @@ impl<'a> Delegate<'a> {
         // The clock of the server that granted it is not known where there are several. But it was
         // not granted before a request ran by whose answer it was not.
         let after = if protocol.is_sharded() && mutated!("cluster-grant-dated-by-its-receipt") {
-            Some(now)
+            Some(received)
         } else if protocol.is_sharded() {
             self.queued_at
         } else {
-            protocol.not_before(micros, now)
+            protocol.not_before(micros, received)
         };
-        let sent = after.filter(|&sent| whole && validity(sent, window) > now)?;
-        Some(Granted { token, ttl: window, sent, micros, received: now, waiters })
+        let sent = after.filter(|&sent| whole && self.is_over(sent, window, now).is_none())?;
+        Some(Granted { token, ttl: window, sent, micros, received, waiters })
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
@@ -337,7 +360,7 @@ impl<'a> Delegate<'a> {
             } else if error.is_unreachable() {
                 self.ride_out(error)
             } else {
-                Next::GiveUp(Err(error))
+                Next::Fail(error)
             };
         } else if mode == Mode::Try && kind == WaitKind::Queue {
             return Next::Again(Duration::ZERO);
@@ -399,7 +422,7 @@ impl<'a> Delegate<'a> {
             bid.unknown = true;
         }
         if !failure.is_passing() {
-            return Next::GiveUp(Err(failure.into()));
+            return Next::Fail(failure.into());
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
@@ -465,15 +488,10 @@ impl<'a> Delegate<'a> {
                 if now < give_up {
                     return Next::GiveUp(Err(error));
                 }
-                self.slot.give_up(now.since(since));
+                self.silence = Some(now.since(since));
                 Next::GiveUp(Err(error.in_outage()))
             }
         }
-    }
-
-    /// The error to end with.
-    fn verdict(&self, error: Error) -> Error {
-        if error.is_unreachable() { self.open(error) } else { error }
     }
 
     /// An error that says that nothing was done. Where a request brought no answer, or a grant could

@@ -168,7 +168,8 @@ macro_rules! lock_methods {
             /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer told whether it was taken,
             /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
             /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
-            /// [`is_timeout`](crate::Error::is_timeout) if the grant was told when its lease was over,
+            /// [`is_timeout`](crate::Error::is_timeout) if the grant was told when its lease or `max_hold`
+            /// was over,
             /// [`is_not_replicated`](crate::Error::is_not_replicated) and
             /// [`is_not_fsynced`](crate::Error::is_not_fsynced) where the options ask for replicas or
             /// disks, [`is_denied`](crate::Error::is_denied),

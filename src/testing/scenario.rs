@@ -237,6 +237,28 @@ fn who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing
     assert!(error.is_unknown_outcome(), "{error:?}");
 }
 
+/// Its hold began with the grant.
+#[test]
+fn who_may_not_hold_what_it_was_granted_during_a_last_request_that_failed_knows_nothing() {
+    let brief = LockOptions::new().max_hold(SECOND / 4);
+    let error = granted_during_the_last_request(brief, SECOND * 5 / 8).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
+/// Nobody would give it back.
+#[test]
+fn a_grant_that_is_told_when_its_hold_is_over_is_given_back() {
+    let server = Server::standing_still();
+    let client = server.client();
+    server.link(&client).delay_answers(1, SECOND / 2);
+    let receiver = taker_with(&client, false, LockOptions::new().max_hold(SECOND / 4));
+    until(|| server.link(&client).faults() == 1);
+    server.advance(SECOND / 2);
+    let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("max_hold of 250ms"), "{error}");
+    until(|| !client.mutex("a").unwrap().is_locked().unwrap());
+}
+
 fn granted_during_the_last_request(
     options: LockOptions,
     may_take: Duration,

@@ -458,6 +458,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing",
     ),
     bug(
+        "hold-that-is-over",
+        "outcomes",
+        "leasehold::testing::scenario::a_grant_that_is_told_when_its_hold_is_over_is_given_back",
+    ),
+    bug(
         "heartbeat-as-long-ago",
         "outcomes",
         "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",

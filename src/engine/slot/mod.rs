@@ -59,6 +59,13 @@ pub(crate) enum Paused {
     CalledOff,
 }
 
+/// A grant that was heard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) grant: GrantMessage,
+    pub(crate) received: Moment,
+}
+
 /// What becomes of a lease that its thread gives up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PassedOn {
@@ -107,7 +114,7 @@ struct Inner {
     /// The attempt that tries, holds or lingers.
     number: Option<u64>,
     /// A grant for it that its delegate has not yet seen.
-    grant: Option<GrantMessage>,
+    grant: Option<Heard>,
     /// Whether the delegate should ask again at once.
     nudged: bool,
     /// How many wait in other processes, as far as is known, and whether any was heard of since
@@ -300,7 +307,7 @@ impl Slot {
     }
 
     /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
-    pub(crate) fn take_grant(&self) -> Option<GrantMessage> {
+    pub(crate) fn take_grant(&self) -> Option<Heard> {
         let mut inner = self.inner.lock();
         let grant = inner.grant.take();
         if grant.is_none() && inner.asked_at.is_none() {
@@ -310,7 +317,7 @@ impl Slot {
     }
 
     /// The grant that was heard for the delegate's attempt, where it asks no more.
-    pub(crate) fn heard_grant(&self) -> Option<GrantMessage> {
+    pub(crate) fn heard_grant(&self) -> Option<Heard> {
         self.inner.lock().grant.take()
     }
 
@@ -418,7 +425,7 @@ impl Slot {
         };
         let ours = inner.number == Some(grant.number) || mutated!("grant-of-another-attempt");
         if trying && ours {
-            inner.grant = Some(grant);
+            inner.grant = Some(Heard { grant, received: self.engine.now() });
             // Whoever wakes needs the lock at once.
             drop(inner);
             self.pause.notify_one();
