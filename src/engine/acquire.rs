@@ -253,7 +253,7 @@ impl<'a> Delegate<'a> {
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
         let sent = if mutated!("validity-from-receipt") { received } else { sent };
-        if let Some(most) = self.is_over(sent, ttl, now)
+        if let Some((what, span)) = self.outlasted(sent, ttl, now)
             && !mutated!("grant-that-is-over")
         {
             // It took longer to be told than it may last. What may be left of it is cleaned up.
@@ -261,8 +261,8 @@ impl<'a> Delegate<'a> {
                 bid.unknown = true;
             }
             return Next::Fail(Error::timeout(format!(
-                "the grant came {:?} after it was asked for, when its {most} was over; a longer one \
-                 is needed",
+                "the grant came {:?} after it was asked for, when its {what} of {span:?} was over; a \
+                 longer {what} is needed",
                 now.since(sent)
             )));
         }
@@ -278,12 +278,17 @@ impl<'a> Delegate<'a> {
     }
 
     /// What a hold would have outlasted before it began.
-    fn is_over(&self, sent: Moment, ttl: Duration, now: Moment) -> Option<String> {
+    fn outlasted(
+        &self,
+        sent: Moment,
+        ttl: Duration,
+        now: Moment,
+    ) -> Option<(&'static str, Duration)> {
         if validity(sent, ttl) <= now {
-            return Some(format!("lease of {ttl:?}"));
+            return Some(("lease", ttl));
         }
         let most = self.options.max_hold_option().filter(|&most| sent.after(most) <= now)?;
-        (!mutated!("hold-that-is-over")).then(|| format!("max_hold of {most:?}"))
+        (!mutated!("hold-that-is-over")).then_some(("max_hold", most))
     }
 
     /// Takes what a message granted, if that can be told to be valid; else asks.
@@ -339,7 +344,7 @@ impl<'a> Delegate<'a> {
         } else {
             protocol.not_before(micros, received)
         };
-        let sent = after.filter(|&sent| whole && self.is_over(sent, window, now).is_none())?;
+        let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })
     }
 
