@@ -192,6 +192,27 @@ fn a_release_before_the_waiter_listens_is_not_missed() {
     });
 }
 
+/// It looks by itself, a little later.
+#[test]
+fn a_listener_that_could_not_be_told_of_a_channel_ends_no_wait() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for (name, action) in [("a", Action::Cut), ("b", Action::LoseReply)] {
+        redisson_holds(&server, name, 60_000);
+        let fault = proxy.add(Fault::request("PUBLISH", action).at(Operation::Other));
+        let lock = client.reentrant(name).unwrap();
+        thread::scope(|scope| {
+            let waiter = wait_for(scope, &lock);
+            assert!(fault.wait_fired(SOON));
+            until("it listens", || listening(&server, &channel(name)) == 1);
+            ask::<()>(&server, &["DEL", name]);
+            ask::<u64>(&server, &["PUBLISH", &channel(name), "0"]);
+            waiter.join().unwrap();
+        });
+    }
+}
+
 /// One thread of a process contends, however many wait; the others are woken by it.
 #[test]
 fn one_thread_of_a_process_contends() {

@@ -463,6 +463,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::scenario::a_grant_that_is_told_when_its_hold_is_over_is_given_back",
     ),
     bug(
+        "untold-listener-ends-the-wait",
+        "outcomes",
+        "notify::a_listener_that_could_not_be_told_of_a_channel_ends_no_wait",
+    ),
+    bug(
         "heartbeat-as-long-ago",
         "outcomes",
         "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
