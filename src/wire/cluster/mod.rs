@@ -34,6 +34,9 @@ const HOPS: u32 = 4;
 /// How long such a pause is at first, and at most.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// The next round is to have this share of all time for its answers: of what is sent in the last moment
+/// it is not known what became.
+const LAST_ROUND: u32 = 8;
 
 /// How a redirection that is for one command alone is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,7 @@ impl Cluster {
         mut step: impl FnMut(&Arc<Transport>, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut hops, mut pause) = (0, SHORTEST_PAUSE);
+        let round = deadline.since(self.directory.now()) / LAST_ROUND;
         let mut once: Option<Arc<Member>> = None;
         let mut why = None;
         // Time that ran out in a later round did so because of what the earlier ones met.
@@ -116,9 +120,7 @@ impl Cluster {
                     return Err(end(failure, why));
                 }
             };
-            // The next round is to have as much time as is waited for it: what is sent in the last moment
-            // is not answered, and then it is not known what became of it.
-            if self.directory.now().after(pause * 2) >= deadline {
+            if self.directory.now().after(pause + round.max(pause)) >= deadline {
                 return Err(adrift(reason));
             }
             why = Some(reason);
