@@ -165,7 +165,8 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// [`is_unreachable`](crate::Error::is_unreachable) after an outage, and
-            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer told whether it was taken,
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer told whether it was
+            /// taken,
             /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
             /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
             /// [`is_timeout`](crate::Error::is_timeout) if the grant was told when its lease or `max_hold`
