@@ -76,6 +76,20 @@ fn another_thread_does_not_reenter() {
     assert!(lock.is_held_by_current_thread());
 }
 
+/// An inner guard that is dropped does not look, and the last one tells all the same.
+#[test]
+fn every_release_of_a_lost_lease_tells_of_the_loss() {
+    let server = server();
+    let lock = open(&server).mutex_with("x", fixed(1_500)).unwrap();
+    let outer = lock.lock().unwrap();
+    let (inner, dropped) = (lock.lock().unwrap(), lock.lock().unwrap());
+    lock.lock().unwrap().release().unwrap();
+    until("it is over", || !outer.is_valid());
+    drop(dropped);
+    assert!(inner.release().unwrap_err().is_lost());
+    assert!(outer.release().unwrap_err().is_lost());
+}
+
 /// Reentry must not count on what is not held any more.
 #[test]
 fn reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold() {

@@ -7,7 +7,7 @@ use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, check_expiry, gone, lost, taken};
+use crate::engine::release::{cause, check_valid, gone, lost, taken};
 use crate::protocol::{Applied, Told, Verdict, out_of_place};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
@@ -101,9 +101,4 @@ pub(crate) fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {
         lost(lease, loss);
     }
     Err(gone(lease))
-}
-
-fn check_valid(lease: &Arc<LiveLease>) -> Result<(), Error> {
-    check_expiry(lease);
-    if lease.is_live() { Ok(()) } else { Err(gone(lease)) }
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
+use crate::base::name::Name;
 use crate::base::sync::{Arc, thread_local};
 use crate::engine::lease::LiveLease;
 use crate::engine::release::leave_to_worker;
@@ -25,6 +26,10 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn lease(&self) -> &Arc<LiveLease> {
         &self.lease
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        self.lease.slot().target().name()
     }
 
     pub(crate) fn count(&self) -> u32 {

@@ -168,6 +168,19 @@ pub(crate) fn check_expiry(lease: &Arc<LiveLease>) {
     }
 }
 
+/// Whether a lease may still be relied on. One whose validity is over ends as lost.
+pub(crate) fn check_valid(lease: &Arc<LiveLease>) -> Result<()> {
+    let now = lease.slot().engine().now();
+    if lease.is_valid_at(now) {
+        return Ok(());
+    }
+    if let Some(loss) = lease.expire(now) {
+        lost(lease, loss);
+    }
+    // A renewal may have been confirmed meanwhile.
+    if lease.is_live() { Ok(()) } else { Err(gone(lease)) }
+}
+
 /// The error for a lease that is not live any longer.
 pub(crate) fn gone(lease: &LiveLease) -> Error {
     match lease.loss() {

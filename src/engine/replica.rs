@@ -5,7 +5,7 @@ use crate::base::option::{Copies, Least};
 use crate::base::sync::Arc;
 use crate::engine::extend::conclude;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::{check_expiry, gone, release};
+use crate::engine::release::{check_valid, release};
 
 /// Waits until replicas and disks have a lease that its thread has just got, if its options say so;
 /// else gives it back.
@@ -31,8 +31,7 @@ fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
     let deadline = deadline.min(lease.valid_until());
     match engine.protocol().replicate(target, lease.owner(), copies, deadline) {
         Ok(Ok(have)) if have.covers(copies.least) || mutated!("too-few-replicas") => {
-            check_expiry(lease);
-            (!lease.is_live()).then(|| gone(lease))
+            check_valid(lease).err()
         }
         Ok(Ok(have)) => Some(short(have, copies)),
         // It was passed on in this process, and lost before.

@@ -10,7 +10,7 @@ use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
 use crate::engine::hold;
-use crate::engine::release::gone;
+use crate::engine::release::check_valid;
 use crate::engine::slot::{Patience, Slot};
 use crate::lock::Guard;
 
@@ -54,11 +54,8 @@ impl Handle {
 
     fn take(&self, patience: Patience) -> Result<Option<Guard>> {
         if let Some(hold) = hold::find(&self.slot) {
-            let lease = hold.lease();
-            let valid = lease.is_valid_at(self.slot.engine().now());
-            if !valid && !mutated!("reentry-after-loss") {
-                crate::engine::release::check_expiry(lease);
-                return Err(gone(lease).of(self.name()));
+            if !mutated!("reentry-after-loss") {
+                check_valid(hold.lease()).map_err(|error| error.of(self.name()))?;
             }
             return if hold.enter() {
                 Ok(Some(Guard::new(hold)))

@@ -246,6 +246,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "hold::reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold",
     ),
     bug(
+        "inner-release-hides-the-loss",
+        "validity",
+        "hold::every_release_of_a_lost_lease_tells_of_the_loss",
+    ),
+    bug(
         "inner-release-ends-the-hold",
         "reentry",
         "hold::the_last_guard_dropped_gives_it_back_in_whatever_order",
