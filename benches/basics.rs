@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `uncontended` | a mutex with defaults, lock and unlock: `ratio` compares times, less is better |
 //! | `uncontended-raw`, `-plain` | what it is compared with, beside it |
+//! | `uncontended-calls` | raw with scripts that only call what those of the mutex call: the floor for raw |
 //! | `uncontended-test-on-borrow` | with a connection tested before each use |
 //! | `uncontended-reentrant`, `-watch` | other forms, each by its own raw form |
 //! | `reentry`, `reentry-reentrant` | a nested lock and drop |
@@ -38,6 +39,12 @@ use common::cost::{Cost, process_time, repeat, server_time};
 use common::raw::{Plain, Raw, Shape};
 use common::report::{Report, Row};
 
+/// What the scripts of an uncontended mutex call, without what they make of the answers.
+const CALLS: [&str; 2] = [
+    "redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'PX', ARGV[2]) \
+     redis.call('EXISTS', KEYS[3]) redis.call('SET', KEYS[2], '1', 'GET', 'PX', ARGV[4]) return 1",
+    "redis.call('GET', KEYS[1]) redis.call('EXISTS', KEYS[3]) redis.call('DEL', KEYS[1]) return 1",
+];
 /// Locks and unlocks in a batch: enough for a 99th percentile, few enough to interleave closely.
 const BATCH: usize = 300;
 /// Locks and unlocks whose commands and processor time are counted.
@@ -138,17 +145,20 @@ fn uncontended_mutex(
     let tested = careful.mutex("a-tested-mutex").expect("a valid name");
     let shape = shape_of(server, &lock);
     let mut raw = Raw::new(url, &shape, "raw");
+    let mut calls = Raw::new(url, &shape.with_scripts(url, &CALLS), "calls");
     let mut plain = Plain::new(url, &shape, "plain");
-    let [raw_times, plain_times, times, tested_times] = interleave(
+    let [raw_times, calls_times, plain_times, times, tested_times] = interleave(
         arguments.seconds,
         [
             repeated(BATCH, || raw.lock_unlock()),
+            repeated(BATCH, || calls.lock_unlock()),
             repeated(BATCH, || plain.lock_unlock()),
             repeated(BATCH, || lock_unlock(&lock)),
             repeated(BATCH, || lock_unlock(&tested)),
         ],
     );
     let raw_cost = Cost::of(server, COUNTED, repeat(COUNTED, || raw.lock_unlock()));
+    let calls_cost = Cost::of(server, COUNTED, repeat(COUNTED, || calls.lock_unlock()));
     let plain_cost = Cost::of(server, COUNTED, repeat(COUNTED, || plain.lock_unlock()));
     let cost = Cost::of(server, COUNTED, repeat(COUNTED, || lock_unlock(&lock)));
     let tested_cost = Cost::of(server, COUNTED, repeat(COUNTED, || lock_unlock(&tested)));
@@ -164,6 +174,7 @@ fn uncontended_mutex(
     let with_tests = tested_cost.commands(&raw_cost, &shape);
     report.row(row("-test-on-borrow", &tested_times, &tested_cost, with_tests));
     report.row(row("-raw", &raw_times, &raw_cost, shape.commands() as f64));
+    report.row(row("-calls", &calls_times, &calls_cost, shape.commands() as f64));
     report.row(row("-plain", &plain_times, &plain_cost, 2.0));
 
     let mut budget = |what: &str, value: f64, limit: f64| {

@@ -94,6 +94,26 @@ impl Shape {
         self.rounds.iter().map(Vec::len).sum()
     }
 
+    /// The same with these scripts in place of its own, in the order in which they are called.
+    ///
+    /// # Panics
+    ///
+    /// If it calls more or fewer.
+    pub(crate) fn with_scripts(&self, url: &str, scripts: &[&str]) -> Shape {
+        let (mut connection, mut shape) = (connect(url), self.clone());
+        let mut scripts = scripts.iter();
+        for command in shape.rounds.iter_mut().flatten() {
+            if let [Part::Fixed(verb), Part::Fixed(hash), ..] = command.as_mut_slice()
+                && verb == "EVALSHA"
+            {
+                let script = scripts.next().expect("a script for every call");
+                *hash = load(&mut connection, script);
+            }
+        }
+        assert_eq!(scripts.len(), 0, "a call for every script");
+        shape
+    }
+
     /// The same for another name.
     fn renamed(&self, name: &str) -> Shape {
         let mut shape = self.clone();
@@ -270,9 +290,7 @@ impl Plain {
     /// A lock of this name, whose owners are as long as those of the shape.
     pub(crate) fn new(url: &str, shape: &Shape, name: &str) -> Plain {
         let mut connection = connect(url);
-        let mut load = redis::cmd("SCRIPT");
-        let release = load.arg("LOAD").arg(Self::RELEASE).query(&mut connection);
-        let release = release.expect("the server takes the script");
+        let release = load(&mut connection, Self::RELEASE);
         let owner = shape.owner.0.clone() + &shape.owner.1;
         Plain { connection, release, owner, attempt: ATTEMPTS, name: name.to_owned() }
     }
@@ -296,6 +314,12 @@ impl Plain {
         let deleted: bool = call.query(&mut self.connection).expect("an answer to a script");
         assert!(deleted, "a plain lock was lost");
     }
+}
+
+/// Makes the server know a script; answers its hash.
+fn load(connection: &mut Connection, script: &str) -> String {
+    let mut load = redis::cmd("SCRIPT");
+    load.arg("LOAD").arg(script).query(connection).expect("the server takes the script")
 }
 
 /// Opens a bare connection with the socket options that the library uses.
