@@ -39,10 +39,11 @@ use common::cost::{Cost, process_time, repeat, server_time};
 use common::raw::{Plain, Raw, Shape};
 use common::report::{Report, Row};
 
-/// What the scripts of an uncontended mutex call, without what they make of the answers.
+/// What the scripts of an uncontended mutex call, without what they make of the answers. The deadline is
+/// as long as the token in whose place it stands.
 const CALLS: [&str; 2] = [
     "redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'PX', ARGV[2]) \
-     redis.call('EXISTS', KEYS[3]) redis.call('SET', KEYS[2], '1', 'GET', 'PX', ARGV[4]) return 1",
+     redis.call('EXISTS', KEYS[3]) redis.call('SET', KEYS[2], ARGV[3], 'GET', 'PX', ARGV[4]) return 1",
     "redis.call('GET', KEYS[1]) redis.call('EXISTS', KEYS[3]) redis.call('DEL', KEYS[1]) return 1",
 ];
 /// Locks and unlocks in a batch: enough for a 99th percentile, few enough to interleave closely.
