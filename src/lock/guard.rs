@@ -305,12 +305,13 @@ impl Guard {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<()> {
-        match self.leave()? {
-            Some(hold) if !mutated!("inner-release-hides-the-loss") => {
-                check_valid(hold.lease()).map_err(|error| error.of(hold.name()))
-            }
-            _ => Ok(()),
+        if let Some(hold) = self.leave()?
+            && let Err(error) = check_valid(hold.lease())
+            && !mutated!("inner-release-hides-the-loss")
+        {
+            return Err(error.of(hold.name()));
         }
+        Ok(())
     }
 
     /// Counts this hold off, and gives the lock back with the last one. Answers the hold where its thread

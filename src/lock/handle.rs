@@ -54,8 +54,10 @@ impl Handle {
 
     fn take(&self, patience: Patience) -> Result<Option<Guard>> {
         if let Some(hold) = hold::find(&self.slot) {
-            if !mutated!("reentry-after-loss") {
-                check_valid(hold.lease()).map_err(|error| error.of(self.name()))?;
+            if let Err(error) = check_valid(hold.lease())
+                && !mutated!("reentry-after-loss")
+            {
+                return Err(error.of(self.name()));
             }
             return if hold.enter() {
                 Ok(Some(Guard::new(hold)))
