@@ -154,6 +154,7 @@ fn nonsense_in_a_message_is_ignored() {
             format!("g {number} {now} 18446744073709551615 18446744073709551615 0 x"),
             format!("w {number} 5 x"),
             format!("w {number} 99999999999 x"),
+            format!("p {number} {now} x"),
             format!("p {number} x"),
             format!("r {number} x"),
             "r zz x".to_owned(),

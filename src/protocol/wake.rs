@@ -144,6 +144,7 @@ fn read_inner(payload: &[u8]) -> Option<Wake> {
         }
         b"p" => {
             let number = fields.hexadecimal()?;
+            fields.number()?;
             Some(Wake::Request { name: fields.rest(), number })
         }
         _ => None,
@@ -196,8 +197,10 @@ mod tests {
             read(b"w 1 7 x y"),
             Wake::Wanted { name: b"x y".to_vec(), number: 1, waiters: 7 }
         );
-        assert_eq!(read(b"p a x"), Wake::Request { name: b"x".to_vec(), number: 10 });
-        for odd in ["", "n", "g", "g 1 2 3 4 x", "g z 1 1 1 1 x", "g 1 -1 1 1 1 x", "w 1 x"] {
+        assert_eq!(read(b"p a 7 x"), Wake::Request { name: b"x".to_vec(), number: 10 });
+        for odd in
+            ["", "n", "g", "g 1 2 3 4 x", "g z 1 1 1 1 x", "g 1 -1 1 1 1 x", "w 1 x", "p 1 x"]
+        {
             assert_eq!(read(odd.as_bytes()), Wake::Nothing, "{odd}");
         }
     }

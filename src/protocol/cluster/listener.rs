@@ -12,11 +12,11 @@
 //!
 //! *The client's own channel* is listened to at all masters, so everything is said as often as there are
 //! masters. The first to say it is believed, and the [echoes](Echoes) are not passed on: neither a slot
-//! that moves nor a node that is silent can keep a message back that any other brings. Only a request to
-//! let go may be meant each time that it is said: it is believed from the one master that has the word on
-//! its slot, which is the one that has it, if that is heard, and else any that is.
+//! that moves nor a node that is silent can keep a message back that any other brings. What may be meant
+//! each time that it is said, as a request to let go, has the time in it at which it was said.
 //!
-//! *The channel of one name* is listened to at the master that has the word on its slot, and nowhere else.
+//! *The channel of one name* is listened to at the one master that has the word on its slot: the one that
+//! has it, if that is heard, and else any that is.
 //!
 //! The client hears ([`Wake::Live`]) as soon as one master is heard, and until none is: one that cannot
 //! be listened to makes what is said there late, and nobody deaf. When a master is heard again, or a new
@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
-use crate::protocol::wake::{NUDGE, read, understand};
+use crate::protocol::wake::{NUDGE, understand};
 use crate::protocol::{Listener, Wake};
 use crate::wire::cluster::{Directory, Member};
 use crate::wire::failure::Failure;
@@ -100,13 +100,7 @@ impl Station for Post {
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::Message { channel, payload } if **channel == *self.own && payload != NUDGE => {
-                let news = match read(payload) {
-                    Wake::Request { name, .. } => {
-                        self.directory.has_word(hash_slot(&name), &self.member)
-                    }
-                    _ => self.echoes.is_first(payload, self.directory.now()),
-                };
-                news || mutated!("cluster-echo-told")
+                self.echoes.is_first(payload, self.directory.now()) || mutated!("cluster-echo-told")
             }
             _ => true,
         }

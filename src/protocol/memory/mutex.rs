@@ -71,7 +71,7 @@ pub(crate) fn scripts(
         Request::Ask => {
             let owner = run.get(keys.lock)?.unwrap_or_default();
             Ok(Value::Int(listener(&owner).map_or(0, |to| {
-                let payload = message(&["p", to.number], keys.lock);
+                let payload = message(&["p", to.number, &run.now().to_string()], keys.lock);
                 signed(run.publish(&to.channel, payload))
             })))
         }

@@ -13,6 +13,7 @@
 -- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
 --                       r <attempt's number> <lock>             are you there? ask again
 --                       w <attempt's number> <waiters> <lock>   somebody waits for your lock
+--                       p <attempt's number> <server time> <lock>   somebody asks you to let it go
 
 local function listener(attempt)
   local client, number, window = string.match(attempt, '^%dq:(%x+):(%x+):(%d+):')
