@@ -9,7 +9,7 @@ use common::log::warnings;
 use common::{ask, fixed, ms, names, open, server};
 use leasehold::{DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
 use leasehold_support::Child;
-use leasehold_support::lag::Spent as _;
+use leasehold_support::lag::{self, Spent as _};
 
 /// Where no server is: any I/O would end in an error of another kind.
 const NOWHERE: &str = "unix:///does/not/exist/s";
@@ -206,6 +206,7 @@ fn the_longest_time_outs_allowed_do_not_overflow() {
 
 #[test]
 fn a_bad_url_names_the_part_its_value_and_what_is_allowed() {
+    lag::watch();
     for (url, parts) in [
         ("", ["url", "\"\"", "redis://"]),
         ("localhost:6379", ["url", "without a scheme", "redis://"]),
@@ -328,6 +329,7 @@ fn unescaped_characters_of_a_password_are_explained() {
 
 #[test]
 fn no_setting_and_no_handle_does_io() {
+    lag::watch();
     let client = LockClient::builder(NOWHERE)
         .name_prefix([0, 255])
         .label("a\r\nb\0".repeat(100))

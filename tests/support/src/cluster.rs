@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{FromRedisValue, RedisResult};
 
+use crate::lag;
 use crate::server::Server;
 
 /// How long the nodes may take to agree.
@@ -44,6 +45,7 @@ impl Cluster {
     ///
     /// As [`Cluster::start`].
     pub fn start_with(masters: usize, replicas: usize, arguments: &[&str]) -> io::Result<Cluster> {
+        lag::watch();
         let start = |_| {
             let node = Server::builder().cluster().arg("--cluster-node-timeout").arg(DEAD);
             // A replica that lags is better than none, and nobody waits to begin with copying.

@@ -4,6 +4,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::lag;
 use crate::server::Server;
 
 /// How long the group may take to know of itself.
@@ -33,6 +34,7 @@ impl Group {
     ///
     /// If one of them does not answer.
     pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
+        lag::watch();
         let replicating = || Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
         let mut servers = vec![replicating().start()?];
         let port = servers[0].addr().port();
