@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{AtLast, SOON, ask, exists, ms, pttl, renewed, until, within};
 use leasehold::{Guard, LockClient, LossCause};
-use leasehold_support::lag::{self, Spent as _};
+use leasehold_support::lag::Spent as _;
 use leasehold_support::{Group, Line, Monitor, Server};
 
 /// After so much silence the sentinels take a master for dead.
@@ -19,7 +19,6 @@ const DEAD: Duration = ms(700);
 const VOTE: Duration = ms(120_000);
 
 fn group(replicas: usize) -> Group {
-    lag::watch();
     Group::start(replicas, DEAD).expect("a group")
 }
 

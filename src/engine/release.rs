@@ -170,13 +170,10 @@ pub(crate) fn check_expiry(lease: &Arc<LiveLease>) {
 
 /// Whether a lease may still be relied on. One whose validity is over ends as lost.
 pub(crate) fn check_valid(lease: &Arc<LiveLease>) -> Result<()> {
-    let now = lease.slot().engine().now();
-    if lease.is_valid_at(now) {
+    if lease.is_valid_at(lease.slot().engine().now()) {
         return Ok(());
     }
-    if let Some(loss) = lease.expire(now) {
-        lost(lease, loss);
-    }
+    check_expiry(lease);
     // A renewal may have been confirmed meanwhile.
     if lease.is_live() { Ok(()) } else { Err(gone(lease)) }
 }

@@ -116,7 +116,7 @@ pub(crate) fn understand(event: Event, own: &[u8]) -> Wake {
 }
 
 /// What a message on the client's own channel says.
-pub(crate) fn read(payload: &[u8]) -> Wake {
+fn read(payload: &[u8]) -> Wake {
     read_inner(payload).unwrap_or(Wake::Nothing)
 }
 
