@@ -16,8 +16,8 @@ pub(crate) fn drift_allowance(span: Duration) -> Duration {
     span / DRIFT_SHARE + DRIFT_FLOOR
 }
 
-/// A point on the [`Clock`], in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A point on the [`Clock`], in nanoseconds; by default [`PAST`](Moment::PAST).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {

@@ -457,7 +457,8 @@ impl LockClientBuilder {
     /// this client holds ([`request_release`](crate::Mutex::request_release)); default nothing.
     ///
     /// It is for the holder to decide whether to let go. It runs on a thread of its own; a panic in
-    /// it is logged. It must not own the client.
+    /// it is logged. It must not own the client. A request made while the connection that would tell of
+    /// it is broken is not heard; one that the nodes of a cluster pass on very late may be heard twice.
     ///
     /// ```
     /// use leasehold::LockClient;

@@ -541,6 +541,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
     ),
     bug(
+        "cluster-gone-master-not-believed",
+        "wake-ups of a cluster",
+        "leasehold::protocol::cluster::listener::tests::what_a_master_said_before_it_went_is_believed",
+    ),
+    bug(
         "cluster-return-wakes-nobody",
         "rule 12",
         "cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",

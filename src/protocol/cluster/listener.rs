@@ -52,20 +52,20 @@ struct Said {
     lately: HashSet<Vec<u8>>,
     before: HashSet<Vec<u8>>,
     /// When `lately` becomes `before`.
-    over: Option<Moment>,
+    over: Moment,
 }
 
 impl Echoes {
     /// Whether nobody has said this yet.
     fn is_first(&self, payload: &[u8], now: Moment) -> bool {
         let said = &mut *self.0.lock();
-        if said.over.is_none_or(|over| over <= now) {
-            let stale = said.over.is_none_or(|over| over.after(ECHO) <= now);
+        if said.over <= now {
             said.before = std::mem::take(&mut said.lately);
-            if stale {
+            said.over = said.over.after(ECHO);
+            if said.over <= now {
                 said.before.clear();
+                said.over = now.after(ECHO);
             }
-            said.over = Some(now.after(ECHO));
         }
         !said.before.contains(payload) && said.lately.insert(payload.to_vec())
     }
@@ -146,7 +146,13 @@ impl Choir {
         own: Vec<u8>,
         wishes: &Arc<Wishes>,
     ) -> Result<Choir, Failure> {
-        let mut choir = Choir {
+        let mut choir = Choir::of_nobody(directory, own, wishes);
+        choir.follow()?;
+        Ok(choir)
+    }
+
+    fn of_nobody(directory: &Arc<Directory>, own: Vec<u8>, wishes: &Arc<Wishes>) -> Choir {
+        Choir {
             directory: Arc::clone(directory),
             relay: Relay::new(&own, wishes),
             wishes: Arc::clone(wishes),
@@ -157,9 +163,7 @@ impl Choir {
             live: false,
             channels: HashSet::new(),
             wakes: VecDeque::new(),
-        };
-        choir.follow()?;
-        Ok(choir)
+        }
     }
 
     /// Listens to whoever is a master now, and to nobody else.
@@ -202,8 +206,13 @@ impl Choir {
     }
 
     fn take(&mut self, number: usize, heard: Heard) -> Result<(), Failure> {
-        // Else it has gone since.
         let Some(place) = self.voices.iter().position(|voice| voice.number == number) else {
+            // It has gone since. What it was the first to say is an echo wherever else it is heard.
+            if let Heard::Event(event @ Event::Message { .. }) = heard
+                && !mutated!("cluster-gone-master-not-believed")
+            {
+                self.wakes.push_back(understand(event, &self.own));
+            }
             return Ok(());
         };
         match heard {
@@ -321,6 +330,31 @@ impl fmt::Debug for Choir {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::BootClock;
+    use crate::wire::cluster::ClusterSettings;
+    use crate::wire::endpoint;
+    use crate::wire::manager::Timeouts;
+    use crate::wire::pool::PoolSettings;
+
+    #[test]
+    fn what_a_master_said_before_it_went_is_believed() {
+        let timeouts = Timeouts { connect: ECHO, command: ECHO };
+        let settings = ClusterSettings { pool: PoolSettings::default(), timeouts };
+        let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
+        let directory = Directory::new(Vec::new(), info, settings, Arc::new(BootClock));
+        let mut choir = Choir::of_nobody(&Arc::new(directory), b"own".to_vec(), &Arc::default());
+        let message = |payload: &[u8]| {
+            Heard::Event(Event::Message { channel: b"own".to_vec(), payload: payload.to_vec() })
+        };
+        choir.take(7, message(b"r 1f x")).unwrap();
+        choir.take(7, Heard::Down(Failure::silent())).unwrap();
+        choir.take(7, message(b"p 1f 9 x")).unwrap();
+        let (name, number) = (b"x".to_vec(), 31);
+        assert_eq!(
+            choir.wakes,
+            [Wake::Retry { name: name.clone() }, Wake::Request { name, number }]
+        );
+    }
 
     #[test]
     fn what_is_said_again_soon_is_an_echo() {
@@ -330,8 +364,10 @@ mod tests {
         assert!(echoes.is_first(b"b", at(0.9)));
         assert!(!echoes.is_first(b"a", at(0.9)));
         assert!(!echoes.is_first(b"b", at(1.8)));
+        assert!(echoes.is_first(b"a", at(2.0)), "over twice as long as an echo is expected");
         assert!(echoes.is_first(b"b", at(3.1)));
-        assert!(echoes.is_first(b"a", at(3.2)));
+        assert!(!echoes.is_first(b"a", at(3.2)));
+        assert!(echoes.is_first(b"a", at(4.1)));
         assert!(echoes.is_first(b"a", at(9.0)));
     }
 }
