@@ -517,21 +517,61 @@ fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
     hand_over(&cluster, &[holder.clone(), other.clone()], &cluster.name_at(0, "warm"), 1);
     until("both listen everywhere", || cluster.nodes().iter().all(|node| ears(node) == 2));
     let mut made = 0;
-    for home in 0..3 {
+    // Held until all is heard: who holds nothing is asked for nothing.
+    let mut guards = Vec::new();
+    for (home, node) in cluster.nodes().iter().enumerate() {
         let name = cluster.name_at(home, "x");
-        let guard = holder.mutex(&name).unwrap().lock().unwrap();
+        guards.push(holder.mutex(&name).unwrap().lock().unwrap());
         let lock = other.mutex(&name).unwrap();
         for _ in 0..3 {
             lock.request_release().unwrap();
-            ask::<()>(&cluster.nodes()[home], &["CLIENT", "KILL", "TYPE", "pubsub"]);
+            ask::<()>(node, &["CLIENT", "KILL", "TYPE", "pubsub"]);
             made += 1;
         }
         until("they are told", || asked.load(Ordering::SeqCst) >= made);
-        guard.release().unwrap();
+        until("they listen there again", || ears(node) == 2);
     }
     // The slowest way between two nodes takes a tenth of this.
     thread::sleep(ms(500));
     assert_eq!(asked.load(Ordering::SeqCst), made);
+    guards.into_iter().for_each(|guard| guard.release().unwrap());
+}
+
+/// Some are listened to no longer, and others not yet.
+#[test]
+fn a_request_to_let_go_is_told_while_masters_change() {
+    let cluster = start(3, 1);
+    let asked = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&asked);
+    let holder = builder(&cluster).command_timeout(SOON).on_release_request(move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+    });
+    let (holder, other) = (holder.build().unwrap(), client(&cluster));
+    let name = cluster.name_at(0, "x");
+    hand_over(&cluster, &[holder.clone(), other.clone()], &name, 1);
+    let lock = other.mutex(&name).unwrap();
+    let guard = holder.mutex(&name).unwrap().lock().unwrap();
+    let mut made = 0;
+    let mut request = |guard: &Guard| {
+        lock.request_release().unwrap();
+        made += 1;
+        // Its client learns where the lock is now.
+        guard.check().unwrap();
+    };
+    for round in 0..4 {
+        let [old, heir] = [round % 2, 1 - round % 2].map(|half| &cluster.nodes()[3 * half]);
+        until("they listen", || ears(old) == 2);
+        until("the heir has all", || ask::<u32>(old, &["WAIT", "1", "100"]) == 1);
+        ask::<()>(heir, &["CLUSTER", "FAILOVER", "TAKEOVER"]);
+        until("they listen to the heir", || {
+            request(&guard);
+            ears(heir) == 2
+        });
+    }
+    until("they are told", || asked.load(Ordering::SeqCst) >= made);
+    thread::sleep(ms(500));
+    assert_eq!(asked.load(Ordering::SeqCst), made);
+    guard.release().unwrap();
 }
 
 /// Commands for each time that one lock was taken by one of three clients that want it.

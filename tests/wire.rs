@@ -506,13 +506,15 @@ fn idle_connections_and_old_ones_are_closed() {
     let (idle, _idle_client) = stage(|builder| builder.idle_timeout(Some(ms(1_000))));
     let (aged, client) = stage(|builder| builder.max_lifetime(Some(ms(1_000))));
     let (kept, _kept_client) = stage(|builder| builder);
-    // A client may have been given a second one, where the first was slow to come.
+    // A client may have been given a second one, where the first was slow to come, and it may be on its way.
+    thread::sleep(ms(100));
     let (made, had, open) = (aged.accepted(), idle.accepted(), kept.connections());
     within(SOON * 6, "idle ones are closed, and the one in use is another", || {
         works(&client);
         thread::sleep(ms(100));
         idle.connections() == 0 && aged.accepted() > made
     });
+    thread::sleep(ms(100));
     assert_eq!(kept.connections(), open);
     assert_eq!(idle.accepted(), had, "none is made where nobody needs one");
 }
