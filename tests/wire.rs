@@ -190,6 +190,12 @@ fn a_server_that_takes_no_more_connections_is_named() {
         assert!(error.to_string().contains("maxclients"), "{error}");
         assert!(begin.spent() < ms(2_000) + SLACK);
     }
+    // A password does not make it a denial, nor does a database.
+    let url = server.tcp_url().replace("redis://", "redis://:secret@");
+    for url in [url.clone(), format!("{}/1", server.tcp_url()), format!("{url}/1")] {
+        let error = LockClient::open(url).unwrap_err();
+        assert!(error.is_unreachable() && error.to_string().contains("maxclients"), "{error:?}");
+    }
     // It may be over soon, so a wait rides it out.
     let client = LockClient::builder(server.tcp_url()).build().unwrap();
     let lock = client.mutex("x").unwrap();
@@ -200,6 +206,23 @@ fn a_server_that_takes_no_more_connections_is_named() {
         drop(crowd);
         waiter.join().unwrap().unwrap();
     });
+    assert!(LockClient::open(url).unwrap_err().is_denied());
+}
+
+/// What a server says to the choice of a database is told as what it is.
+#[test]
+fn who_may_not_choose_a_database_is_told_why() {
+    let server = tcp();
+    let url = format!("{}/1", server.tcp_url());
+    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    let error = LockClient::open(format!("{url}000000")).unwrap_err();
+    assert!(error.is_refused() && error.to_string().contains("out of range"), "{error:?}");
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "secret"]);
+    assert!(LockClient::open(&url).unwrap_err().is_denied());
+    let url = url.replace("redis://", "redis://:secret@");
+    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    let error = LockClient::open(url.replace("secret", "s3cret")).unwrap_err();
+    assert!(error.is_denied() && !error.to_string().contains("s3cret"), "{error:?}");
 }
 
 #[test]
@@ -477,6 +500,23 @@ fn test_on_borrow_finds_a_dead_connection_before_it_is_used() {
     ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     assert!(lock.is_locked().unwrap());
     guard.release().unwrap();
+}
+
+/// One test shows that the server is silent; the other connections are not tested one after the other.
+#[test]
+fn a_silent_server_is_not_tested_at_each_connection() {
+    const IDLE: usize = 8;
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).test_on_borrow(true).min_idle(8);
+    let client = builder.command_timeout(HASTE).connect_timeout(HASTE).build().unwrap();
+    works(&client);
+    until("they are there", || proxy.connections() >= IDLE);
+    thread::sleep(ms(100));
+    proxy.black_hole();
+    let begin = Instant::now();
+    assert!(client.mutex("x").unwrap().try_lock().is_err());
+    assert!(begin.spent() < HASTE * 4 + SLACK, "{:?}", begin.spent());
 }
 
 /// Once each, and by nobody who did not ask for it.

@@ -99,7 +99,8 @@ impl LockClientBuilder {
     }
 
     /// How many idle connections the pool keeps at most; default all, from `min_idle` to
-    /// `max_size`.
+    /// `max_size`. It should be above `min_idle` by as many as are in use at once: the pool makes one
+    /// more whenever fewer than `min_idle` are idle, and here those beyond `max_idle` are closed.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -221,7 +222,8 @@ impl LockClientBuilder {
     }
 
     /// How long a command may take from the search for a connection to its answer; default 1 s,
-    /// from 1 ms to 365 days.
+    /// from 1 ms to 365 days. An answer that comes in pieces may take that long for each, and so may the
+    /// [test](LockClientBuilder::test_on_borrow) of a connection besides.
     ///
     /// ```
     /// use leasehold::LockClient;

@@ -70,10 +70,7 @@ impl Refusal {
             _ if text.contains("ACL failure")
                 // Redis 7.0 says so of what a script may not do.
                 || text.contains("The user executing the script can't")
-                || text.contains("NOPERM")
-                // redis-rs wraps what was said to its SELECT.
-                || text.contains("has no permissions to run")
-                || text.contains("invalid password") =>
+                || text.contains("NOPERM") =>
             {
                 Refusal::Denied
             }
@@ -303,7 +300,7 @@ fn refused_connection(error: RedisError) -> Error {
         format!("Redis denied the user or the password: {error}")
     } else if is_max_clients(&error) {
         format!("Redis takes no more connections (maxclients): {error}")
-    } else if error.is_connection_dropped() && !error.is_connection_refusal() {
+    } else if is_hang_up(&error) {
         format!("Redis closed the connection at once (is maxclients reached?): {error}")
     } else if error.is_io_error() || Refusal::of(&error) == Refusal::NotNow {
         format!("Redis cannot be reached: {error}")
@@ -311,6 +308,11 @@ fn refused_connection(error: RedisError) -> Error {
         return Error::refused(format!("Redis refused the connection: {error}")).caused_by(error);
     };
     if denied { Error::denied(text) } else { Error::unreachable(text) }.caused_by(error)
+}
+
+/// Whether the other end was there, and closed the connection.
+fn is_hang_up(error: &RedisError) -> bool {
+    io_kind(error).is_some() && error.is_connection_dropped() && !error.is_connection_refusal()
 }
 
 /// What kind of trouble the operating system told of, if it was that.
@@ -329,7 +331,7 @@ pub(crate) fn is_of_replica(code: &str) -> bool {
 }
 
 /// Whether the two sides could not agree on a TLS connection.
-fn is_tls_fault(error: &RedisError) -> bool {
+pub(crate) fn is_tls_fault(error: &RedisError) -> bool {
     #[cfg(feature = "tls")]
     return crate::wire::tls::is_fault(error);
     #[cfg(not(feature = "tls"))]
@@ -347,7 +349,8 @@ pub(crate) fn io_error(error: &RedisError) -> Option<&std::io::Error> {
     kept.downcast_ref::<std::io::Error>()
 }
 
-fn is_max_clients(error: &RedisError) -> bool {
+/// Whether the server takes no more connections.
+pub(crate) fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
 }
 

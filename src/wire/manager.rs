@@ -9,6 +9,7 @@ use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::greeting;
 use crate::wire::probation::Probation;
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
@@ -51,7 +52,7 @@ pub(crate) enum Source {
 
 /// Where a connection goes to, and what it belongs to.
 struct Place {
-    client: redis::Client,
+    info: ConnectionInfo,
     generation: u64,
     epoch: Epoch,
 }
@@ -158,7 +159,7 @@ impl Manager {
                 info
             }
         };
-        Ok(Place { client: redis::Client::open(info)?, generation, epoch })
+        Ok(Place { info, generation, epoch })
     }
 
     pub(crate) fn has_sentinels(&self) -> bool {
@@ -176,8 +177,7 @@ impl Manager {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
         let place = self.locate(self.timeouts.connect, false).map_err(connect)?;
-        let info = place.client.get_connection_info();
-        let inner = self.open_resp3(info).inspect_err(|_| self.doubt()).map_err(connect)?;
+        let inner = self.open_resp3(&place.info).inspect_err(|_| self.doubt()).map_err(connect)?;
         Subscription::new(inner, self.timeouts.command, channel, place.epoch)
     }
 
@@ -209,8 +209,9 @@ impl Manager {
 
     fn open_resp3(&self, info: &ConnectionInfo) -> Result<redis::Connection, RedisError> {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        redis::Client::open(info.clone().set_redis_settings(settings))?
-            .get_connection_with_timeout(self.timeouts.connect)
+        // Channels are of no database, and a busy server lets nobody choose one.
+        let info = info.clone().set_redis_settings(settings.set_db(0));
+        greeting::connect(&info, &*self.clock, self.timeouts.connect)
     }
 
     /// Looks where the master is, and outdates all connections if it is elsewhere than before.
@@ -240,7 +241,7 @@ impl Manager {
 
     fn open_at(&self, place: &Place, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
-        let inner = place.client.get_connection_with_timeout(left)?;
+        let inner = greeting::connect(&place.info, &*self.clock, left)?;
         let clock = Arc::clone(&self.clock);
         let mut connection =
             Connection::new(inner, clock, self.timeouts.command, place.generation)?;
@@ -338,14 +339,22 @@ impl r2d2::ManageConnection for Maker {
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        let dead = || Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        // r2d2 tests one after the other; a server that is silent must not be waited for at each.
+        if self.0.is_outdated(connection) {
+            return dead();
+        }
         let deadline = self.0.clock.now().after(self.0.timeouts.command);
         match connection.call(&Call::plain(&[b"PING"]), deadline) {
             Ok(_) => Ok(()),
             // Whoever denies it is there.
             Err(failure) if failure.is_denied() => Ok(()),
-            Err(Failure::Refused(error) | Failure::Unknown(error)) => Err(error),
-            Err(Failure::NotSent(_)) => {
-                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Unknown(_) | Failure::NotSent(_)) => {
+                if !mutated!("silent-server-tested-again") {
+                    self.0.outdate(connection);
+                }
+                dead()
             }
         }
     }

@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
+//! | `greeting` | what a connection says first |
 //! | `manager` | makes connections, remembers why one could not be made |
 //! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
 //! | `combine` | commands of many threads travel together |
@@ -35,6 +36,7 @@ pub(crate) mod endpoint;
 pub(crate) mod failure;
 pub(crate) mod fan;
 pub(crate) mod follower;
+mod greeting;
 pub(crate) mod manager;
 pub(crate) mod node;
 pub(crate) mod pool;

@@ -8,7 +8,8 @@ use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::failure::is_denial;
+use crate::wire::failure::{is_denial, is_tls_fault};
+use crate::wire::greeting;
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
@@ -151,12 +152,13 @@ impl Sentinels {
             return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
         }
         // As long as others may yet tell something of the master, it may be over soon.
-        let refused = misses.strangers + misses.denials == count;
-        if let Some(denied) = misses.denied.clone().filter(|_| refused) {
-            return denied;
+        let refused = misses.strangers + misses.refusals == count;
+        if let Some(refusal) = misses.refusal.clone().filter(|_| refused) {
+            return refusal;
         }
         let outdated = || "their word is out of date".to_owned();
-        let reason = misses.denied.or(misses.last).map_or_else(outdated, |error| error.to_string());
+        let reason =
+            misses.refusal.or(misses.last).map_or_else(outdated, |error| error.to_string());
         let text = format!("of {count} sentinels none told it: {reason}");
         RedisError::from((ErrorKind::Io, "where the master is", text))
     }
@@ -209,7 +211,7 @@ impl Sentinels {
         deadline: Moment,
     ) -> Result<redis::Connection, RedisError> {
         let left = deadline.since(self.clock.now());
-        let connection = redis::Client::open(to.clone())?.get_connection_with_timeout(left)?;
+        let connection = greeting::connect(to, &*self.clock, left)?;
         self.limit(&connection, deadline)?;
         Ok(connection)
     }
@@ -322,9 +324,9 @@ impl fmt::Debug for Sentinels {
 struct Misses {
     /// How many watch no master of this name.
     strangers: usize,
-    /// How many refuse this user, and what the last of them said.
-    denials: usize,
-    denied: Option<RedisError>,
+    /// How many refuse this user, or could not be agreed with on TLS, and what the last of them said.
+    refusals: usize,
+    refusal: Option<RedisError>,
     last: Option<RedisError>,
 }
 
@@ -339,12 +341,16 @@ impl Misses {
             self.strangers += 1;
         }
         if is_denial(&error) {
-            self.denials += 1;
+            self.refusals += 1;
             // Without a code it was the log-in that failed.
             let code = error.code().unwrap_or("WRONGPASS").to_owned();
             let text = error.detail().unwrap_or_default();
             let text = format!("{text} (this is said by the sentinel at {})", node.addr());
-            self.denied = Some(redis::make_extension_error(code, Some(text)));
+            self.refusal = Some(redis::make_extension_error(code, Some(text)));
+        }
+        if is_tls_fault(&error) {
+            self.refusals += 1;
+            self.refusal = Some(error.clone());
         }
         self.last = Some(error);
     }

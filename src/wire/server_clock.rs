@@ -25,9 +25,13 @@ struct Reading {
 pub(crate) struct ServerClock(Mutex<Option<Reading>>);
 
 impl ServerClock {
-    /// Notes the server's time, as told by the answer to a command.
+    /// Notes the server's time, as told by the answer to a command. The latest answer counts, whoever
+    /// comes to note it last: an older one may be of another server, before a fail-over.
     pub(crate) fn note(&self, micros: u64, sent: Moment, received: Moment) {
-        *self.0.lock() = Some(Reading { micros, sent, received });
+        let mut reading = self.0.lock();
+        if reading.is_none_or(|known| known.received <= received) {
+            *reading = Some(Reading { micros, sent, received });
+        }
     }
 
     /// Whether the server's time has ever been told.
@@ -100,6 +104,15 @@ mod tests {
         // One second later, less 1 % and 2 ms.
         assert_eq!(clock().reached_at(received.after(MILLI * 1000)), Some(1_988_000));
         assert_eq!(clock().reached_at(received.before(MILLI)), Some(999_000));
+    }
+
+    #[test]
+    fn the_latest_answer_counts_whenever_it_is_noted() {
+        let clock = clock();
+        clock.note(9_000_000, SENT.before(MILLI * 2), SENT);
+        assert_eq!(clock.reached_at(SENT.after(MILLI)), Some(1_000_000));
+        clock.note(9_000_000, SENT, SENT.after(MILLI * 2));
+        assert_eq!(clock.reached_at(SENT.after(MILLI * 2)), Some(9_000_000));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! TLS: whom to trust, whom to be, and telling its faults from others.
 
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::base::error::{Error, Result};
 use crate::wire::failure::io_error;
@@ -45,10 +48,32 @@ impl Certificates {
             check_pem("ca_certificate", pem)?;
         }
         let equipped = build("ca_certificate", self.authority.clone(), None)?;
-        let Some(Identification { chain, key }) = self.client.clone() else { return Ok(equipped) };
-        check_pem("client_certificate", &chain)?;
+        let Some(client) = &self.client else { return Ok(equipped) };
+        check_pem("client_certificate", &client.chain)?;
+        client.check()?;
+        let Identification { chain, key } = client.clone();
         let client = ClientTlsConfig { client_cert: chain, client_key: key };
         build("client_certificate", self.authority.clone(), Some(client))
+    }
+}
+
+impl Identification {
+    /// Checks that the key is the certificate's, which rustls would see only at the first connection.
+    fn check(&self) -> Result<()> {
+        let field = "client_certificate";
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.chain)
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|error| not_pem(field, error))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| not_pem(field, error))?;
+        ClientConfig::builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_client_auth_cert(chain, key)
+            .map(drop)
+            .map_err(|error| {
+                let allowed = format_args!("a certificate and its own key ({error})");
+                Error::config(field, "(not shown)", allowed)
+            })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::base::time::BootClock;
 use crate::wire::connection::Reply;
 use crate::wire::script::Script;
 
+/// Half of it is longer than a machine stalls, and shorter than a wait that nothing ends but its deadline.
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 const MILLI: Duration = Duration::from_millis(1);
@@ -206,7 +207,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
             } else {
                 let outcome = handle.join().unwrap();
                 assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
-                assert!(now().since(start) < SHORT * 10);
+                assert!(now().since(start) < LONG / 2);
             }
         }
         for handle in handles {
@@ -266,7 +267,7 @@ fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
         stage.await_seen(2);
         assert!(matches!(rider.join().unwrap(), Err(failure) if failure.is_unknown()));
         let waited = now().since(start);
-        assert!((SHORT * 4..SHORT * 20).contains(&waited), "{waited:?}");
+        assert!((SHORT * 4..LONG / 2).contains(&waited), "{waited:?}");
         gate.send(Ok(())).unwrap();
         assert_eq!(word_of(&driver.join().unwrap()), "w1");
         first.join().unwrap().unwrap();
@@ -381,7 +382,7 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
         let start = now();
         assert_eq!(word_of(&elsewhere("besides")), "besides");
         let waited = now().since(start);
-        assert!((SHORT..SHORT * 20).contains(&waited), "{waited:?}");
+        assert!((SHORT..LONG / 2).contains(&waited), "{waited:?}");
         gate.send(Ok(())).unwrap();
         stuck.join().unwrap().unwrap();
     });
@@ -480,7 +481,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             answered.fetch_add(1, Ordering::Relaxed);
                         }
                         let waited = now().since(start);
-                        assert!(waited < span + MILLI * 500, "{waited:?} for {span:?}");
+                        assert!(waited < LONG / 2, "{waited:?} for {span:?}");
                     }
                 });
             }

@@ -86,6 +86,10 @@ fn a_certificate_of_a_stranger_or_for_another_host_is_refused_at_once() {
     // A lazy client says it at the first lock, and does not ride it out like an outage.
     let lazy = to(&elsewhere).ca_certificate(authority.pem()).connect_now(false).build().unwrap();
     is_tls_fault(lazy.mutex("x").unwrap().lock().map(|_| lazy.clone()));
+    // So does one of sentinels, none of which can be spoken to.
+    let sentinels = LockClient::builder("rediss://a-master")
+        .sentinels([ours.address(); 2].map(|address| format!("rediss://{address}")));
+    is_tls_fault(sentinels.connect_now(true).build());
     assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
     assert_eq!((ours.handshakes(), elsewhere.handshakes()), (0, 0));
 }
@@ -127,12 +131,13 @@ fn a_server_that_never_answers_the_handshake_is_given_up_in_time() {
 #[test]
 fn certificates_that_are_none_are_refused_before_any_io() {
     let authority = Authority::new("ours");
-    let worker = authority.sign("worker");
+    let (worker, other) = (authority.sign("worker"), authority.sign("other"));
     let builder = || LockClient::builder("rediss://127.0.0.1:1");
     for (outcome, field) in [
         (builder().ca_certificate("nonsense").build(), "ca_certificate"),
         (builder().client_certificate("nonsense", &worker.key).build(), "client_certificate"),
         (builder().client_certificate(&worker.pem, "nonsense").build(), "client_certificate"),
+        (builder().client_certificate(&worker.pem, &other.key).build(), "client_certificate"),
         (
             LockClient::builder("redis://127.0.0.1:1").ca_certificate(authority.pem()).build(),
             "rediss://",
