@@ -52,6 +52,52 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
     }
 }
 
+/// The first request may have taken it, whatever the second is told.
+#[test]
+fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Acquire));
+    let error = thread::scope(|scope| {
+        let asks = scope.spawn(|| lock.try_lock_for(SOON).unwrap_err());
+        until("it is taken", || exists(&server, "x"));
+        ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+        asks.join().unwrap()
+    });
+    assert_eq!(fault.fired(), 1);
+    assert!(error.is_unknown_outcome() && error.to_string().contains("OOM"), "{error:?}");
+    until("it is given back", || !exists(&server, "x"));
+}
+
+/// It may have been carried out, and then outlasts by far what its holder knows of.
+#[test]
+fn what_an_unanswered_extension_has_left_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
+    for cut in [false, true] {
+        let guard = client.mutex_with("x", fixed(2_500)).unwrap().lock().unwrap();
+        let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew));
+        assert!(guard.extend(ms(600_000)).unwrap_err().is_unknown_outcome());
+        assert_eq!(fault.fired(), 1);
+        assert!(pttl(&server, "x") > 500_000);
+        if cut {
+            proxy.refuse();
+            drop(guard);
+            // Twice as long as the worker would try for the lease that is known of.
+            thread::sleep(ms(6_000));
+            proxy.heal();
+        } else {
+            until("it is lost", || guard.loss().is_some());
+            assert!(exists(&server, "x"));
+            assert!(guard.release().unwrap_err().is_lost());
+        }
+        until("it is given back", || !exists(&server, "x"));
+    }
+}
+
 /// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.
 #[test]
 fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {

@@ -12,7 +12,7 @@ use common::{
     AtLast, SLACK, SOON, alone, ask, exists, fixed, ms, open, renewed, server, together, until,
     warm, within,
 };
-use leasehold::{LockClient, LossCause, Mutex};
+use leasehold::{LockClient, LockOptions, LossCause, Mutex, Release, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
@@ -95,6 +95,27 @@ fn a_token_that_was_written_back_is_respected_by_the_next_process() {
     assert_eq!(next.fencing_token().get(), ahead + 1);
     let ends: i64 = ask(&server, &["PTTL", "{x}:fence"]);
     assert!(ends > 3_600_000, "it is forgotten in {ends} ms, before the clock has come so far");
+}
+
+/// The same where it is given back by a transaction.
+#[test]
+fn a_release_by_watch_writes_the_last_token_back() {
+    let _turn = together();
+    let server = server();
+    let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
+    let lock = open(&server).mutex_with("x", options).unwrap();
+    lock.lock().unwrap().release().unwrap();
+    let scripts = || server.command_calls(&["eval", "evalsha"]);
+    let (before, tokens) = (scripts(), Shared::new(Vec::new()));
+    pass_through(&lock, 3, |_, guard| {
+        tokens.lock().unwrap().push(guard.fencing_token().get());
+        guard.release().unwrap();
+    });
+    assert_eq!(scripts() - before, 1, "it was passed on");
+    let last = tokens.into_inner().unwrap().into_iter().max().unwrap();
+    assert!(!exists(&server, "x"));
+    assert_eq!(ask::<u64>(&server, &["GET", "{x}:fence"]), last);
+    assert!(ask::<i64>(&server, &["PTTL", "{x}:fence"]) > 0);
 }
 
 /// Where the counter is ahead of the server's clock, local holds must not use up what the next

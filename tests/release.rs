@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex as Shared};
+use std::sync::{Arc, Mutex as Shared, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -17,6 +18,35 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 const WAYS: [Release; 2] = [Release::lua(), Release::watch()];
+
+/// What a callback owns is dropped when the lock is free, and may want it, or panic.
+#[test]
+fn what_a_callback_owns_ends_after_the_release() {
+    struct AtItsEnd<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for AtItsEnd<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let (sender, taken) = mpsc::channel();
+    let again = lock.clone();
+    let end = AtItsEnd(move || {
+        let guard = again.try_lock().map(|guard| guard.is_some());
+        sender.send(guard.is_ok_and(|taken| taken)).unwrap();
+    });
+    let guard = lock.lock().unwrap();
+    guard.on_loss(move |_| drop(end));
+    guard.release().unwrap();
+    assert!(taken.recv().unwrap());
+    let end = AtItsEnd(|| std::panic::resume_unwind(Box::new(())));
+    let guard = lock.lock().unwrap();
+    guard.on_loss(move |_| drop(end));
+    assert!(catch_unwind(|| guard.release()).is_err());
+    drop(lock.try_lock().unwrap().expect("free"));
+}
 
 #[test]
 fn both_ways_delete_the_key_and_nothing_else() {

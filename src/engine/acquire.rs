@@ -427,7 +427,7 @@ impl<'a> Delegate<'a> {
             bid.unknown = true;
         }
         if !failure.is_passing() {
-            return Next::Fail(failure.into());
+            return Next::Fail(self.open(failure.into()));
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))

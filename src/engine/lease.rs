@@ -34,6 +34,8 @@ pub(crate) struct LiveLease {
     valid_until: AtomicU64,
     /// The same without `max_hold`, and also when it is not live any longer.
     leased_until: AtomicU64,
+    /// The same if extensions that were never answered were carried out.
+    perhaps_until: AtomicU64,
     /// When it is to be renewed next, in nanoseconds.
     renew_at: AtomicU64,
     renewals: AtomicU32,
@@ -159,6 +161,7 @@ impl LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
+            perhaps_until: AtomicU64::new(leased_until.as_nanos()),
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
@@ -200,6 +203,16 @@ impl LiveLease {
     /// The end of what Redis granted, whatever became of the hold.
     pub(crate) fn leased_until(&self) -> Moment {
         Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
+    }
+
+    /// The end of what Redis may have granted without saying so.
+    pub(crate) fn perhaps_until(&self) -> Moment {
+        Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire)).max(self.leased_until())
+    }
+
+    /// Notes that an extension was never answered, and that it may last until then.
+    pub(crate) fn may_last_until(&self, moment: Moment) {
+        self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
     }
 
     /// Counts a command about it that is under way, until the answer is dropped.
@@ -369,12 +382,18 @@ impl LiveLease {
         Some(Moment::from_nanos(self.valid_until.swap(Moment::PAST.as_nanos(), Ordering::AcqRel)))
     }
 
-    /// Ends its release.
+    /// Ends its release. [`forget_hooks`](Self::forget_hooks) is owed.
     pub(crate) fn end(&self) {
         let mut phase = self.phase.lock();
         if matches!(*phase, Phase::Releasing) {
             *phase = Phase::Ended;
-            drop(phase);
+        }
+    }
+
+    /// Drops what would have been called at a loss, once it is given back. What the user moved into it
+    /// may panic when it is dropped, or want the lock.
+    pub(crate) fn forget_hooks(&self) {
+        if matches!(*self.phase.lock(), Phase::Ended) {
             drop(self.hooks.take());
         }
     }

@@ -13,13 +13,16 @@ use crate::wire::failure::Failure;
 
 /// Gives a lease back in one bounded attempt. What could not be done is left to the worker.
 pub(crate) fn release(lease: &Arc<LiveLease>) -> Result<()> {
-    release_inner(lease).map_err(|error| error.of(lease.slot().target().name()))
+    let outcome = release_inner(lease).map_err(|error| error.of(lease.slot().target().name()));
+    lease.forget_hooks();
+    outcome
 }
 
 fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
     check_expiry(lease);
     // Validity is over before the request is sent (rule 15).
     let Some(valid_until) = lease.begin_release() else {
+        give_back_rest(lease);
         return Err(gone(lease));
     };
     match lease.slot().pass_on(lease) {
@@ -103,10 +106,25 @@ fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
 
 /// Leaves a lease that is no longer in use to the worker to give back.
 pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
-    if lease.begin_release().is_some() {
-        lease.end();
-        give_back(lease);
+    if let Some(loss) = lease.expire(lease.slot().engine().now()) {
         lease.slot().vacate(None);
+        // Not logged: the thread may be at its end, where many a logger panics.
+        tell(lease, loss);
+    }
+    if lease.begin_release().is_none() {
+        give_back_rest(lease);
+        return;
+    }
+    lease.end();
+    give_back(lease);
+    lease.slot().vacate(None);
+    lease.forget_hooks();
+}
+
+/// Gives back what an extension that was never answered may have left of a lease that was lost.
+fn give_back_rest(lease: &LiveLease) {
+    if lease.loss().is_some() && lease.perhaps_until() > lease.slot().engine().now() {
+        give_back(lease);
     }
 }
 
@@ -130,7 +148,7 @@ fn giving_back(lease: &LiveLease) -> GiveBack {
         owner: Arc::clone(lease.owner()),
         settled: lease.settled().max(now),
         // It may have been extended beyond its usual length.
-        ttl: lease.ttl().max(lease.leased_until().since(now) + drift_allowance(lease.ttl()) * 2),
+        ttl: lease.ttl().max(lease.perhaps_until().since(now) + drift_allowance(lease.ttl()) * 2),
         last_token: lease.last_token(),
     }
 }

@@ -106,7 +106,7 @@ impl Protocol for Single {
         let Return { owner, ttl, last_token, how } = *returned;
         if how == ReleaseKind::Watch {
             let outcome = self.transport.exchange(deadline, |connection| {
-                transaction::release(connection, target, owner, deadline)
+                transaction::release(connection, target, returned, deadline)
             });
             // Redis 7.0 takes no transaction at all when memory is full, and a script all the same.
             if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {

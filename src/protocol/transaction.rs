@@ -3,8 +3,9 @@
 //! between.
 
 use crate::base::time::Moment;
-use crate::protocol::Target;
+use crate::protocol::Return;
 use crate::protocol::answer::{Verdict, unexpected};
+use crate::protocol::kind::{Target, fence};
 use crate::wire::connection::Connection;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -112,18 +113,27 @@ fn apply_inner(
     }
 }
 
-/// Gives a string lock back if it is still the owner's.
+/// Gives a string lock back if it is still the owner's, and notes the last token used where that is not
+/// the one minted. Nobody else has minted one since, or the owner would be another.
 pub(crate) fn release(
     connection: &mut Connection,
     target: &Target,
-    owner: &[u8],
+    returned: &Return<'_>,
     deadline: Moment,
 ) -> Result<Verdict, Failure> {
-    let delete = vec![Call::plain(&[b"DEL", target.key()])];
-    match apply(connection, target, owner, delete, deadline)? {
-        Applied::Done(answers) if answers == [Value::Int(1)] => Ok(Verdict::Done),
-        Applied::Done(answers) if answers == [Value::Int(0)] => Ok(Verdict::Gone),
-        Applied::Done(answers) => Err(unexpected(&Value::Array(answers))),
+    let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
+    if let (Some(token), [_, key]) = (returned.last_token, target.lasting())
+        && !mutated!("token-not-written-back-by-watch")
+    {
+        let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
+        calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
+    }
+    match apply(connection, target, returned.owner, calls, deadline)? {
+        Applied::Done(answers) => match answers.first() {
+            Some(Value::Int(1)) => Ok(Verdict::Done),
+            Some(Value::Int(0)) => Ok(Verdict::Gone),
+            _ => Err(unexpected(&Value::Array(answers))),
+        },
         Applied::Gone => Ok(Verdict::Gone),
         Applied::Taken => Ok(Verdict::Taken),
     }

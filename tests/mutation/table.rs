@@ -267,6 +267,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
     ),
     bug(
+        "token-not-written-back-by-watch",
+        "rule 19",
+        "handoff::a_release_by_watch_writes_the_last_token_back",
+    ),
+    bug(
+        "unanswered-extension-forgotten",
+        "section 1",
+        "fault::what_an_unanswered_extension_has_left_is_given_back",
+    ),
+    bug(
+        "silent-server-tested-again",
+        "test on borrow",
+        "wire::a_silent_server_is_not_tested_at_each_connection",
+    ),
+    bug(
         "token-not-written-back",
         "rule 19",
         "handoff::a_token_that_was_written_back_is_respected_by_the_next_process",

@@ -101,7 +101,7 @@ impl Protocol for Memory {
         let Return { owner, ttl, last_token, how } = *returned;
         let request = match how {
             ReleaseKind::Lua => Request::release(owner, ttl, last_token),
-            ReleaseKind::Watch => Request::Delete { owner: owner.to_vec() },
+            ReleaseKind::Watch => Request::delete(owner, ttl, last_token),
         };
         verdict(&self.exchange(target, request, deadline)?.value)
     }

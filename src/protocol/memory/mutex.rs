@@ -36,11 +36,12 @@ pub(crate) fn scripts(
         Request::Release { owner, fence, last_token } => {
             release(run, keys, owner, *fence, *last_token).map(Value::Int)
         }
-        Request::Delete { owner } => {
+        Request::Delete { owner, fence, last_token } => {
             let found = run.get(keys.lock)?;
             let is_owner = found.as_ref() == Some(owner);
             if is_owner {
                 run.del(keys.lock);
+                keep_token(run, keys.fence, *last_token, *fence);
             }
             Ok(Value::Int(if is_owner {
                 1

@@ -36,6 +36,9 @@ pub(crate) enum Request {
     /// [`Release::watch`](crate::Release::watch).
     Delete {
         owner: Vec<u8>,
+        fence: u64,
+        /// 0: the one minted.
+        last_token: u64,
     },
     Renew {
         owner: Vec<u8>,
@@ -69,6 +72,11 @@ impl Request {
     pub(crate) fn release(owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Request {
         let last_token = last_token.unwrap_or(0);
         Request::Release { owner: owner.to_vec(), fence: fence(ttl), last_token }
+    }
+
+    pub(crate) fn delete(owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Request {
+        let last_token = last_token.unwrap_or(0);
+        Request::Delete { owner: owner.to_vec(), fence: fence(ttl), last_token }
     }
 
     pub(crate) fn renew(owner: &[u8], ttl: Duration, count: u32) -> Request {
