@@ -57,7 +57,7 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
 fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
     let _turn = together();
     let (server, proxy) = behind_proxy();
-    let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
+    let client = LockClient::builder(proxy.url()).command_timeout(HASTE * 3).build().unwrap();
     let lock = client.mutex("x").unwrap();
     let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Acquire));
     let error = thread::scope(|scope| {
@@ -85,6 +85,7 @@ fn what_an_unanswered_extension_has_left_is_given_back() {
         assert!(pttl(&server, "x") > 500_000);
         if cut {
             proxy.refuse();
+            proxy.cut();
             drop(guard);
             // Twice as long as the worker would try for the lease that is known of.
             thread::sleep(ms(6_000));

@@ -104,18 +104,20 @@ fn a_release_by_watch_writes_the_last_token_back() {
     let server = server();
     let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
     let lock = open(&server).mutex_with("x", options).unwrap();
-    lock.lock().unwrap().release().unwrap();
     let scripts = || server.command_calls(&["eval", "evalsha"]);
-    let (before, tokens) = (scripts(), Shared::new(Vec::new()));
-    pass_through(&lock, 3, |_, guard| {
-        tokens.lock().unwrap().push(guard.fencing_token().get());
-        guard.release().unwrap();
+    // Where nobody queues it is passed on for 50 ms only, in which a machine may stall.
+    until("it is passed on to all", || {
+        let (before, tokens) = (scripts(), Shared::new(Vec::new()));
+        pass_through(&lock, 3, |_, guard| {
+            tokens.lock().unwrap().push(guard.fencing_token().get());
+            guard.release().unwrap();
+        });
+        let last = tokens.into_inner().unwrap().into_iter().max().unwrap();
+        assert!(!exists(&server, "x"));
+        assert_eq!(ask::<u64>(&server, &["GET", "{x}:fence"]), last);
+        assert!(ask::<i64>(&server, &["PTTL", "{x}:fence"]) > 0);
+        scripts() - before == 1
     });
-    assert_eq!(scripts() - before, 1, "it was passed on");
-    let last = tokens.into_inner().unwrap().into_iter().max().unwrap();
-    assert!(!exists(&server, "x"));
-    assert_eq!(ask::<u64>(&server, &["GET", "{x}:fence"]), last);
-    assert!(ask::<i64>(&server, &["PTTL", "{x}:fence"]) > 0);
 }
 
 /// Where the counter is ahead of the server's clock, local holds must not use up what the next

@@ -310,13 +310,16 @@ fn a_lost_lease_that_becomes_a_guard_does_not_replace_the_live_hold() {
     }
 }
 
-/// A thread that ends keeps no holds any more. What it takes by key then nobody could give back.
+/// A thread that ends keeps no holds any more. What it took by key then nobody could give back.
 #[test]
-fn a_lock_taken_by_key_at_the_end_of_a_thread_is_given_back() {
+fn a_lock_is_not_kept_by_key_at_the_end_of_a_thread() {
     struct AtTheEnd(LockClient);
     impl Drop for AtTheEnd {
         fn drop(&mut self) {
-            assert!(self.0.try_lock("x", common::SOON, Lease::fixed(ms(60_000))).unwrap());
+            let kept = self.0.try_lock("x", common::SOON, Lease::fixed(ms(60_000)));
+            assert!(kept.unwrap_err().is_refused());
+            let done = self.0.with_lock("y", common::SOON, Lease::default(), || ());
+            assert!(done.unwrap_err().is_refused());
         }
     }
     thread_local! {

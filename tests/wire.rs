@@ -209,6 +209,22 @@ fn a_server_that_takes_no_more_connections_is_named() {
     assert!(LockClient::open(url).unwrap_err().is_denied());
 }
 
+/// It repeats what it was told, and that is told to nobody.
+#[test]
+fn a_server_without_hello_brings_no_password_into_an_error() {
+    let renamed = ["--rename-command", "HELLO", ""];
+    let server = renamed.iter().fold(Server::builder().tcp(), |builder, word| builder.arg(word));
+    let server = server.start().expect("a server");
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "s3cret"]);
+    let url = server.tcp_url().replace("redis://", "redis://:s3cret@");
+    let [one, other] = [(); 2].map(|()| LockClient::open(&url).unwrap());
+    let guard = one.reentrant("x").unwrap().lock().unwrap();
+    let error = other.reentrant("x").unwrap().try_lock_for(SOON).unwrap_err();
+    assert!(error.is_denied() && error.to_string().contains("HELLO"), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    guard.release().unwrap();
+}
+
 /// What a server says to the choice of a database is told as what it is.
 #[test]
 fn who_may_not_choose_a_database_is_told_why() {

@@ -37,7 +37,9 @@ pub trait DistributedLock {
     ///
     /// # Errors
     ///
-    /// As for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for).
+    /// As for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for), and
+    /// [`is_refused`](crate::Error::is_refused) in a destructor at the end of the thread, when its holds
+    /// have been given back.
     ///
     /// ```
     /// # use leasehold::{DistributedLock, Lease};
@@ -212,7 +214,7 @@ macro_rules! by_key {
         impl DistributedLock for $client {
             fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
                 let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
-                Ok(lock.try_lock_for(wait)?.map(Guard::keep).is_some())
+                Ok(lock.try_lock_for(wait)?.map(Guard::keep).transpose()?.is_some())
             }
 
             fn unlock(&self, key: &str) -> Result<()> {

@@ -427,7 +427,10 @@ impl<'a> Delegate<'a> {
             bid.unknown = true;
         }
         if !failure.is_passing() {
-            return Next::Fail(self.open(failure.into()));
+            // Where it is another thing's, it is not ours.
+            let certain = failure.is_wrong_type();
+            let error = failure.into();
+            return Next::Fail(if certain { error } else { self.open(error) });
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
         let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))

@@ -68,15 +68,6 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // Its thread was past the end of its table, and kept it for later all the same.
-        if self.count.get() > 0 {
-            leave_to_worker(&self.lease);
-        }
-    }
-}
-
 /// Makes a lease the hold of this thread.
 pub(crate) fn adopt(lease: Arc<LiveLease>) -> Rc<Hold> {
     let slot = Arc::as_ptr(lease.slot());

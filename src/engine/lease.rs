@@ -34,7 +34,7 @@ pub(crate) struct LiveLease {
     valid_until: AtomicU64,
     /// The same without `max_hold`, and also when it is not live any longer.
     leased_until: AtomicU64,
-    /// The same if extensions that were never answered were carried out.
+    /// The latest end that an extension may have brought which was never answered; the past without one.
     perhaps_until: AtomicU64,
     /// When it is to be renewed next, in nanoseconds.
     renew_at: AtomicU64,
@@ -161,7 +161,7 @@ impl LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
-            perhaps_until: AtomicU64::new(leased_until.as_nanos()),
+            perhaps_until: AtomicU64::new(Moment::PAST.as_nanos()),
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
@@ -205,9 +205,9 @@ impl LiveLease {
         Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
     }
 
-    /// The end of what Redis may have granted without saying so.
+    /// The end of what Redis may have granted without saying so; the past if nothing.
     pub(crate) fn perhaps_until(&self) -> Moment {
-        Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire)).max(self.leased_until())
+        Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire))
     }
 
     /// Notes that an extension was never answered, and that it may last until then.

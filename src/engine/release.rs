@@ -143,12 +143,13 @@ pub(crate) fn give_back_now(lease: &LiveLease, deadline: Moment) {
 /// What the worker needs to give a lease back.
 fn giving_back(lease: &LiveLease) -> GiveBack {
     let now = lease.slot().engine().now();
+    let end = lease.leased_until().max(lease.perhaps_until());
     GiveBack {
         target: Arc::clone(lease.slot().target()),
         owner: Arc::clone(lease.owner()),
         settled: lease.settled().max(now),
         // It may have been extended beyond its usual length.
-        ttl: lease.ttl().max(lease.perhaps_until().since(now) + drift_allowance(lease.ttl()) * 2),
+        ttl: lease.ttl().max(end.since(now) + drift_allowance(lease.ttl()) * 2),
         last_token: lease.last_token(),
     }
 }

@@ -5,11 +5,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::loss::Loss;
 use crate::base::token::FencingToken;
 use crate::engine::extend::{apply, check, extend};
-use crate::engine::hold::Hold;
+use crate::engine::hold::{Hold, find};
 use crate::engine::release::{check_expiry, check_valid, gone, on_loss, release};
 use crate::lock::OwnedLease;
 use crate::wire::{Pipeline, Value};
@@ -336,9 +336,17 @@ impl Guard {
         }
     }
 
-    /// Leaves the hold to its thread, which gives it back by key or at its end.
-    pub(crate) fn keep(mut self) {
+    /// Leaves the hold to its thread, which gives it back by key or at its end. One that is past that has
+    /// no place for it, and nobody could give it back: then it is not kept.
+    pub(crate) fn keep(mut self) -> Result<()> {
+        if let Some(hold) = &self.0
+            && find(hold.lease().slot()).is_none()
+        {
+            let text = "the thread is at its end and keeps no locks for later; hold a guard";
+            return Err(Error::refused(text).of(hold.name()));
+        }
         self.0 = None;
+        Ok(())
     }
 
     /// Takes the lease out of this thread, to send it to another.

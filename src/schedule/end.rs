@@ -130,7 +130,8 @@ fn worker_panics_giving_back() {
         world.process_with(Callbacks::default(), |memory| Arc::new(Seam::before(memory).panics(1)));
     let waiting = world.process();
     let forgetting = holder.clone();
-    let forgetful = spawn(move || forgetting.mutex().lock().expect("granted").keep());
+    let forgetful =
+        spawn(move || forgetting.mutex().lock().expect("granted").keep().expect("kept"));
     join([forgetful, waiting.worker(LockOptions::new(), 1)]);
     holder.client.shutdown(ENOUGH).expect("given back in time");
     assert_at_once();
@@ -142,7 +143,7 @@ fn client_goes_first() {
     let (leaving, waiting) = (world.process(), world.process());
     let next = waiting.worker(LockOptions::new(), 1);
     // The last handles go with this thread, and leave the lock to the client's worker.
-    let last = spawn(move || leaving.mutex().lock().expect("granted").keep());
+    let last = spawn(move || leaving.mutex().lock().expect("granted").keep().expect("kept"));
     join([last, next]);
     assert_at_once();
     world.end([waiting]);

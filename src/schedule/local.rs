@@ -50,7 +50,7 @@ fn reentry_and_thread_end() {
         released(inner.release());
         sleep(Duration::ZERO);
         // Its thread has it still, and ends.
-        outer.keep();
+        outer.keep().expect("its thread goes on");
     });
     join([forgetful, process.worker(LockOptions::new(), 1)]);
     assert_eq!(world.witness.visits(), 2);

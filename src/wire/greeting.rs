@@ -34,7 +34,7 @@ pub(crate) fn connect(
         }
     }
     let client = redis::Client::open(info.clone().set_redis_settings(settings))?;
-    let mut connection = client.get_connection_with_timeout(most)?;
+    let mut connection = client.get_connection_with_timeout(most).map_err(without_text)?;
     let mut say = |command: &Cmd| {
         let left = deadline.since(clock.now());
         if left.is_zero() {
@@ -59,11 +59,11 @@ pub(crate) fn connect(
     Ok(connection)
 }
 
-/// A server that does not know `AUTH` repeats what was said to it, the password too. A code tells
-/// enough; without one it is a refusal of the user all the same.
+/// A server that does not know `AUTH` or `HELLO` repeats what was said to it, the password too. A code
+/// tells enough; without one it is a refusal of the user all the same.
 fn without_text(error: RedisError) -> RedisError {
     if error.code() == Some("ERR") && !is_max_clients(&error) {
-        RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"))
+        RedisError::from((ErrorKind::AuthenticationFailed, "AUTH or HELLO was refused"))
     } else {
         error
     }

@@ -481,7 +481,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             answered.fetch_add(1, Ordering::Relaxed);
                         }
                         let waited = now().since(start);
-                        assert!(waited < LONG / 2, "{waited:?} for {span:?}");
+                        assert!(waited < span + LONG / 10, "{waited:?} for {span:?}");
                     }
                 });
             }

@@ -133,11 +133,14 @@ fn certificates_that_are_none_are_refused_before_any_io() {
     let authority = Authority::new("ours");
     let (worker, other) = (authority.sign("worker"), authority.sign("other"));
     let builder = || LockClient::builder("rediss://127.0.0.1:1");
+    // As it comes from an environment variable.
+    let one_line = worker.key.replace('\n', "\\n");
     for (outcome, field) in [
         (builder().ca_certificate("nonsense").build(), "ca_certificate"),
         (builder().client_certificate("nonsense", &worker.key).build(), "client_certificate"),
         (builder().client_certificate(&worker.pem, "nonsense").build(), "client_certificate"),
         (builder().client_certificate(&worker.pem, &other.key).build(), "client_certificate"),
+        (builder().client_certificate(&worker.pem, one_line).build(), "client_certificate"),
         (
             LockClient::builder("redis://127.0.0.1:1").ca_certificate(authority.pem()).build(),
             "rediss://",
@@ -146,6 +149,7 @@ fn certificates_that_are_none_are_refused_before_any_io() {
         let error = outcome.expect_err(field);
         assert!(error.is_config() && error.to_string().contains(field), "{error:?}");
         assert!(!format!("{error} {error:?}").contains("nonsense"), "{error:?}");
+        assert!(error.to_string().len() < 200, "{error}");
     }
 }
 
