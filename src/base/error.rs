@@ -360,7 +360,7 @@ impl Error {
     }
 
     /// Redis answered with an error that none of the other predicates covers, such as being out
-    /// of memory; nothing was done.
+    /// of memory, or the client does not do it here, as in a fork; nothing was done.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

@@ -9,7 +9,7 @@ use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, check_valid, gone, lost, taken};
 use crate::protocol::{Applied, Told, Verdict, out_of_place};
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::{Pipeline, Value};
 
 /// Makes a lease last at least `ttl` from now.
@@ -25,8 +25,7 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     let deadline = engine.exchange_deadline();
     let count = lease.show_hold_count();
     let told = engine.protocol().extend(target, lease.owner(), ttl, count, deadline);
-    // Some of several servers may have done it even where the rest is known not to have.
-    if told.is_err() && !mutated!("unanswered-extension-forgotten") {
+    if told.as_ref().is_err_and(|failure| may_remain(lease, failure)) {
         lease.may_last_until(engine.now().after(ttl));
     }
     let Told { verdict, sent } = match answered(told, under_way) {
@@ -37,6 +36,15 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     lease.lengthen(sent, ttl);
     // The answer may have come when the old lease was over and found lost.
     check_valid(lease)
+}
+
+/// Whether an extension that failed may have been done: of several servers by some, even where the rest
+/// is known not to have.
+fn may_remain(lease: &LiveLease, failure: &Failure) -> bool {
+    let several = lease.slot().engine().protocol().withdraws();
+    let asked =
+        !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
+    (failure.is_unknown() || several && asked) && !mutated!("unanswered-extension-forgotten")
 }
 
 /// Asks Redis whether a lease is still its owner's.

@@ -10,7 +10,7 @@ use crate::base::loss::Loss;
 use crate::base::token::FencingToken;
 use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::{Hold, find};
-use crate::engine::release::{check_expiry, check_valid, gone, on_loss, release};
+use crate::engine::release::{check_expiry, check_valid, gone, leave_to_worker, on_loss, release};
 use crate::lock::OwnedLease;
 use crate::wire::{Pipeline, Value};
 
@@ -339,14 +339,16 @@ impl Guard {
     /// Leaves the hold to its thread, which gives it back by key or at its end. One that is past that has
     /// no place for it, and nobody could give it back: then it is not kept.
     pub(crate) fn keep(mut self) -> Result<()> {
-        if let Some(hold) = &self.0
-            && find(hold.lease().slot()).is_none()
-        {
-            let text = "the thread is at its end and keeps no locks for later; hold a guard";
-            return Err(Error::refused(text).of(hold.name()));
+        let Some(hold) = self.0.take() else { return Ok(()) };
+        if find(hold.lease().slot()).is_some() {
+            return Ok(());
         }
-        self.0 = None;
-        Ok(())
+        // A drop would log how that went, which at the end of a thread many a logger does not survive.
+        if hold.leave() {
+            leave_to_worker(hold.lease());
+        }
+        let text = "the thread is at its end and keeps no locks for later; hold a guard";
+        Err(Error::refused(text).of(hold.name()))
     }
 
     /// Takes the lease out of this thread, to send it to another.

@@ -34,7 +34,9 @@ pub(crate) fn connect(
         }
     }
     let client = redis::Client::open(info.clone().set_redis_settings(settings))?;
-    let mut connection = client.get_connection_with_timeout(most).map_err(without_text)?;
+    let connected = client.get_connection_with_timeout(most);
+    let secret = asked.password().is_some();
+    let mut connection = connected.map_err(|e| if secret { without_text(e) } else { e })?;
     let mut say = |command: &Cmd| {
         let left = deadline.since(clock.now());
         if left.is_zero() {

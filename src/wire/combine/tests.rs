@@ -14,7 +14,8 @@ use crate::base::time::BootClock;
 use crate::wire::connection::Reply;
 use crate::wire::script::Script;
 
-/// Half of it is longer than a machine stalls, and shorter than a wait that nothing ends but its deadline.
+/// A tenth of it is longer than a machine stalls as a rule, and half of it shorter than a wait that
+/// nothing ends but its deadline.
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 const MILLI: Duration = Duration::from_millis(1);
