@@ -504,16 +504,21 @@ fn who_waits_asks_again_when_the_master_of_its_name_is_heard_again() {
     });
 }
 
+/// A client that counts how often it is asked to let go.
+fn counting(cluster: &Cluster) -> (LockClient, Arc<AtomicU64>) {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&asked);
+    let builder = builder(cluster).command_timeout(SOON).on_release_request(move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+    });
+    (builder.build().expect("a client"), asked)
+}
+
 /// What every master tells is told once, and what one is not listened to for the others tell.
 #[test]
 fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
     let cluster = start(3, 0);
-    let asked = Arc::new(AtomicU64::new(0));
-    let counts = Arc::clone(&asked);
-    let holder = builder(&cluster).command_timeout(SOON).on_release_request(move |_| {
-        counts.fetch_add(1, Ordering::SeqCst);
-    });
-    let (holder, other) = (holder.build().unwrap(), client(&cluster));
+    let ((holder, asked), other) = (counting(&cluster), client(&cluster));
     hand_over(&cluster, &[holder.clone(), other.clone()], &cluster.name_at(0, "warm"), 1);
     until("both listen everywhere", || cluster.nodes().iter().all(|node| ears(node) == 2));
     let mut made = 0;
@@ -541,12 +546,7 @@ fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
 #[test]
 fn a_request_to_let_go_is_told_while_masters_change() {
     let cluster = start(3, 1);
-    let asked = Arc::new(AtomicU64::new(0));
-    let counts = Arc::clone(&asked);
-    let holder = builder(&cluster).command_timeout(SOON).on_release_request(move |_| {
-        counts.fetch_add(1, Ordering::SeqCst);
-    });
-    let (holder, other) = (holder.build().unwrap(), client(&cluster));
+    let ((holder, asked), other) = (counting(&cluster), client(&cluster));
     let name = cluster.name_at(0, "x");
     hand_over(&cluster, &[holder.clone(), other.clone()], &name, 1);
     let lock = other.mutex(&name).unwrap();

@@ -428,7 +428,7 @@ impl<'a> Delegate<'a> {
         }
         if !failure.is_passing() {
             // Where it is another thing's, it is not ours.
-            let certain = failure.is_wrong_type();
+            let certain = failure.is_wrong_type() || mutated!("refusal-speaks-for-all");
             let error = failure.into();
             return Next::Fail(if certain { error } else { self.open(error) });
         }

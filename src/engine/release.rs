@@ -107,9 +107,8 @@ fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
 /// Leaves a lease that is no longer in use to the worker to give back.
 pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
     if let Some(loss) = lease.expire(lease.slot().engine().now()) {
-        lease.slot().vacate(None);
         // Not logged: the thread may be at its end, where many a logger panics.
-        tell(lease, loss);
+        lost_in_silence(lease, loss);
     }
     if lease.begin_release().is_none() {
         give_back_rest(lease);
@@ -157,11 +156,15 @@ fn giving_back(lease: &LiveLease) -> GiveBack {
 /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
 /// What may be left of it in Redis ends by itself, and not before: its thread may still be at work.
 pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
-    lease.slot().vacate(None);
     let shown = loss.to_string();
-    tell(lease, loss);
+    lost_in_silence(lease, loss);
     // Last of all: a logger that panics must not keep the lock from anybody.
     log::warn!("{shown}");
+}
+
+fn lost_in_silence(lease: &LiveLease, loss: Loss) {
+    lease.slot().vacate(None);
+    tell(lease, loss);
 }
 
 fn tell(lease: &LiveLease, loss: Loss) {

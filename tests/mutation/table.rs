@@ -196,6 +196,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 16",
         "queue::dead::the_lock_is_handed_over_when_memory_is_full",
     ),
+    bug(
+        "unanswered-extension-forgotten",
+        "an unknown outcome is cleaned up",
+        "fault::what_an_unanswered_extension_has_left_is_given_back",
+    ),
     // Inside the process.
     bug(
         "passed-on-unanswered",
@@ -270,16 +275,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "token-not-written-back-by-watch",
         "rule 19",
         "handoff::a_release_by_watch_writes_the_last_token_back",
-    ),
-    bug(
-        "unanswered-extension-forgotten",
-        "section 1",
-        "fault::what_an_unanswered_extension_has_left_is_given_back",
-    ),
-    bug(
-        "silent-server-tested-again",
-        "test on borrow",
-        "wire::a_silent_server_is_not_tested_at_each_connection",
     ),
     bug(
         "token-not-written-back",
@@ -498,6 +493,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
     ),
     bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),
+    bug(
+        "refusal-speaks-for-all",
+        "an unknown outcome is told as unknown",
+        "fault::a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open",
+    ),
+    bug(
+        "silent-server-tested-again",
+        "every wait has a deadline",
+        "wire::a_silent_server_is_not_tested_at_each_connection",
+    ),
     bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
