@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
 use crate::wire::failure::{Failure, Hindrance, io_kind, is_of_replica};
@@ -27,6 +27,8 @@ pub(crate) struct Reply {
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
+    /// Counts it among those of its pool, until it begins to be dropped.
+    pub(crate) counted: Weak<Counter>,
     inner: redis::Connection,
     clock: Arc<dyn Clock>,
     /// The longest wait for an answer.
@@ -46,6 +48,10 @@ pub(crate) struct Connection {
     /// What is known of the server behind it.
     pub(crate) standing: Standing,
 }
+
+/// What the connections of a pool point to, so that it can be told how many live.
+#[derive(Debug, Default)]
+pub(crate) struct Counter;
 
 /// What a server that is one of several told when it was connected to.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +74,7 @@ impl Connection {
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
         Ok(Connection {
+            counted: Weak::new(),
             inner,
             clock,
             patience,

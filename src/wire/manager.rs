@@ -7,7 +7,7 @@ use redis::{ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Counter, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::greeting;
 use crate::wire::probation::Probation;
@@ -315,36 +315,42 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// The face that r2d2 sees; the pool keeps another handle of the same manager.
-#[derive(Clone, Debug)]
-pub(crate) struct Maker(pub(crate) Arc<Manager>);
+/// The face that r2d2 sees; the pool keeps other handles of the same.
+#[derive(Debug)]
+pub(crate) struct Maker {
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) counter: Arc<Counter>,
+}
 
 impl r2d2::ManageConnection for Maker {
     type Connection = Connection;
     type Error = RedisError;
 
     fn connect(&self) -> Result<Connection, RedisError> {
-        let outcome = self.0.open(Duration::MAX);
-        if let Err(error) = &outcome {
-            *self.0.last_failure.lock() = Some(error.clone());
+        let manager = &*self.manager;
+        let mut outcome = manager.open(Duration::MAX);
+        match &mut outcome {
+            // Whoever hears of it is to find it among those that live.
+            Ok(connection) => connection.counted = Arc::downgrade(&self.counter),
+            Err(error) => *manager.last_failure.lock() = Some(error.clone()),
         }
-        let mut attempts = self.0.attempts.lock();
+        let mut attempts = manager.attempts.lock();
         attempts.is_failing = outcome.is_err();
         match outcome {
             Ok(_) => attempts.made += 1,
             Err(_) => attempts.failed += 1,
         }
-        self.0.attempted.notify_all();
+        manager.attempted.notify_all();
         outcome
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
         let dead = || Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
         // r2d2 tests one after the other; a server that is silent must not be waited for at each.
-        if self.0.is_outdated(connection) {
+        if self.manager.is_outdated(connection) {
             return dead();
         }
-        let deadline = self.0.clock.now().after(self.0.timeouts.command);
+        let deadline = self.manager.clock.now().after(self.manager.timeouts.command);
         match connection.call(&Call::plain(&[b"PING"]), deadline) {
             Ok(_) => Ok(()),
             // Whoever denies it is there.
@@ -352,7 +358,7 @@ impl r2d2::ManageConnection for Maker {
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Unknown(_) | Failure::NotSent(_)) => {
                 if !mutated!("silent-server-tested-again") {
-                    self.0.outdate(connection);
+                    self.manager.outdate(connection);
                 }
                 dead()
             }
@@ -360,6 +366,6 @@ impl r2d2::ManageConnection for Maker {
     }
 
     fn has_broken(&self, connection: &mut Connection) -> bool {
-        !self.0.is_usable(connection)
+        !self.manager.is_usable(connection)
     }
 }

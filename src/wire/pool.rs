@@ -1,7 +1,7 @@
 //! The pool of connections, bounded in number and in time.
 
 use std::io;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redis::RedisError;
@@ -11,13 +11,13 @@ use crate::base::error::{Error, Result};
 use crate::base::option::Shown;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Connection, Counter};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// How often to look whether a connection was made.
 const LOOK: Duration = Duration::from_millis(20);
-/// The same where one may come to the pool at any moment, which tells only those that wait for r2d2.
+/// The same where one may come to the pool at any moment.
 const MOMENT: Duration = Duration::from_millis(1);
 /// r2d2 tries again to connect after pauses of half of this.
 const RECONNECT: Duration = Duration::from_millis(200);
@@ -134,6 +134,7 @@ pub(crate) fn connector() -> Result<Connector, Failure> {
 pub(crate) struct Pool {
     inner: r2d2::Pool<Maker>,
     manager: Arc<Manager>,
+    counter: Arc<Counter>,
     clock: Arc<dyn Clock>,
     max_wait: Duration,
     max_idle: Option<u32>,
@@ -152,6 +153,17 @@ impl Pool {
         settings: &PoolSettings,
         connector: Connector,
     ) -> Pool {
+        Pool::with(manager, clock, settings, connector, Box::new(r2d2::NopConnectionCustomizer))
+    }
+
+    fn with(
+        manager: &Arc<Manager>,
+        clock: Arc<dyn Clock>,
+        settings: &PoolSettings,
+        connector: Connector,
+        customizer: Box<dyn r2d2::CustomizeConnection<Connection, RedisError>>,
+    ) -> Pool {
+        let counter = Arc::new(Counter);
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
             .min_idle(Some(settings.min_idle))
@@ -161,10 +173,12 @@ impl Pool {
             .connection_timeout(RECONNECT)
             .thread_pool(connector)
             .error_handler(Box::new(Quiet))
-            .build_unchecked(Maker(Arc::clone(manager)));
+            .connection_customizer(customizer)
+            .build_unchecked(Maker { manager: Arc::clone(manager), counter: Arc::clone(&counter) });
         Pool {
             inner,
             manager: Arc::clone(manager),
+            counter,
             clock,
             max_wait: settings.max_wait,
             max_idle: settings.max_idle,
@@ -192,6 +206,12 @@ impl Pool {
         self.inner.state().connections >= self.inner.max_size()
     }
 
+    /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
+    /// then, and tells only those that wait for r2d2.
+    fn is_one_coming(&self, connections: u32) -> bool {
+        Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
+    }
+
     /// Borrows a connection, waiting until `deadline` and no longer than `max_wait`.
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
         if let Some(connection) = self.inner.try_get()
@@ -208,8 +228,6 @@ impl Pool {
         let limit = deadline.min(start.after(self.max_wait));
         let before = self.manager.attempts();
         let mut seen = before;
-        // One that was just made comes to the pool in a moment.
-        let mut made = false;
         loop {
             let left = limit.since(self.clock.now());
             if left.is_zero() {
@@ -219,9 +237,10 @@ impl Pool {
                 // It has no room to order another.
                 self.inner.get_timeout(left.min(LOOK)).ok()
             } else {
-                let ordered = if made { None } else { self.order() };
-                ordered.or_else(|| {
-                    let look = if made || !self.is_empty() { MOMENT } else { LOOK };
+                self.order().or_else(|| {
+                    let connections = self.inner.state().connections;
+                    let soon = connections > 0 || self.is_one_coming(connections);
+                    let look = if soon { MOMENT } else { LOOK };
                     self.manager.wait_for_attempt(seen, left.min(look));
                     self.inner.try_get()
                 })
@@ -239,7 +258,6 @@ impl Pool {
             {
                 return Err(Failure::NotSent(Hindrance::Connect(error)));
             }
-            made = now.made != seen.made;
             seen = now;
         }
     }
@@ -247,9 +265,15 @@ impl Pool {
     /// Whether one more connection may be ordered. r2d2 repeats an order that failed until it succeeds,
     /// whoever has given up meanwhile, so the many who ask while none can be made leave one order. And
     /// one thread makes them all: a second order before the first is done brings nothing sooner.
+    ///
+    /// Nor is one ordered while another is about to come: for that r2d2 may have no room, and says
+    /// nothing, so that an order would be waited for that there is not.
     fn may_order(&self) -> bool {
+        // In this order: what was made by then and is not counted here is about to come.
+        let connections = self.inner.state().connections;
         let (attempts, now) = (self.manager.attempts(), self.clock.now());
-        if attempts.is_failing || self.is_full() {
+        let is_full = connections >= self.inner.max_size();
+        if attempts.is_failing || is_full || self.is_one_coming(connections) {
             return false;
         }
         let mut ordered = self.ordered.lock();
@@ -319,6 +343,63 @@ struct Quiet;
 
 impl r2d2::HandleError<RedisError> for Quiet {
     fn handle_error(&self, error: RedisError) {
-        log::debug!("no connection to Redis: {error}");
+        // A logger that panics must not keep r2d2 from trying again.
+        let log = || log::debug!("no connection to Redis: {error}");
+        let _ = catch_unwind(AssertUnwindSafe(log));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use leasehold_support::Server;
+    use redis::IntoConnectionInfo as _;
+
+    use super::*;
+    use crate::base::sync::{AtomicU64, Ordering};
+    use crate::base::time::BootClock;
+    use crate::wire::manager::{Source, Timeouts};
+
+    const LATE: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// The thread that makes connections is held up before each comes to the pool.
+    #[derive(Debug, Default)]
+    struct HeldUp(Arc<AtomicU64>);
+
+    impl r2d2::CustomizeConnection<Connection, RedisError> for HeldUp {
+        fn on_acquire(&self, _: &mut Connection) -> Result<(), RedisError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(LATE);
+            Ok(())
+        }
+    }
+
+    /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is
+    /// another at once when that one breaks.
+    #[test]
+    fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
+        let server = Server::start().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let manager = Arc::new(Manager::new(
+            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Arc::clone(&clock),
+            Arc::default(),
+            Timeouts { connect: LONG, command: LONG },
+        ));
+        let held_up = HeldUp::default();
+        let made = Arc::clone(&held_up.0);
+        let settings = PoolSettings::default().of_one();
+        let connector = connector().unwrap();
+        let pool =
+            Pool::with(&manager, Arc::clone(&clock), &settings, connector, Box::new(held_up));
+        for count in 1..=3 {
+            let begin = clock.now();
+            pool.get(begin.after(LONG)).unwrap().poison();
+            let took = clock.now().since(begin);
+            assert!((LATE..LONG / 4).contains(&took), "{took:?}");
+            assert_eq!(made.load(Ordering::SeqCst), count);
+        }
     }
 }

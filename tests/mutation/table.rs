@@ -499,6 +499,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fault::a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open",
     ),
     bug(
+        "ordered-into-the-void",
+        "a broken connection is replaced at once",
+        "leasehold::wire::pool::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
+    ),
+    bug(
         "silent-server-tested-again",
         "every wait has a deadline",
         "wire::a_silent_server_is_not_tested_at_each_connection",
