@@ -151,16 +151,17 @@ fn stopped_at_wait(trial: &Trial) {
     first.wait(SOON);
 }
 
-/// A thousand signals a second: calls are interrupted, and what they say stays true.
+/// Up to a thousand signals a second: calls are interrupted, and what they say stays true.
 fn storm_at_all(trial: &Trial) {
     let mut worker = child(trial, "worker");
     worker.expect_line("ready", SOON);
     let mut active = SignalStorm.begin(worker.pid());
     worker.say("go");
+    until("it was often interrupted", || active.fired().injected > 100);
+    worker.say("enough");
     let done: u64 = worker.expect_line("done", SOON * 3).parse().unwrap();
     active.heal();
     assert!(done > 0);
-    assert!(active.fired().injected > 100, "{:?}", active.fired());
     trial.prove(&active);
     worker.wait(SOON);
     trial.given_back();
