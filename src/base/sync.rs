@@ -6,6 +6,8 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use std::thread::ThreadId;
 pub(crate) use std::thread_local;
 
 use std::time::Duration;
@@ -13,6 +15,12 @@ use std::time::Duration;
 /// Starts a named background thread.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+/// Which thread this is.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn current() -> ThreadId {
+    std::thread::current().id()
 }
 
 /// Lets this thread do nothing for a while.

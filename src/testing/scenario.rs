@@ -55,7 +55,7 @@ fn waiter_with(
         let _ = sender.send(taken.map(|guard| guard.is_some()));
     };
     spawn("waiter", body).unwrap();
-    until(|| is_queued(server));
+    until(|| server.is_queued_for("a"));
     server.advance(Duration::ZERO);
     receiver
 }
@@ -70,17 +70,13 @@ pub(super) fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn is_queued(server: &Server) -> bool {
-    server.keys().iter().any(|key| key == b"{a}:queue")
-}
-
 #[test]
 fn time_that_is_put_forward_renews_leases_and_keeps_waiters_waiting() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
     let waiter = taker(&there, true);
-    until(|| is_queued(&server));
+    until(|| server.is_queued_for("a"));
     server.advance(SECOND * 300);
     assert_eq!(server.elapsed(), SECOND * 300);
     assert!(guard.is_valid() && guard.loss().is_none());
@@ -100,7 +96,7 @@ fn a_fixed_lease_that_is_handed_over_is_whole_from_the_start() {
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
     let waiter = taker_with(&there, true, LockOptions::new().lease(Lease::fixed(SECOND * 5)));
-    until(|| is_queued(&server));
+    until(|| server.is_queued_for("a"));
     guard.release().unwrap();
     let next = waiter.recv_timeout(SOON).unwrap().unwrap().unwrap().into_guard();
     assert_eq!(next.remaining(), Duration::from_millis(5_000 - 52));
@@ -112,7 +108,7 @@ fn a_lost_wake_up_costs_a_heartbeat() {
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
     let waiter = taker(&there, true);
-    until(|| is_queued(&server));
+    until(|| server.is_queued_for("a"));
     server.advance(Duration::ZERO);
     let link = server.link(&there);
     link.lose_messages(1);

@@ -17,8 +17,9 @@ use crate::testing::Link;
 const LOOK: Duration = Duration::from_micros(200);
 /// It is so when it was found so this often, one look after the other.
 const LOOKS: u32 = 3;
-/// A thread that was woken and does not come back to wait has this long for what it does.
-const ERRAND: Duration = Duration::from_millis(50);
+/// A thread that was woken and does not come back to wait has so many looks for what it does: more
+/// time where the machine is busy.
+const ERRAND: u32 = 200;
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
@@ -232,17 +233,23 @@ impl Server {
         self.settle(waiting);
     }
 
-    /// How many threads of callers wait for their time.
+    /// How many threads of callers wait for their time, or fewer while a worker lies down or gets up.
     fn waiting(&self) -> usize {
-        let engines = || {
-            self.clients
-                .lock()
-                .iter()
-                .filter_map(|client| client.engine.upgrade())
-                .collect::<Vec<_>>()
+        let mut workers = self.workers_dozing();
+        loop {
+            let all = self.clock.dozing().0;
+            let before = std::mem::replace(&mut workers, self.workers_dozing());
+            if before == workers {
+                return all.saturating_sub(workers);
+            }
+        }
+    }
+
+    fn workers_dozing(&self) -> usize {
+        let dozes = |client: &Client| {
+            client.engine.upgrade().is_some_and(|engine| engine.worker().is_dozing())
         };
-        let workers = engines().iter().filter(|engine| engine.worker().is_dozing()).count();
-        self.clock.dozing().0.saturating_sub(workers)
+        self.clients.lock().iter().filter(|client| dozes(client)).count()
     }
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
@@ -259,9 +266,10 @@ impl Server {
     fn settle(&self, waiting: usize) -> bool {
         let begin = BootClock.now();
         let passed = |span| BootClock.now().since(begin) > span;
-        let mut found = 0;
+        let (mut found, mut looks) = (0, 0);
         while found < LOOKS && !passed(MOST) {
-            found = if self.is_at_rest(waiting, passed(ERRAND)) { found + 1 } else { 0 };
+            found = if self.is_at_rest(waiting, looks >= ERRAND) { found + 1 } else { 0 };
+            looks += 1;
             sync::sleep(LOOK);
         }
         found >= LOOKS
@@ -377,6 +385,12 @@ impl Server {
     /// ```
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.inner.with_store(|store, micros| store.live_keys(micros).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
+    #[cfg(test)]
+    pub(super) fn is_queued_for(&self, key: &str) -> bool {
+        self.waiters(key) > 0 && self.waiting() > 0
     }
 
     /// How many stand in the queue of a mutex.

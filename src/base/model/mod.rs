@@ -18,6 +18,7 @@ pub(crate) mod time;
 pub(crate) use lock::{Condvar, Mutex, MutexGuard, crowd};
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use shuttle::sync::{Arc, Weak};
+pub(crate) use shuttle::thread::ThreadId;
 pub(crate) use shuttle::thread_local;
 pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 
@@ -26,6 +27,11 @@ use std::time::Duration;
 /// Starts a named background thread.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     shuttle::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+/// Which thread this is.
+pub(crate) fn current() -> ThreadId {
+    shuttle::thread::current().id()
 }
 
 /// Lets this thread do nothing for a while of the model's time.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::base::sync::Mutex;
+use crate::base::sync::{self, Mutex, ThreadId};
 
 /// What becomes of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ struct State {
     next: VecDeque<Fate>,
     lost_messages: u64,
     faults: u64,
-    waiting: usize,
+    waiting: Vec<ThreadId>,
 }
 
 impl Link {
@@ -63,15 +63,22 @@ impl Link {
         self.0.lock().lasting == Some(Fate::Refused)
     }
 
-    /// A thread begins, or ends, to wait for what does not come.
-    pub(super) fn count_waiting(&self, waits: bool) {
-        let mut state = self.0.lock();
-        state.waiting = if waits { state.waiting + 1 } else { state.waiting.saturating_sub(1) };
+    /// This thread waits, while that goes on, for what does not come.
+    pub(super) fn wait(&self, work: impl FnOnce()) {
+        let thread = sync::current();
+        self.0.lock().waiting.push(thread);
+        work();
+        self.0.lock().waiting.retain(|waits| *waits != thread);
     }
 
     /// Whether a thread waits for what does not come.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.0.lock().waiting > 0
+        !self.0.lock().waiting.is_empty()
+    }
+
+    /// Whether this thread waits for what does not come.
+    pub(super) fn is_waited_for_by(&self, thread: ThreadId) -> bool {
+        self.0.lock().waiting.contains(&thread)
     }
 
     /// The fate of the next exchanges, after those that have theirs already.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, Sender, unbounded};
-use crate::base::sync::{self, Arc, Mutex, MutexGuard};
+use crate::base::sync::{self, Arc, Mutex, MutexGuard, ThreadId};
 use crate::base::time::{Clock, Moment};
 use crate::protocol::Target;
 use crate::wire::connection::Reply;
@@ -43,6 +43,8 @@ struct State {
 struct EarEnd {
     link: Arc<Link>,
     sender: Sender<Event>,
+    /// Who listens.
+    thread: ThreadId,
     told: u64,
     /// How much of that its listener is done with.
     handled: u64,
@@ -156,11 +158,11 @@ impl Server {
     }
 
     fn wait(&self, link: &Link, until: Moment) {
-        link.count_waiting(true);
-        while self.now() < until {
-            self.clock.doze(until, &mut sync::sleep);
-        }
-        link.count_waiting(false);
+        link.wait(|| {
+            while self.now() < until {
+                self.clock.doze(until, &mut sync::sleep);
+            }
+        });
     }
 
     /// Looks at the store, or changes it, as an operator would.
@@ -175,14 +177,14 @@ impl Server {
         self.state().deliver(vec![published]);
     }
 
-    /// Opens a connection that listens, to a first channel.
+    /// Opens a connection on which this thread listens, to a first channel.
     pub(crate) fn listen(self: &Arc<Server>, link: &Arc<Link>, channel: &[u8]) -> Ear {
         let (sender, events) = unbounded();
         let mut state = self.state();
         state.last_ear += 1;
         let ear = Ear { server: Arc::clone(self), number: state.last_ear, events };
-        let link = Arc::clone(link);
-        state.ears.insert(ear.number, EarEnd { link, sender, told: 0, handled: 0 });
+        let (link, thread) = (Arc::clone(link), sync::current());
+        state.ears.insert(ear.number, EarEnd { link, sender, thread, told: 0, handled: 0 });
         state.subscribe(ear.number, channel);
         ear
     }
@@ -200,10 +202,11 @@ impl Server {
         });
     }
 
-    /// Whether all that was told to listeners is done with.
+    /// Whether all that was told to listeners is done with, but for those that wait themselves.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
-        state.ears.values().all(|end| end.handled >= end.told || end.link.is_waited_for())
+        let waits = |end: &EarEnd| end.link.is_waited_for_by(end.thread);
+        state.ears.values().all(|end| end.handled >= end.told || waits(end))
     }
 }
 
