@@ -233,7 +233,7 @@ impl Server {
         self.settle(waiting);
     }
 
-    /// How many threads of callers wait for their time, or fewer while a worker lies down or gets up.
+    /// About how many threads of callers wait for their time: workers lie down and get up meanwhile.
     fn waiting(&self) -> usize {
         let mut workers = self.workers_dozing();
         loop {

@@ -76,7 +76,7 @@ impl Link {
         !self.0.lock().waiting.is_empty()
     }
 
-    /// Whether this thread waits for what does not come.
+    /// Whether a certain thread waits for what does not come.
     pub(super) fn is_waited_for_by(&self, thread: ThreadId) -> bool {
         self.0.lock().waiting.contains(&thread)
     }
