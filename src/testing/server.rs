@@ -246,10 +246,10 @@ impl Server {
     }
 
     fn workers_dozing(&self) -> usize {
-        let dozes = |client: &Client| {
-            client.engine.upgrade().is_some_and(|engine| engine.worker().is_dozing())
-        };
-        self.clients.lock().iter().filter(|client| dozes(client)).count()
+        // Ours may be the last references: they are dropped after the lock is free.
+        let engines: Vec<_> =
+            self.clients.lock().iter().filter_map(|client| client.engine.upgrade()).collect();
+        engines.iter().filter(|engine| engine.worker().is_dozing()).count()
     }
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
@@ -265,9 +265,9 @@ impl Server {
     /// was in time.
     fn settle(&self, waiting: usize) -> bool {
         let begin = BootClock.now();
-        let passed = |span| BootClock.now().since(begin) > span;
+        let hangs = || BootClock.now().since(begin) > MOST;
         let (mut found, mut looks) = (0, 0);
-        while found < LOOKS && !passed(MOST) {
+        while found < LOOKS && !hangs() {
             found = if self.is_at_rest(waiting, looks >= ERRAND) { found + 1 } else { 0 };
             looks += 1;
             sync::sleep(LOOK);
