@@ -427,13 +427,7 @@ fn another_database_and_a_test_of_connections_need_what_is_added() {
 
 #[test]
 fn replicas_need_what_is_added() {
-    let master = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0").start();
-    let master = master.expect("a server");
-    let of = format!("127.0.0.1 {}", master.addr().port());
-    let _replica = Server::builder().tcp().arg("--replicaof").arg(of).start().expect("a server");
-    until("the replica is online", || {
-        ask::<String>(&master, &["INFO", "replication"]).contains("state=online")
-    });
+    let (master, _replica) = Server::start_with_replica().expect("a server and its replica");
     let live = |stage: &Stage<'_>| {
         let client = stage.builder().command_timeout(SOON).build()?;
         let options = LockOptions::new().min_replicas(1, SOON / 2);

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::lag;
-use crate::server::Server;
+use crate::server::{Server, ServerBuilder};
 
 /// How long the group may take to know of itself.
 const ASSEMBLY: Duration = Duration::from_secs(20);
@@ -35,12 +35,11 @@ impl Group {
     /// If one of them does not answer.
     pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
         lag::watch();
-        let replicating = || Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
         let mut servers = vec![replicating().start()?];
         let port = servers[0].addr().port();
         for _ in 0..replicas {
-            let replica = replicating().arg("--replicaof").arg(format!("127.0.0.1 {port}"));
-            servers.push(replica.start()?);
+            servers
+                .push(replicating().arg("--replicaof").arg(format!("127.0.0.1 {port}")).start()?);
         }
         until("the replicas are online", || {
             info(&servers[0], "replication").matches("state=online").count() == replicas
@@ -63,6 +62,33 @@ impl Group {
     /// Returns the URLs of the sentinels.
     pub fn sentinel_urls(&self) -> Vec<String> {
         self.sentinels.iter().map(Server::tcp_url).collect()
+    }
+}
+
+/// A server on a port that keeps no replica waiting.
+fn replicating() -> ServerBuilder {
+    Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0")
+}
+
+impl Server {
+    /// Starts a server and a replica of it, and waits until the replica has caught up.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerBuilder::start`], and if the replica does not catch up in time.
+    ///
+    /// # Panics
+    ///
+    /// If one of them does not answer.
+    pub fn start_with_replica() -> io::Result<(Server, Server)> {
+        let master = replicating().start()?;
+        let of = format!("127.0.0.1 {}", master.addr().port());
+        let replica = replicating().arg("--replicaof").arg(of).start()?;
+        until("the replica is online", || {
+            info(&replica, "replication").contains("master_link_status:up")
+                && info(&master, "replication").contains("state=online")
+        })?;
+        Ok((master, replica))
     }
 }
 
