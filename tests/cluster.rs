@@ -442,9 +442,8 @@ fn a_master_that_cannot_be_listened_to_makes_nobody_deaf() {
     }
 }
 
-/// Its releases find nobody who listens there, and wake who waits all the same.
-#[test]
-fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
+/// A cluster, and clients that may not listen at its first master.
+fn deaf_at_the_first_master() -> (Cluster, [LockClient; 2]) {
     let cluster = start(3, 0);
     for (number, node) in cluster.nodes().iter().enumerate() {
         let rule = ["ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all"];
@@ -455,6 +454,36 @@ fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
     }
     let url = cluster.urls()[0].replace("redis://", "redis://locks:secret@");
     let clients = [(); 2].map(|()| LockClient::builder(&url).cluster([""; 0]).build().unwrap());
+    (cluster, clients)
+}
+
+/// Rule 12: the master of the name counts no listener, and hands over all the same.
+#[test]
+fn waiter_that_is_heard_elsewhere_is_handed_the_lock() {
+    let (cluster, clients) = deaf_at_the_first_master();
+    let (home, name) = (&cluster.nodes()[0], cluster.name_at(0, "x"));
+    let guard = clients[0].mutex(&name).unwrap().lock().unwrap();
+    let looked = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let guard = clients[1].mutex(&name).unwrap().lock().unwrap();
+            until("what ran was looked at", || looked.load(Ordering::SeqCst));
+            guard.release()
+        });
+        until("it waits", || ask::<u32>(home, &["ZCARD", &format!("{{{name}}}:queue")]) == 1);
+        home.reset_stats();
+        guard.release().unwrap();
+        let ran = home.commands();
+        looked.store(true, Ordering::SeqCst);
+        assert!(ran.calls("publish") >= 1 && ran.calls("del") == 0, "{ran:?}");
+        waits.join().unwrap().unwrap();
+    });
+}
+
+/// Its releases find nobody who listens there, and wake who waits all the same.
+#[test]
+fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
+    let (cluster, clients) = deaf_at_the_first_master();
     for home in 0..3 {
         hand_over(&cluster, &clients, &cluster.name_at(home, "x"), 10);
     }

@@ -33,8 +33,8 @@
 //! | 8 | A waiter shows itself each heartbeat; the window outlasts two of them and a time-out; after three, or at its own deadline, a waiter counts as dead. |
 //! | 9 | The first renewal makes a window a whole lease. A fixed lease is made whole before the guard is answered. |
 //! | 10 | The server's time is told from the latest answer, less an allowance for drift; where that is too old, a beat asks. A grant that is heard before the answer to its join is kept. |
-//! | 11 | A waiter that was skipped as dead keeps its place for as long again, and is told to ask. |
-//! | 12 | A wake-up is published last, and nothing depends on it. A waiter joins once it is sure to be heard; after a reconnect all ask again. |
+//! | 11 | A waiter that was skipped keeps its place for as long again, and is told to ask. |
+//! | 12 | A message is published last. How many heard it is never used: a grant that was published is never withdrawn, and each has a token of its own. A waiter is skipped only before its grant: as dead, or because one server, which may be asked, counts no subscriber of its channel. A waiter joins once it is sure to be heard; after a reconnect all ask again. |
 //! | 13 | Without any message a waiter has a free lock within a heartbeat, a window and a time-out. |
 //! | 14 | No script shortens a lease; bounds of a hold are kept in its process. |
 //! | 15 | A hold is over here before its release is sent. Where the first answer was lost, "not the owner" is success while it was valid, else unknown. |
@@ -45,6 +45,10 @@
 //! | 20 | Numbers reach Redis in full: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are alike only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
+//!
+//! Rule 12 holds for the scripts of this version. Versions before it took a count of 0 for "nobody heard the
+//! grant", and withdrew it. The script of the client that releases decides: while clients of such a version
+//! release a lock, it may still have two valid holders where a waiter listens at a replica.
 //!
 //! Of rule 17 more is kept than must be: a fixed lease is never passed on, as its holder asked for a
 //! length and would get a rest.

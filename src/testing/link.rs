@@ -167,6 +167,29 @@ impl Link {
         self.inner.lose_messages(count);
     }
 
+    /// The client's listener is at a replica of the server from now on, until [`restore`](Link::restore),
+    /// as where the server that it once reached was demoted. It hears every message, and the server does
+    /// not count it: so it is passed over while others wait who are counted.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let (here, there) = (server.client(), server.client());
+    /// server.link(&there).listen_at_replica();
+    /// let guard = here.mutex("orders:42")?.lock()?;
+    /// let lock = there.mutex("orders:42")?;
+    /// let waiter = std::thread::spawn(move || lock.with(|_guard| { /* the work */ }));
+    /// guard.release()?;
+    /// // It is told to ask, and finds the lock free.
+    /// waiter.join().unwrap()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn listen_at_replica(&self) {
+        self.server.put_listener_at_replica(&self.inner, true);
+    }
+
     /// Cuts the client off: connections break, and new ones are refused, until
     /// [`restore`](Link::restore).
     ///
@@ -228,6 +251,7 @@ impl Link {
     /// ```
     pub fn restore(&self) {
         self.inner.heal();
+        self.server.put_listener_at_replica(&self.inner, false);
     }
 
     /// How many requests and messages met a fault until now.

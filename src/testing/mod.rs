@@ -14,6 +14,7 @@
 //! | --- | --- |
 //! | a client is cut off, or hears nothing | [`Link::cut`], [`Link::silence`], [`Link::restore`] |
 //! | a request, its answer, or a wake-up is lost | [`Link::lose_requests`], [`Link::lose_answers`], [`Link::lose_messages`] |
+//! | a client listens at a replica of the server | [`Link::listen_at_replica`] |
 //! | a request is not sent in time | [`Link::keep_requests`] |
 //! | a request or its answer is late | [`Link::delay_requests`], [`Link::delay_answers`] |
 //! | time passes; the process or its machine sleeps | [`Server::advance`], [`Server::suspend`] |

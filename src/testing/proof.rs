@@ -308,6 +308,10 @@ impl System {
                 self.server.link(&self.clients[client]).lose_requests(count);
                 Expected::Any
             }
+            Step::ListenAtReplica(client) => {
+                self.server.link(&self.clients[client]).listen_at_replica();
+                Expected::Any
+            }
             Step::Cut(client) => {
                 self.server.link(&self.clients[client]).cut();
                 Expected::Any

@@ -42,6 +42,7 @@ pub(super) enum Step {
     Suspend(u64),
     LoseAnswers(usize, u32),
     LoseRequests(usize, u32),
+    ListenAtReplica(usize),
     Cut(usize),
     Restore(usize),
     /// All faults are over, all guards are dropped, and all leases end.
@@ -238,6 +239,7 @@ impl ReferenceStateMachine for Model {
             1 => spans.prop_map(Step::Suspend),
             2 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseAnswers(client, count)),
             1 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseRequests(client, count)),
+            1 => (0..CLIENTS).prop_map(Step::ListenAtReplica),
             1 => (0..CLIENTS).prop_map(Step::Cut),
             1 => (0..CLIENTS).prop_map(Step::Restore),
             if model.in_doubt { 6 } else { 1 } => Just(Step::Heal),
@@ -312,7 +314,10 @@ impl ReferenceStateMachine for Model {
         }
         model.expected = Expected::Any;
         match *step {
-            Step::LoseAnswers(..) | Step::LoseRequests(..) | Step::Cut(_) => model.in_doubt = true,
+            Step::LoseAnswers(..)
+            | Step::LoseRequests(..)
+            | Step::ListenAtReplica(_)
+            | Step::Cut(_) => model.in_doubt = true,
             Step::Heal => return Model::new(),
             // The same when the lease of the owner ends.
             Step::Advance(span) | Step::Suspend(span) if !model.queue.is_empty() => {

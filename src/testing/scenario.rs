@@ -121,6 +121,40 @@ fn a_lost_wake_up_costs_a_heartbeat() {
 }
 
 #[test]
+fn waiter_at_a_replica_takes_a_lock_that_is_free() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    server.link(&there).listen_at_replica();
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let waiter = taker(&there, true);
+    until(|| server.is_queued_for("a"));
+    guard.release().unwrap();
+    assert!(waiter.recv_timeout(SOON).unwrap().unwrap().is_some());
+    assert_eq!(server.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn waiter_at_a_replica_is_passed_over_and_loses_nothing() {
+    let server = Server::standing_still();
+    let [here, there, other] = [(); 3].map(|()| server.client());
+    server.link(&there).listen_at_replica();
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let aside = taker(&there, true);
+    until(|| server.waiters("a") == 1);
+    let next = taker(&other, true);
+    until(|| server.waiters("a") == 2);
+    guard.release().unwrap();
+    let next = next.recv_timeout(SOON).unwrap().unwrap().unwrap();
+    let token = next.fencing_token();
+    server.advance(Duration::ZERO);
+    assert!(next.is_valid() && aside.try_recv().is_err(), "two hold it");
+    next.into_guard().release().unwrap();
+    let aside = aside.recv_timeout(SOON).unwrap().unwrap().unwrap();
+    assert!(aside.fencing_token() > token);
+    assert_eq!(server.elapsed(), Duration::ZERO);
+}
+
+#[test]
 fn a_request_that_comes_too_late_takes_nothing() {
     let server = Server::standing_still();
     let client = server.client();

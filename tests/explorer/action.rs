@@ -35,6 +35,10 @@ pub(crate) enum Action {
     Crash(usize, bool),
     Deafen(usize),
     Listen(usize),
+    /// The listener finds itself at a replica.
+    Demote(usize),
+    /// It leaves the replica, to listen at the master.
+    Move(usize),
     StopServer,
     StartServer,
     Tick,
@@ -200,6 +204,14 @@ impl World {
         }
         if left.deafen > 0 && client.ear {
             actions.push(Action::Deafen(index));
+        }
+        let (hears, counted) = (self.server.reaches(client.id), self.server.counts(client.id));
+        if left.demote > 0 && counted {
+            actions.push(Action::Demote(index));
+        }
+        if hears && !counted {
+            actions.push(Action::Move(index));
+            urgent |= healed;
         }
         urgent
     }

@@ -27,6 +27,7 @@ const USUAL: Setting = Setting {
     tokens_per_tick: 4,
     extension: 0,
     hold: 2,
+    numsub: true,
     mutation: None,
 };
 
@@ -44,6 +45,7 @@ const NONE: Budget = Budget {
     flush: 0,
     drift: 0,
     deafen: 0,
+    demote: 0,
     stop_server: 0,
     give_up: 0,
     pass_on: 0,
@@ -79,13 +81,13 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
     };
     let deep = |faults: u8| few(0, 0, faults);
     let pick = |few: &'static [Wish], more: &'static [Wish]| if small { few } else { more };
-    let line = |clients: usize| if small { clients } else { 0 };
+    let line = |clients: &'static [usize]| if small { clients } else { &[] };
     let usual = |name, clients, budget| Scenario {
         name,
         clients,
         renewed: true,
         spin: false,
-        lined_up: 0,
+        lined_up: &[],
         budget,
         setting: USUAL,
         healed: if small { 4 } else { 5 },
@@ -117,20 +119,32 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
         ),
         usual("pause", pick(TWO, AGAIN), Budget { pause: 1, lose: deep(1), ..NONE }),
         Scenario {
-            lined_up: line(2),
+            lined_up: line(&[0, 1]),
             ..usual("crash", THREE, Budget { crash: 1, lose: deep(1), ..NONE })
         },
         Scenario {
             // All die at once: those who die one after another cost a claim each.
             healed: 1,
-            lined_up: line(3),
+            lined_up: line(&[0, 1, 2]),
             patience: lost_messages(USUAL),
             ..usual("dead waiters", AGAIN_THREE, Budget { die: 2, lose: few(0, 1, 1), ..NONE })
         },
         Scenario {
             healed: few(3, 4, 5).into(),
-            lined_up: line(3),
+            lined_up: line(&[0, 1, 2]),
             ..usual("deaf", AGAIN_THREE, Budget { deafen: 1, ..NONE })
+        },
+        Scenario {
+            healed: few(3, 4, 5).into(),
+            lined_up: line(&[0, 1]),
+            ..usual("listener at a replica", THREE, Budget { demote: 1, ..NONE })
+        },
+        Scenario {
+            // Who may not ask for it takes everybody for a listener.
+            setting: Setting { numsub: false, ..USUAL },
+            healed: few(3, 4, 5).into(),
+            lined_up: line(&[0, 1]),
+            ..usual("at a replica, unasked", THREE, Budget { demote: 1, ..NONE })
         },
         usual(
             "FLUSHALL",
@@ -138,7 +152,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             Budget { flush: 1, delay: few(0, 1, 1), pause: deep(1), ..NONE },
         ),
         Scenario {
-            lined_up: line(2),
+            lined_up: line(&[0, 1]),
             healed: 4,
             ..usual("stopped server", TWO, Budget { stop_server: 1, ..NONE })
         },
@@ -164,20 +178,20 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             )
         },
         Scenario {
-            lined_up: line(2),
+            lined_up: line(&[0, 1]),
             patience: vanished_holder(USUAL, 6),
             setting: Setting { hold: 3, ..USUAL },
             ..usual("mixed ttls", MIXED, Budget { lose: few(1, 1, 2), ..NONE })
         },
         Scenario {
-            lined_up: if size == Size::Deep { 0 } else { 2 },
+            lined_up: if size == Size::Deep { &[] } else { &[0, 1] },
             setting: Setting { extension: 6, hold: 6, ..USUAL },
             patience: vanished_holder(USUAL, 6),
             healed: 6,
             ..usual("extension", TWO, Budget { extend: 1, pause: 1, lose: few(0, 1, 1), ..NONE })
         },
         Scenario {
-            lined_up: line(2),
+            lined_up: line(&[0, 1]),
             renewed: false,
             healed: 6,
             setting: Setting { hold: 4, ..USUAL },

@@ -24,6 +24,7 @@ const SETTING: Setting = Setting {
     tokens_per_tick: TICK * 1_000,
     extension: 0,
     hold: 0,
+    numsub: true,
     mutation: None,
 };
 
@@ -40,8 +41,12 @@ const RENEW: &str = script!("mutex_renew");
 /// Where the real scripts run.
 struct Real {
     connection: Connection,
-    /// The subscribers, one per client.
-    ears: Vec<Connection>,
+    /// Whoever it belongs to may do everything.
+    control: Connection,
+    /// The subscribers of each client: at the server, and at its replica.
+    ears: Vec<[Connection; 2]>,
+    /// At the replica.
+    aside: Connection,
     now: Time,
 }
 
@@ -92,20 +97,29 @@ impl Real {
         Sorted { members: members.collect(), until: self.left(key) }
     }
 
-    fn hears(&mut self, client: u8, hears: bool) {
-        let ear = &mut self.ears[usize::from(client)];
+    /// Makes a client listen at the server, or at its replica, or not any more.
+    fn hears(&mut self, client: u8, at_replica: bool, hears: bool) {
+        // The replica has yet to hear what was published before.
+        self.ask::<u8>(redis::cmd("WAIT").arg(1).arg(0));
+        let ear = &mut self.ears[usize::from(client)][usize::from(at_replica)];
         let command = if hears { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
         ear.send_packed_command(&redis::cmd(command).arg(channel(client)).get_packed_command())
             .expect("it is sent");
         ear.recv_response().expect("it is confirmed");
+        // A server confirms before the next command of another connection finds it so.
+        let mut asked = redis::cmd("PUBSUB");
+        asked.arg("NUMSUB").arg(channel(client));
+        let server = if at_replica { &mut self.aside } else { &mut self.control };
+        while asked.query::<(String, u8)>(server).expect("an answer").1 != u8::from(hears) {}
     }
 
     /// What was published to a client that listens.
-    fn heard(&mut self, client: u8) -> Vec<String> {
+    fn heard(&mut self, client: u8, at_replica: bool) -> Vec<String> {
         self.ask::<()>(redis::cmd("PUBLISH").arg(channel(client)).arg("end"));
         let mut heard = Vec::new();
+        let ear = &mut self.ears[usize::from(client)][usize::from(at_replica)];
         loop {
-            let message = self.ears[usize::from(client)].recv_response().expect("a message");
+            let message = ear.recv_response().expect("a message");
             let payload = match message {
                 Value::Push { data, .. } => data.into_iter().next_back(),
                 Value::Array(parts) => parts.into_iter().next_back(),
@@ -187,6 +201,7 @@ fn attempt_of(client: u8, number: u8) -> Attempt {
 }
 
 struct Pair {
+    setting: Setting,
     model: Server,
     real: Real,
     random: fastrand::Rng,
@@ -200,7 +215,7 @@ impl Pair {
 
     fn acquire(&mut self, request: &Acquire) -> String {
         let (now, ttl) = (self.real.now, request.ttl);
-        let (answer, effect) = self.model.acquire(now, request, &SETTING);
+        let (answer, effect) = self.model.acquire(now, request, &self.setting);
         let mode = format!("{:?}", request.mode).to_lowercase().into_bytes();
         let dead = number(SETTING.micros(SETTING.dead_after()));
         let (fence, queue) = (span(SETTING.fence(ttl)), span(SETTING.queue_keep(ttl)));
@@ -213,7 +228,7 @@ impl Pair {
     }
 
     fn release(&mut self, owner: Attempt, ttl: Time, last: Option<Token>) -> String {
-        let (told, effect) = self.model.release(self.real.now, owner, ttl, last, &SETTING);
+        let (told, effect) = self.model.release(self.real.now, owner, ttl, last, &self.setting);
         let fence = span(SETTING.fence(ttl));
         let real = self.real.run(RELEASE, &[value(owner), fence, number(last.unwrap_or(0))]);
         let what = format!("release of {owner:?}, {last:?}: {told:?}, {real:?}");
@@ -223,7 +238,7 @@ impl Pair {
     }
 
     fn renew(&mut self, owner: Attempt, ttl: Time) -> String {
-        let (told, _) = self.model.renew(self.real.now, owner, ttl, &SETTING);
+        let (told, _) = self.model.renew(self.real.now, owner, ttl, &self.setting);
         let fence = span(SETTING.fence(ttl));
         let real = self.real.run(RENEW, &[value(owner), span(ttl), number(1), fence]);
         let what = format!("renewal of {owner:?} to {ttl}: {told:?}, {real:?}");
@@ -270,20 +285,27 @@ impl Pair {
                 self.pass(ticks)
             }
             _ => {
-                let hears = !self.model.hears(owner.client);
-                self.model.heard ^= 1 << owner.client;
-                self.real.hears(owner.client, hears);
-                format!("client {} hears: {hears}", owner.client)
+                let (client, bit) = (owner.client, 1 << owner.client);
+                let at_replica = match self.model.reaches(client) {
+                    true => self.model.at_replica & bit != 0,
+                    false => self.random.u8(..3) == 0,
+                };
+                self.model.heard ^= bit;
+                self.model.at_replica &= !bit;
+                self.model.at_replica |= if at_replica { bit } else { 0 };
+                let hears = self.model.reaches(client);
+                self.real.hears(client, at_replica, hears);
+                format!("client {client} hears: {hears}, at a replica: {at_replica}")
             }
         }
     }
 
     fn compare_published(&mut self, published: &[(u8, Wake)], what: &str) {
         for client in 0..CLIENTS {
-            if !self.model.hears(client) {
+            if !self.model.reaches(client) {
                 continue;
             }
-            let heard = self.real.heard(client);
+            let heard = self.real.heard(client, !self.model.counts(client));
             let mine = published.iter().filter(|(to, _)| *to == client);
             let mine: Vec<&Wake> = mine.map(|(_, wake)| wake).collect();
             assert_eq!(heard.len(), mine.len(), "{what}: {heard:?}, {mine:?}");
@@ -322,18 +344,29 @@ impl Pair {
 }
 
 impl Pair {
-    fn new(server: &leasehold_support::Server, seed: u64) -> Pair {
-        let mut connection = server.connection();
+    /// With a seed that is odd, the scripts may not ask how many listen to a channel.
+    fn new(servers: [&leasehold_support::Server; 2], seed: u64) -> Pair {
+        let (mut connection, control) = (servers[0].connection(), servers[0].connection());
         redis::cmd("FLUSHALL").exec(&mut connection).expect("it is empty");
-        let ears = (0..CLIENTS).map(|_| server.connection()).collect();
+        let numsub = seed.is_multiple_of(2);
+        if !numsub {
+            let user = ["SETUSER", "unasked", "on", "nopass", "~*", "&*", "+@all"];
+            let mut command = redis::cmd("ACL");
+            command.arg(&user[..]).arg("-pubsub|numsub").exec(&mut connection).expect("a user");
+            let login = redis::cmd("AUTH").arg("unasked").arg("").exec(&mut connection);
+            login.expect("it is let in");
+        }
+        let ears = (0..CLIENTS).map(|_| servers.map(leasehold_support::Server::connection));
+        let (ears, aside) = (ears.collect(), servers[1].connection());
         let mut pair = Pair {
+            setting: Setting { numsub, ..SETTING },
             model: Server::default(),
-            real: Real { connection, ears, now: 10 },
+            real: Real { connection, control, ears, aside, now: 10 },
             random: fastrand::Rng::with_seed(seed),
         };
         for client in 0..CLIENTS {
             pair.model.heard |= 1 << client;
-            pair.real.hears(client, true);
+            pair.real.hears(client, false, true);
         }
         pair
     }
@@ -352,9 +385,9 @@ impl Drop for Way {
 
 #[test]
 fn the_steps_are_those_of_the_scripts() {
-    let server = leasehold_support::Server::start().expect("a server");
+    let (server, replica) = leasehold_support::Server::start_with_replica().expect("two servers");
     for seed in 0..40 {
-        let mut pair = Pair::new(&server, seed);
+        let mut pair = Pair::new([&server, &replica], seed);
         let mut way = Way(vec![format!("seed {seed}")]);
         for _ in 0..150 {
             let what = pair.step();
@@ -367,8 +400,8 @@ fn the_steps_are_those_of_the_scripts() {
 /// first beat left beats without an end.
 #[test]
 fn a_queue_of_the_dead_makes_no_key_without_an_end() {
-    let server = leasehold_support::Server::start().expect("a server");
-    let mut pair = Pair::new(&server, 0);
+    let (server, replica) = leasehold_support::Server::start_with_replica().expect("two servers");
+    let mut pair = Pair::new([&server, &replica], 0);
     let join = |client, number| Acquire {
         owner: attempt_of(client, number),
         ttl: ttl_of(client),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::client::{Life, Part};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Setting};
 use crate::server::{Attempt, Effect, Server, Time, Token};
 use crate::world::World;
 
@@ -87,6 +87,7 @@ impl Record {
         effect: &Effect,
         before: &Server,
         now: Time,
+        setting: &Setting,
     ) -> Result<(), Violation> {
         let Some((owner, token)) = effect.granted else { return Ok(()) };
         self.token(token)?;
@@ -95,7 +96,7 @@ impl Record {
             if before.queue.contains(earlier)
                 && !self.skipped.contains(&earlier)
                 && beat.is_some_and(|(_, death)| *death > now)
-                && before.hears(earlier.client)
+                && (before.counts(earlier.client) || !setting.numsub)
             {
                 let text = format!("{} was granted before {}", name(owner), name(earlier));
                 return broken(Invariant::Fifo, text);

@@ -122,7 +122,7 @@ fn every_planted_bug_is_found() {
             planted.name,
             planted.rule,
             planted.scenario,
-            way.len() - 1 - usize::from(scenario.lined_up > 0)
+            way.len() - 1 - usize::from(!scenario.lined_up.is_empty())
         );
         ways.push((planted, way));
     }

@@ -42,6 +42,7 @@ pub(crate) enum Mutation {
     QueueWithoutEnd,
     GoneIgnored,
     GiversFence,
+    GrantWithdrawn,
 }
 
 /// One line of the table of mutations.
@@ -157,5 +158,13 @@ pub(crate) const TABLE: &[Planted] = &[
     planted(CleanUpForEver, "clean-up that never ends", 6, "give up", &[Served], ""),
     planted(QueueWithoutEnd, "queue without an end", 8, "loss", &[Immortal], ""),
     planted(GoneIgnored, "gone taken for busy", 1, "FLUSHALL", &[Starved, Served], ""),
+    planted(
+        GrantWithdrawn,
+        "grant withdrawn by its count",
+        12,
+        "listener at a replica",
+        &[Overlap],
+        "",
+    ),
     planted(GiversFence, "giver's ttl for the next one's fence", 19, "mixed ttls", &[Fence], ""),
 ];

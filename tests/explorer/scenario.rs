@@ -22,6 +22,8 @@ pub(crate) struct Setting {
     pub(crate) extension: Time,
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
+    /// Whether scripts may ask the server how many listen to a channel.
+    pub(crate) numsub: bool,
     pub(crate) mutation: Option<Mutation>,
 }
 
@@ -79,6 +81,8 @@ pub(crate) struct Budget {
     pub(crate) drift: u8,
     /// The subscriber's connection breaks.
     pub(crate) deafen: u8,
+    /// The server is demoted under a subscriber, who goes on listening there.
+    pub(crate) demote: u8,
     pub(crate) stop_server: u8,
     /// Waits called off.
     pub(crate) give_up: u8,
@@ -96,8 +100,8 @@ pub(crate) struct Scenario {
     pub(crate) renewed: bool,
     /// Whether all try again and again instead of queueing.
     pub(crate) spin: bool,
-    /// How many have queued up in order before anything goes wrong.
-    pub(crate) lined_up: usize,
+    /// Who has queued up, in this order, before anything goes wrong.
+    pub(crate) lined_up: &'static [usize],
     pub(crate) budget: Budget,
     pub(crate) setting: Setting,
     /// Until when things go wrong; from then on what was held up moves on.
@@ -141,7 +145,7 @@ impl Scenario {
             left: self.budget,
             record: Record::default(),
         };
-        for index in 0..self.lined_up {
+        for &index in self.lined_up {
             for action in [Action::Arrive(index), Action::Deliver(0, Fate::Arrives)] {
                 world = world.step(action, self).expect("nothing has gone wrong yet");
             }

@@ -107,6 +107,8 @@ pub(crate) struct Server {
     pub(crate) beats: Sorted,
     /// Whose channel is subscribed to, a bit for each client.
     pub(crate) heard: u8,
+    /// Whose listener is at a replica: it hears, and is not counted here.
+    pub(crate) at_replica: u8,
     /// How often it was emptied. The invariants know this; no script does.
     pub(crate) epoch: u8,
 }
@@ -122,7 +124,8 @@ impl Server {
 
     /// FLUSHALL.
     pub(crate) fn flush(&mut self) {
-        *self = Server { heard: self.heard, epoch: self.epoch + 1, ..Server::default() };
+        let Server { heard, at_replica, epoch, .. } = *self;
+        *self = Server { heard, at_replica, epoch: epoch + 1, ..Server::default() };
     }
 
     pub(crate) fn acquire(
@@ -182,6 +185,15 @@ impl Server {
         (Answer::Busy { left, now }, effect)
     }
 
+    /// The last place in the queue, also of those who were taken for dead.
+    fn last_place(&self) -> Time {
+        match self.queue.members.last() {
+            Some((_, last)) if *last < 0 => -self.queue.members[0].1,
+            Some((_, last)) => *last,
+            None => 0,
+        }
+    }
+
     /// Queues up, or stays in the queue.
     fn wait(
         &mut self,
@@ -197,13 +209,9 @@ impl Server {
         let mut place = self.queue.score(me);
         let news = mode == Mode::Join && place.is_none();
         if news {
-            let last = match self.queue.members.last() {
-                Some((_, last)) if *last < 0 => -self.queue.members[0].1,
-                Some((_, last)) => *last,
-                None => 0,
-            };
-            place = Some(last + 1);
-            self.queue.add(me, last + 1);
+            let last = self.last_place() + 1;
+            place = Some(last);
+            self.queue.add(me, last);
             self.beats.add(me, death);
         }
         let Some(mut place) = place else { return Some(Answer::Gone { now }) };
@@ -329,39 +337,28 @@ impl Server {
         setting: &Setting,
         effect: &mut Effect,
     ) -> Option<Attempt> {
-        let (mut minted, mut longest) = (None, givers_ttl);
         loop {
             let head = self.queue.members.iter().find(|(_, place)| *place > 0);
             let (attempt, place) = *head?;
             let death = self.beats.score(attempt);
             let lives = death.is_some_and(|death| death > now) || setting.has(Mutation::DeadServed);
             self.queue.remove(attempt);
-            if Some(attempt) == me || lives {
+            if Some(attempt) == me {
                 self.beats.remove(attempt);
-                if Some(attempt) == me {
-                    return me;
-                }
-                let written =
-                    if setting.has(Mutation::ReleasersTtl) { givers_ttl } else { attempt.window };
-                if !setting.has(Mutation::GiversFence) {
-                    longest = longest.max(attempt.window);
-                }
-                if minted.is_some() {
-                    self.keep_fence(now, longest, setting);
-                }
-                let token = minted.unwrap_or_else(|| self.mint(now, longest, setting));
-                minted = Some(token);
-                self.lock = Some(Lock { owner: attempt, until: now + written, token });
-                if self.hears(attempt.client) {
-                    let (number, window) = (attempt.number, attempt.window);
-                    let grant = Grant { number, token, now, window, epoch: self.epoch };
-                    effect.published.push((attempt.client, Wake::Granted(grant)));
-                    effect.granted = Some((attempt, token));
+                return me;
+            }
+            if lives && self.may_be_heard(attempt.client, setting) {
+                self.beats.remove(attempt);
+                self.grant(attempt, now, givers_ttl, setting, effect);
+                let is_withdrawn =
+                    setting.has(Mutation::GrantWithdrawn) && !self.counts(attempt.client);
+                if !is_withdrawn {
                     return Some(attempt);
                 }
+                effect.granted = None;
                 self.beats.add(attempt, death.unwrap_or(now));
-            } else if self.hears(attempt.client) {
-                effect.published.push((attempt.client, Wake::Retry));
+            } else {
+                self.publish(attempt.client, Wake::Retry, effect);
             }
             if setting.has(Mutation::DeadThrownOut) {
                 self.beats.remove(attempt);
@@ -375,7 +372,45 @@ impl Server {
         }
     }
 
-    pub(crate) fn hears(&self, client: u8) -> bool {
+    /// Writes a waiter as the owner, and tells it so.
+    fn grant(
+        &mut self,
+        attempt: Attempt,
+        now: Time,
+        givers_ttl: Time,
+        setting: &Setting,
+        effect: &mut Effect,
+    ) {
+        let window = attempt.window;
+        let written = if setting.has(Mutation::ReleasersTtl) { givers_ttl } else { window };
+        let givers_fence = setting.has(Mutation::GiversFence);
+        let longest = if givers_fence { givers_ttl } else { givers_ttl.max(window) };
+        let token = self.mint(now, longest, setting);
+        self.lock = Some(Lock { owner: attempt, until: now + written, token });
+        let grant = Grant { number: attempt.number, token, now, window, epoch: self.epoch };
+        self.publish(attempt.client, Wake::Granted(grant), effect);
+        effect.granted = Some((attempt, token));
+    }
+
+    fn publish(&self, client: u8, wake: Wake, effect: &mut Effect) {
+        if self.reaches(client) {
+            effect.published.push((client, wake));
+        }
+    }
+
+    /// Whether a message to a client may be heard, as far as the script can tell (rule 12).
+    fn may_be_heard(&self, client: u8, setting: &Setting) -> bool {
+        let looks = setting.numsub && !setting.has(Mutation::GrantWithdrawn);
+        !looks || self.counts(client)
+    }
+
+    /// Whether a client's listener is at this server, and so is counted.
+    pub(crate) fn counts(&self, client: u8) -> bool {
+        self.heard & !self.at_replica & (1 << client) != 0
+    }
+
+    /// Whether a message reaches a client's listener, be it here or at a replica.
+    pub(crate) fn reaches(&self, client: u8) -> bool {
         self.heard & (1 << client) != 0
     }
 

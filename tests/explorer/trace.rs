@@ -10,8 +10,8 @@ use crate::world::{START, World};
 pub(crate) fn play(scenario: &Scenario, way: &[u16]) -> Vec<String> {
     let mut world = scenario.start();
     let mut lines = Vec::new();
-    if scenario.lined_up > 0 {
-        lines.push(format!("t=0  {} clients have queued up in order", scenario.lined_up));
+    if !scenario.lined_up.is_empty() {
+        lines.push(format!("t=0  clients {:?} have queued up in order", scenario.lined_up));
     }
     for &number in way {
         let action = world.actions(scenario)[usize::from(number)];
@@ -51,6 +51,8 @@ fn tell(world: &World, action: Action) -> String {
         Action::Crash(index, false) => format!("CRASHED: client {index}"),
         Action::Crash(index, true) => format!("CRASHED: client {index}, its connections half-open"),
         Action::Deafen(index) => format!("DEAF: the subscription of client {index} breaks"),
+        Action::Demote(index) => format!("DEMOTED: client {index} listens at a replica"),
+        Action::Move(index) => format!("client {index} leaves the replica"),
         Action::Listen(index) => format!("client {index} listens again"),
         Action::StopServer => "STOPPED: the server".to_owned(),
         Action::StartServer => "the server goes on".to_owned(),

@@ -101,10 +101,13 @@ impl World {
             Action::Crash(index, half_open) => self.crash(index, half_open),
             Action::Deafen(index) => {
                 self.left.deafen -= 1;
-                self.clients[index].ear = false;
-                self.server.heard &= !(1 << index);
-                self.drop_for(index, |load| matches!(load, Load::Push(_)));
+                self.deafen(index);
             }
+            Action::Demote(index) => {
+                self.left.demote -= 1;
+                self.server.at_replica |= 1 << index;
+            }
+            Action::Move(index) => self.deafen(index),
             Action::Listen(index) => {
                 self.server.heard |= 1 << index;
                 self.client(index, scenario, Client::listen);
@@ -155,6 +158,14 @@ impl World {
             self.server.heard &= !(1 << index);
         }
         self.drop_for(index, |load| !matches!(load, Load::Request(..)));
+    }
+
+    /// A client listens nowhere, until it listens at the master again.
+    fn deafen(&mut self, index: usize) {
+        self.clients[index].ear = false;
+        self.server.heard &= !(1 << index);
+        self.server.at_replica &= !(1 << index);
+        self.drop_for(index, |load| matches!(load, Load::Push(_)));
     }
 
     fn drop_for(&mut self, index: usize, unwanted: impl Fn(&Load) -> bool) {
@@ -235,7 +246,7 @@ impl World {
                 (owner, Reply::Verdict(verdict), effect)
             }
         };
-        self.record.granted(&effect, &before, now)?;
+        self.record.granted(&effect, &before, now, setting)?;
         let late = matches!(reply, Reply::Acquired(Answer::Late { .. }));
         if matches!(request, Request::Acquire(_)) && !late {
             self.record.heard(me, now);

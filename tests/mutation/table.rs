@@ -114,6 +114,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "queue::dead::three_killed_waiters_are_skipped_together",
     ),
     bug(
+        "grant-withdrawn-by-its-count",
+        "rule 12",
+        "queue::replica::uncounted_grant_is_kept_where_numsub_is_denied",
+    ),
+    bug(
         "reconnect-wakes-nobody",
         "rule 12",
         "wake::a_cut_wake_up_connection_comes_back_and_wakes_everybody",
@@ -528,7 +533,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-count-of-listeners-believed",
         "rule 12",
-        "cluster::who_is_not_let_listen_at_a_master_is_told_by_the_others",
+        "cluster::waiter_that_is_heard_elsewhere_is_handed_the_lock",
     ),
     bug(
         "cluster-grant-dated-by-its-receipt",

@@ -8,6 +8,7 @@
 //! | `late` | requests and answers that are lost, late or out of place |
 //! | `grant` | what is handed over, and what tells of it |
 //! | `script` | the scripts alone, with more waiters than any crowd |
+//! | `replica` | the same, with a waiter that listens at a replica |
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,6 +16,7 @@ mod dead;
 mod grant;
 mod late;
 mod order;
+mod replica;
 mod script;
 
 use std::time::Duration;
@@ -25,10 +27,8 @@ use leasehold::LockClient;
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::{Child, Server};
 
-/// Rule 8: a waiter says so this often, …
+/// Rule 8: a waiter shows itself this often, …
 const HEARTBEAT: Duration = ms(1_000);
-/// … is dead after this, …
-const DEAD_AFTER: Duration = ms(3_000);
 /// … and may claim a lock for this long (2 heartbeats + the command time-out).
 const CLAIM: Duration = ms(3_000);
 /// What came with a message, and was not found by the next heartbeat.

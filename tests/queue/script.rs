@@ -13,8 +13,8 @@ use crate::owner;
 const FEED: &str = "feed0000000000000000000000000000";
 
 /// What a client sends when it queues for a lock, and when it releases one.
-struct Bare {
-    connection: redis::Connection,
+pub(crate) struct Bare {
+    pub(crate) connection: redis::Connection,
     /// Listens for all the waiters that are made up.
     ear: redis::Connection,
     join: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ struct Bare {
 }
 
 impl Bare {
-    fn new(server: &Server) -> Bare {
+    pub(crate) fn new(server: &Server) -> Bare {
         let client = open(server);
         listens(server, &client);
         ask::<()>(server, &["SCRIPT", "FLUSH"]);
@@ -40,15 +40,19 @@ impl Bare {
     }
 
     fn attempt(number: usize) -> String {
-        format!("1q:{FEED}:{number:x}:30000:1:host:")
+        Bare::attempt_of(FEED, number)
     }
 
-    /// Sends it for another attempt.
-    fn run(&mut self, words: Vec<Vec<u8>>, number: usize) -> i64 {
+    pub(crate) fn attempt_of(client: &str, number: usize) -> String {
+        format!("1q:{client}:{number:x}:30000:1:host:")
+    }
+
+    /// Sends it for another attempt. Returns the first number of the reply.
+    fn run(&mut self, words: Vec<Vec<u8>>, attempt: &str) -> i64 {
         let mut command = redis::Cmd::new();
         for word in words {
             if word.starts_with(b"1q:") {
-                command.arg(Bare::attempt(number));
+                command.arg(attempt);
             } else {
                 command.arg(word);
             }
@@ -62,15 +66,23 @@ impl Bare {
 
     /// Answers 0 if somebody else has it.
     fn join(&mut self, number: usize, mode: &str) -> i64 {
+        self.join_as(&Bare::attempt(number), mode)
+    }
+
+    pub(crate) fn join_as(&mut self, attempt: &str, mode: &str) -> i64 {
         let mut words = self.join.clone();
         let mine = words.iter().position(|word| word.starts_with(b"1q:")).expect("an attempt");
         words[mine + 2] = b"0".to_vec();
         words.iter_mut().filter(|word| **word == b"join").for_each(|word| *word = mode.into());
-        self.run(words, number)
+        self.run(words, attempt)
     }
 
     fn release(&mut self, number: usize) -> i64 {
-        self.run(self.release.clone(), number)
+        self.release_as(&Bare::attempt(number))
+    }
+
+    pub(crate) fn release_as(&mut self, attempt: &str) -> i64 {
+        self.run(self.release.clone(), attempt)
     }
 
     /// Puts `count` waiters into the queue, who die in so many seconds.

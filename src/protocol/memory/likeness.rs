@@ -46,6 +46,8 @@ enum Found {
 struct Pair {
     rng: Rng,
     control: Connection,
+    /// At the replica of the server that `control` is connected to.
+    aside: Connection,
     store: Store,
     target: Arc<Target>,
     clients: Vec<Client>,
@@ -59,13 +61,15 @@ struct Pair {
 struct Client {
     identity: Identity,
     channel: Vec<u8>,
-    ear: Subscription,
-    listens: bool,
+    /// At the server, and at its replica.
+    ears: [Subscription; 2],
+    /// With which of them it listens to its own channel.
+    listens: Option<usize>,
     owners: Vec<Vec<u8>>,
 }
 
 impl Pair {
-    fn new(server: &Server, kind: &'static dyn Kind, seed: u64) -> Pair {
+    fn new(servers: [&Server; 2], kind: &'static dyn Kind, seed: u64) -> Pair {
         let name = format!("like:{}:{seed}", kind.name());
         let target = Target::new(kind, Name::new(b"", name.as_bytes()).unwrap());
         let mark = format!("mark:{name}").into_bytes();
@@ -73,34 +77,38 @@ impl Pair {
         let clients = (0..CLIENTS)
             .map(|number| {
                 let identity = Identity::new("like");
-                let url = format!("{}?protocol=resp3", server.url());
-                let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-                let mut ear = Subscription::new(connection, SOON, &mark, Epoch::never()).unwrap();
+                let mut ears = servers.map(|server| {
+                    let url = format!("{}?protocol=resp3", server.url());
+                    let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+                    Subscription::new(connection, SOON, &mark, Epoch::never()).unwrap()
+                });
                 if let Some(channel) = target.channel() {
-                    ear.subscribe(channel).unwrap();
+                    ears[0].subscribe(channel).unwrap();
                     store.subscribe(number as u64, channel);
                 }
                 let channel = client_channel(&identity);
-                Client { identity, channel, ear, listens: false, owners: Vec::new() }
+                Client { identity, channel, ears, listens: None, owners: Vec::new() }
             })
             .collect();
-        let (rng, control) = (Rng::with_seed(seed), server.connection());
-        let history = Vec::new();
-        let mut pair = Pair { rng, control, store, target, clients, mark, micros: START, history };
-        pair.await_listeners(&pair.mark.clone(), CLIENTS);
+        let rng = Rng::with_seed(seed);
+        let [control, aside] = servers.map(Server::connection);
+        let (micros, history) = (START, Vec::new());
+        let mut pair = Pair { rng, control, aside, store, target, clients, mark, micros, history };
+        pair.await_listeners(&pair.mark.clone(), [CLIENTS, CLIENTS]);
         if let Some(channel) = pair.target.clone().channel() {
-            pair.await_listeners(channel, CLIENTS);
+            pair.await_listeners(channel, [CLIENTS, 0]);
         }
         pair
     }
 
     /// What one connection asked for may come after what the next asked for.
-    fn await_listeners(&mut self, channel: &[u8], count: usize) {
+    fn await_listeners(&mut self, channel: &[u8], counts: [usize; 2]) {
         let mut ask = redis::cmd("PUBSUB");
         ask.arg("NUMSUB").arg(channel);
         loop {
-            let (_, found): (Vec<u8>, usize) = ask.query(&mut self.control).unwrap();
-            if found == count {
+            let found = [&mut self.control, &mut self.aside]
+                .map(|server| ask.query::<(Vec<u8>, usize)>(server).unwrap().1);
+            if found == counts {
                 return;
             }
         }
@@ -158,20 +166,24 @@ impl Pair {
         self.rng.choice(&client.owners[recent..]).unwrap().clone()
     }
 
+    /// A client that listens does so no more; another begins to, here or at the replica.
     fn toggle(&mut self, number: usize) {
         let client = &mut self.clients[number];
-        client.listens = !client.listens;
         let channel = client.channel.clone();
-        if client.listens {
-            client.ear.subscribe(&channel).unwrap();
-            self.store.subscribe(number as u64, &channel);
-        } else {
-            client.ear.unsubscribe(&channel).unwrap();
+        let place = if let Some(place) = client.listens.take() {
+            client.ears[place].unsubscribe(&channel).unwrap();
             self.store.unsubscribe(number as u64, &channel);
-        }
-        let listens = client.listens;
-        self.history.push(format!("client {number} listens: {listens}"));
-        self.await_listeners(&channel, listens.into());
+            None
+        } else {
+            let place = usize::from(self.rng.u32(..3) == 0);
+            client.ears[place].subscribe(&channel).unwrap();
+            self.store.subscribe(number as u64, &channel);
+            self.store.put_at_replica(number as u64, place == 1);
+            Some(place)
+        };
+        client.listens = place;
+        self.history.push(format!("client {number} listens at {place:?}"));
+        self.await_listeners(&channel, [0, 1].map(|one| usize::from(place == Some(one))));
     }
 
     /// What an operator, or somebody's mistake, does to the keys.
@@ -279,13 +291,16 @@ impl Pair {
 
     fn heard(&mut self, client: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut heard = Vec::new();
-        loop {
-            match self.clients[client].ear.next(SOON).unwrap() {
-                Event::Message { channel, .. } if channel == self.mark => return heard,
-                Event::Message { channel, payload } => heard.push((channel, payload)),
-                Event::Subscribed { .. } | Event::Nothing => {}
+        for ear in &mut self.clients[client].ears {
+            loop {
+                match ear.next(SOON).unwrap() {
+                    Event::Message { channel, .. } if channel == self.mark => break,
+                    Event::Message { channel, payload } => heard.push((channel, payload)),
+                    Event::Subscribed { .. } | Event::Nothing => {}
+                }
             }
         }
+        heard
     }
 
     fn compare_keys(&mut self) {
@@ -390,9 +405,9 @@ fn is_like(real: &Value, answer: &Value) -> bool {
 }
 
 fn compare(kind: &'static dyn Kind, seeds: u64, steps: u32) {
-    let server = Server::start().unwrap();
+    let (server, replica) = Server::start_with_replica().unwrap();
     for seed in 0..seeds {
-        let mut pair = Pair::new(&server, kind, seed);
+        let mut pair = Pair::new([&server, &replica], kind, seed);
         for client in 0..CLIENTS {
             pair.toggle(client);
         }

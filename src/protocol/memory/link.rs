@@ -36,6 +36,8 @@ struct State {
     /// What befalls the next ones.
     next: VecDeque<Fate>,
     lost_messages: u64,
+    /// Its listener is at a replica of the server.
+    listens_at_replica: bool,
     faults: u64,
     waiting: Vec<ThreadId>,
 }
@@ -56,6 +58,17 @@ impl Link {
         state.lost_messages = state.lost_messages.saturating_sub(u64::from(lost));
         state.faults += u64::from(lost);
         !lost
+    }
+
+    /// Whether this client's listener is at a replica: it hears all the same, and the server does not
+    /// count it.
+    pub(super) fn listens_at_replica(&self) -> bool {
+        self.0.lock().listens_at_replica
+    }
+
+    /// Puts the listener at a replica of the server, or at the server.
+    pub(super) fn put_listener_at_replica(&self, there: bool) {
+        self.0.lock().listens_at_replica = there;
     }
 
     /// Whether no connection can be made.

@@ -119,51 +119,43 @@ fn message(fields: &[&str], name: &[u8]) -> Vec<u8> {
     [fields.join(" ").as_bytes(), b" ", name].concat()
 }
 
-/// Makes the first live waiter the owner and tells it; answers it, or nothing if nobody lives.
+/// Makes the first live waiter the owner and tells it; returns it, or nothing if nobody lives.
 /// Where that is the attempt `me`, which asks itself, the owner is left to the caller to write.
 fn hand_over(
     run: &mut Run<'_>,
     keys: Keys<'_>,
-    mut keep: u64,
+    keep: u64,
     me: Option<&[u8]>,
 ) -> Outcome<Option<Vec<u8>>> {
     let now = run.now();
-    let mut token = None;
     loop {
         let queue = run.zrange(keys.queue).unwrap_or_default();
         let Some((place, attempt)) = queue.into_iter().find(|(place, _)| *place > 0) else {
             return Ok(None);
         };
-        let is_me = me == Some(&attempt);
         let to = listener(&attempt);
         let Ok(death) = run.zscore(keys.beats, &attempt) else { return Ok(None) };
         run.zrem(keys.queue, &attempt)?;
-        match (to, death) {
-            (_, _) if is_me => {
-                run.zrem(keys.beats, &attempt)?;
-                return Ok(Some(attempt));
-            }
-            (Some(to), Some(death)) if death > signed(now) => {
-                run.zrem(keys.beats, &attempt)?;
-                run.set(keys.lock, &attempt, Some(to.window));
-                keep = keep.max(to.window);
-                if token.is_some() {
-                    run.pexpire_later(keys.fence, keep);
-                }
-                let token = *token.get_or_insert_with(|| mint(run, keys.fence, keep));
-                let waiters = run.zcard(keys.queue)?;
-                let fields = [token, now, to.window, waiters].map(|number| number.to_string());
-                let [token, now, window, waiters] = &fields;
-                let grant = message(&["g", to.number, token, now, window, waiters], keys.lock);
-                if run.publish(&to.channel, grant) != 0 {
-                    return Ok(Some(attempt));
-                }
-                run.zadd(keys.beats, &attempt, death)?;
-            }
-            (Some(to), _) => {
-                run.publish(&to.channel, message(&["r", to.number], keys.lock));
-            }
-            (None, _) => {}
+        if me == Some(&attempt) {
+            run.zrem(keys.beats, &attempt)?;
+            return Ok(Some(attempt));
+        }
+        if let Some(to) = &to
+            && death.is_some_and(|death| death > signed(now))
+            && run.numsub(&to.channel) != 0
+        {
+            run.zrem(keys.beats, &attempt)?;
+            run.set(keys.lock, &attempt, Some(to.window));
+            let token = mint(run, keys.fence, keep.max(to.window));
+            let waiters = run.zcard(keys.queue)?;
+            let fields = [token, now, to.window, waiters].map(|number| number.to_string());
+            let [token, now, window, waiters] = &fields;
+            let grant = message(&["g", to.number, token, now, window, waiters], keys.lock);
+            run.publish(&to.channel, grant);
+            return Ok(Some(attempt));
+        }
+        if let Some(to) = to {
+            run.publish(&to.channel, message(&["r", to.number], keys.lock));
         }
         run.zadd(keys.queue, &attempt, -place)?;
         if run.pexpire_new(keys.queue, 60_000) {
@@ -223,7 +215,6 @@ impl Acquire<'_> {
             }
             owner = hand_over(run, keys, self.keep, Some(self.me))?;
             if owner.as_deref().is_none_or(|owner| owner == self.me) {
-                run.set(keys.lock, self.me, Some(self.ttl));
                 return Ok(self.granted(run, signed(self.ttl), None));
             }
         }

@@ -184,6 +184,7 @@ impl Server {
         state.last_ear += 1;
         let ear = Ear { server: Arc::clone(self), number: state.last_ear, events };
         let (link, thread) = (Arc::clone(link), sync::current());
+        state.store.put_at_replica(ear.number, link.listens_at_replica());
         state.ears.insert(ear.number, EarEnd { link, sender, thread, told: 0, handled: 0 });
         state.subscribe(ear.number, channel);
         ear
@@ -200,6 +201,15 @@ impl Server {
             }
             stays
         });
+    }
+
+    /// Puts a client's listener at a replica of this server, or at this server.
+    pub(crate) fn put_listener_at_replica(&self, link: &Link, there: bool) {
+        let mut state = self.state();
+        link.put_listener_at_replica(there);
+        let State { store, ears, .. } = &mut *state;
+        let of_client = ears.iter().filter(|(_, end)| std::ptr::eq(link, &*end.link));
+        of_client.for_each(|(&ear, _)| store.put_at_replica(ear, there));
     }
 
     /// Whether all that was told to listeners is done with, but for those that wait themselves.

@@ -38,6 +38,8 @@ pub(crate) struct Store {
     keys: BTreeMap<Vec<u8>, Entry>,
     /// Who listens to which channels.
     listeners: BTreeMap<u64, BTreeSet<Vec<u8>>>,
+    /// Which of them listen at a replica: they hear everything, and are not counted here.
+    at_replica: BTreeSet<u64>,
 }
 
 impl Store {
@@ -56,6 +58,16 @@ impl Store {
     /// Forgets a listener whose connection is gone.
     pub(crate) fn disconnect(&mut self, listener: u64) {
         self.listeners.remove(&listener);
+        self.at_replica.remove(&listener);
+    }
+
+    /// Puts a listener at a replica of this server, or at this server.
+    pub(crate) fn put_at_replica(&mut self, listener: u64, there: bool) {
+        if there {
+            self.at_replica.insert(listener);
+        } else {
+            self.at_replica.remove(&listener);
+        }
     }
 
     /// Who hears a channel.
@@ -64,6 +76,11 @@ impl Store {
             .iter()
             .filter(move |(_, channels)| channels.contains(channel))
             .map(|(&listener, _)| listener)
+    }
+
+    /// How many listeners of a channel this server knows of.
+    fn subscribers(&self, channel: &[u8]) -> u64 {
+        self.hearers(channel).filter(|listener| !self.at_replica.contains(listener)).count() as u64
     }
 
     /// The keys that live, as `SCAN` would tell them.
@@ -262,9 +279,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How many heard it.
+    /// Returns how many heard it at this server, but for those who listen at a replica.
     pub(crate) fn publish(&mut self, channel: &[u8], payload: Vec<u8>) -> u64 {
         self.published.push(Published { channel: channel.to_vec(), payload });
-        self.store.hearers(channel).count() as u64
+        self.store.subscribers(channel)
+    }
+
+    /// `PUBSUB NUMSUB` for one channel: how many listen to it at this server.
+    pub(crate) fn numsub(&self, channel: &[u8]) -> u64 {
+        self.store.subscribers(channel)
     }
 }

@@ -51,7 +51,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "redis.call('SET', KEYS[1], attempt, 'PX', keep)",
     ),
     // Rule 8.
-    ("silent-waiter-not-skipped", "queue.lua", "death and death > tonumber(now)", "death"),
+    (
+        "silent-waiter-not-skipped",
+        "queue.lua",
+        "death and tonumber(death) > tonumber(now)",
+        "death",
+    ),
     // Rule 11.
     (
         "skipped-waiter-loses-its-place",
@@ -63,14 +68,26 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "killed-waiter-not-skipped",
         "queue.lua",
-        "if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then",
-        "redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1])\n      if true then",
+        "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
+        "  return true\n",
     ),
     (
         "cluster-count-of-listeners-believed",
         "queue.lua",
-        "'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then",
-        "'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 then",
+        "  if KEYS[5] then\n    return true\n",
+        "  if false then\n    return true\n",
+    ),
+    (
+        "grant-withdrawn-by-its-count",
+        "queue.lua",
+        "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
+        "  return true\n",
+    ),
+    (
+        "grant-withdrawn-by-its-count",
+        "queue.lua",
+        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    if channel then",
+        "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n    elseif channel then",
     ),
     // Rule 14.
     (
@@ -109,14 +126,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "first-write-refused-when-full",
         "queue.lua",
-        "      redis.call('ZREM', KEYS[4], attempt)\n      if attempt == me",
-        "      if attempt == me",
+        "      redis.call('ZREM', KEYS[4], attempt)\n      redis.call('SET'",
+        "      redis.call('SET'",
     ),
     (
         "first-write-refused-when-full",
         "queue.lua",
-        "      if token then\n",
-        "      redis.call('ZREM', KEYS[3], attempt)\n      if token then\n",
+        "      local token = mint(now, keep)\n",
+        "      redis.call('ZREM', KEYS[3], attempt)\n      local token = mint(now, keep)\n",
     ),
     (
         "first-write-refused-when-full",

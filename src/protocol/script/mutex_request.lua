@@ -1,8 +1,9 @@
 -- Asks the holder of a mutex to let it go.
 --
 -- KEYS  as in queue.lua, which stands before this
--- Answers how many processes heard it: 1, or 0 where nobody holds it or the holder does not listen.
--- In a cluster that is not known, and the answer is 1 for each holder that may listen.
+-- Returns how many processes heard it, as far as the server counts them: 1, or 0 where nobody holds it
+-- or the holder does not listen here. A holder that listens at a replica hears it, and is not counted. In
+-- a cluster the count is not known, and 1 is returned for each holder that may listen.
 --
 -- The time tells one that is asked again from one that is heard again, as in a cluster all are.
 local owner = redis.call('GET', KEYS[1])

@@ -14,9 +14,7 @@ end
 if mode ~= 'beat' and not owner then
   owner = hand_over(digits, keep, me)
   if not owner or owner == me then
-    -- A waiter that was tried and found gone may have been written there meanwhile.
-    redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
-    return granted(tonumber(ARGV[2]))
+    return granted(tonumber(ARGV[2])) -- mutex_acquire.lua has written it
   end
 end
 

@@ -7,8 +7,8 @@
 --
 -- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
 -- holder hands over, and that its client listens on the channel leasehold:<client>. A place below
--- zero is that of a waiter who was taken for dead: it keeps its place until it is heard of again
--- (rule 11), and until then it is passed over, so that the dead are skipped all at once.
+-- zero is that of a waiter who was taken for dead, or not listening: it keeps its place until it is
+-- heard of again (rule 11), and until then it is passed over, so that the dead are skipped all at once.
 --
 -- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
 --                       r <attempt's number> <lock>             are you there? ask again
@@ -20,10 +20,23 @@ local function listener(attempt)
   return client and 'leasehold:' .. client, number, window
 end
 
--- Makes the first live waiter the owner and tells it; answers it, or nil if nobody lives. Where
+-- Whether a message to this channel may be heard (rule 12). Nobody hears it for sure where one server
+-- counts no subscriber. In a cluster a node counts its own alone. A user who may not ask, too, has to
+-- believe that it is heard.
+local function may_be_heard(channel)
+  if KEYS[5] then
+    return true
+  end
+  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0
+end
+
+-- Makes the first live waiter the owner and tells it; returns it, or nil if nobody lives. Where
 -- that is the attempt `me`, which asks itself, the owner is left to the caller to write.
+--
+-- A waiter is passed over only before its grant. A grant that was published is never withdrawn,
+-- whatever PUBLISH counted: a subscriber at a replica hears what the master does not count (rule 12).
 local function hand_over(now, keep, me)
-  local token, head
+  local head
   local dead = false -- whether some are behind whom to look
   while true do
     if not dead then
@@ -42,32 +55,25 @@ local function hand_over(now, keep, me)
     if type(death) == 'table' then
       return nil -- beats of another type keep no lock either
     end
-    death = tonumber(death)
     redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
-    if attempt == me or (channel and death and death > tonumber(now)) then
+    if attempt == me then
       redis.call('ZREM', KEYS[4], attempt)
-      if attempt == me then
-        return me
-      end
+      return me
+    end
+    if channel and death and tonumber(death) > tonumber(now) and may_be_heard(channel) then
+      redis.call('ZREM', KEYS[4], attempt)
       redis.call('SET', KEYS[1], attempt, 'PX', window) -- its window, not the giver's (rule 7)
       if tonumber(window) > tonumber(keep) then
         keep = window -- its token outlives its lease, not only the giver's
       end
-      if token then
-        redis.call('PEXPIRE', KEYS[2], keep, 'GT')
-      else
-        token = mint(now, keep)
-      end
+      local token = mint(now, keep)
       local waiters = redis.call('ZCARD', KEYS[3])
       local terms = number .. ' ' .. token .. ' ' .. now .. ' ' .. window .. ' ' .. waiters
-      -- Last, and may be forbidden. That nobody heard it is a hint (rule 12), by which a killed process
-      -- is skipped before it is taken for dead; as nobody heard it, nobody relies on it. In a cluster
-      -- only those are counted who listen on this node, and the others hear it all the same.
-      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then
-        return attempt
-      end
-      redis.call('ZADD', KEYS[4], text(death), attempt)
-    elseif channel then
+      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden
+      return attempt
+    end
+    if channel then
+      -- Also to who is not heard of at this server: a listener at a replica hears it.
       redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
     end
     redis.call('ZADD', KEYS[3], '-' .. place, attempt)
