@@ -135,16 +135,28 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..usual("deaf", AGAIN_THREE, Budget { deafen: 1, ..NONE })
         },
         Scenario {
+            // One who has not queued up yet comes before those in the order of the bytes.
+            renewed: false,
+            setting: Setting { hold: 1, ..USUAL },
+            healed: few(1, 2, 2).into(),
+            lined_up: &[1, 2, 3],
+            ..usual(
+                "deaf, newcomer",
+                &[(3, 1), (3, 2), (3, 1), (3, 1)],
+                Budget { deafen: 2, ..NONE },
+            )
+        },
+        Scenario {
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),
-            ..usual("listener at a replica", THREE, Budget { demote: 1, ..NONE })
+            ..usual("listener at a replica", THREE, Budget { demote: few(1, 2, 2), ..NONE })
         },
         Scenario {
             // Who may not ask for it takes everybody for a listener.
             setting: Setting { numsub: false, ..USUAL },
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),
-            ..usual("at a replica, unasked", THREE, Budget { demote: 1, ..NONE })
+            ..usual("at a replica, unasked", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
         },
         usual(
             "FLUSHALL",

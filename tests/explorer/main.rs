@@ -1,7 +1,7 @@
 //! The queue protocol, explored exhaustively: every order in which clients, a server and what is
 //! under way between them can act, with messages lost, delayed, reordered and doubled, connections
-//! broken, processes paused and killed, leases run out, FLUSHALL, a stopped server, and clocks that
-//! drift, each a bounded number of times.
+//! broken, a listener that finds itself at a replica, processes paused and killed, leases run out,
+//! FLUSHALL, a stopped server, and clocks that drift, each a bounded number of times.
 //!
 //! ```text
 //! cargo test --test explorer                                      small, and the planted bugs

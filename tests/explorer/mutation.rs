@@ -43,6 +43,7 @@ pub(crate) enum Mutation {
     GoneIgnored,
     GiversFence,
     GrantWithdrawn,
+    NewcomerOvertakesSkipped,
 }
 
 /// One line of the table of mutations.
@@ -164,6 +165,14 @@ pub(crate) const TABLE: &[Planted] = &[
         12,
         "listener at a replica",
         &[Overlap],
+        "",
+    ),
+    planted(
+        NewcomerOvertakesSkipped,
+        "newcomer overtakes the skipped",
+        11,
+        "deaf, newcomer",
+        &[Fifo],
         "",
     ),
     planted(GiversFence, "giver's ttl for the next one's fence", 19, "mixed ttls", &[Fence], ""),

@@ -186,12 +186,16 @@ impl Server {
     }
 
     /// The last place in the queue, also of those who were taken for dead.
-    fn last_place(&self) -> Time {
-        match self.queue.members.last() {
-            Some((_, last)) if *last < 0 => -self.queue.members[0].1,
-            Some((_, last)) => *last,
-            None => 0,
+    fn last_place(&self, setting: &Setting) -> Time {
+        let (Some((_, first)), Some((_, last))) =
+            (self.queue.members.first(), self.queue.members.last())
+        else {
+            return 0;
+        };
+        if setting.has(Mutation::NewcomerOvertakesSkipped) && *last > 0 {
+            return *last;
         }
+        (*last).max(-first)
     }
 
     /// Queues up, or stays in the queue.
@@ -209,7 +213,7 @@ impl Server {
         let mut place = self.queue.score(me);
         let news = mode == Mode::Join && place.is_none();
         if news {
-            let last = self.last_place() + 1;
+            let last = self.last_place(setting) + 1;
             place = Some(last);
             self.queue.add(me, last);
             self.beats.add(me, death);

@@ -109,6 +109,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
     bug(
+        "newcomer-overtakes-the-skipped",
+        "rule 11",
+        "queue::script::newcomer_stands_behind_all_who_were_skipped",
+    ),
+    bug(
         "killed-waiter-not-skipped",
         "rule 12",
         "queue::dead::three_killed_waiters_are_skipped_together",

@@ -230,6 +230,32 @@ fn ten_thousand_dead_are_skipped_in_one_operation() {
     no_key_is_immortal(&server);
 }
 
+/// Rule 11: who was taken for dead and lives has its place again, also from those who came meanwhile.
+#[test]
+fn newcomer_stands_behind_all_who_were_skipped() {
+    let _turn = together();
+    let server = server();
+    let mut bare = Bare::new(&server);
+    assert_ne!(bare.join(0, "join"), 0);
+    bare.fill(1, 3, -1);
+    assert_eq!(bare.join(4, "join"), 0);
+    // The first three are skipped, and the first of them is heard of before the newcomer joins.
+    assert_eq!(bare.release(0), 1);
+    assert_eq!(bare.granted(), 4);
+    assert_eq!(bare.join(1, "beat"), 0);
+    assert_eq!(bare.join(5, "join"), 0);
+    for number in [2, 3] {
+        assert_eq!(bare.join(number, "beat"), 0);
+    }
+    let mut holder = 4;
+    let served = [(); 4].map(|()| {
+        assert_eq!(bare.release(holder), 1);
+        holder = bare.granted();
+        holder
+    });
+    assert_eq!(served, [1, 2, 3, 5]);
+}
+
 /// What clients sent to the server meanwhile.
 fn monitored(server: &Server, work: impl FnOnce()) -> Vec<Vec<Vec<u8>>> {
     let mut monitor = server.connection();

@@ -262,7 +262,7 @@ impl Acquire<'_> {
             let lowest = queue.first().map_or(0, |(place, _)| *place);
             let highest = queue.last().map_or(0, |(place, _)| *place);
             // Behind those, too, who were taken for dead.
-            place = if highest < 0 { -lowest } else { highest } + 1;
+            place = highest.max(-lowest) + 1;
             news = run.zscore(keys.queue, self.me)?.is_none();
             if news {
                 run.zadd(keys.queue, self.me, place)?;

@@ -6,8 +6,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "beat-that-may-join",
         "mutex_wait.lua",
-        "  if mode == 'join' then\n    local last",
-        "  if true then\n    local last",
+        "  if mode == 'join' then\n    -- Behind",
+        "  if true then\n    -- Behind",
     ),
     // Rule 2.
     (
@@ -58,6 +58,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "death",
     ),
     // Rule 11.
+    (
+        "newcomer-overtakes-the-skipped",
+        "mutex_wait.lua",
+        "      place = math.max(last, -first) + 1\n",
+        "      place = (last > 0 and last or -first) + 1\n",
+    ),
     (
         "skipped-waiter-loses-its-place",
         "queue.lua",

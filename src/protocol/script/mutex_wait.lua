@@ -35,12 +35,15 @@ if mode ~= 'try' then
   local death = text(now + tonumber(ARGV[6]))
   local place, news
   if mode == 'join' then
-    local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]) or 0
-    if last < 0 then
-      -- Behind those, too, who were taken for dead. Where anybody lives he is behind them already.
-      last = -tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
+    -- Behind everybody, also behind those who were taken for dead: they may live, and have their places
+    -- again as soon as they are heard of. The places of the dead are below zero, so either end may be last.
+    local first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
+    if first then
+      local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2])
+      place = math.max(last, -first) + 1
+    else
+      place = 1
     end
-    place = last + 1
     news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
   end
   if news then
