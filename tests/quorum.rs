@@ -17,7 +17,7 @@ use leasehold::{
 };
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Action, Fault, Proxy, Server};
+use leasehold_support::{Action, Fault, Proxy, Server, WallClock};
 use several::{TIMEOUT, direct, open, proxies, servers, through};
 
 fn on(servers: &[Server], key: &str) -> usize {
@@ -635,6 +635,49 @@ fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over
     servers[1].restart();
     let second = trusting().try_lock().unwrap();
     assert!(first.is_valid() && second.is_some(), "the test has shown nothing");
+}
+
+/// Two of three forget whom they voted for, and say that they have run for an hour.
+#[test]
+fn restarted_server_has_no_vote_however_often_it_is_met() {
+    const HOUR: i64 = 3_600_000_000;
+    let _turn = together();
+    let clocks: Vec<_> = (0..3).map(|_| WallClock::new().expect("a clock")).collect();
+    let start = |clock: &WallClock| Server::builder().envs(clock.variables()).start();
+    let servers: Vec<_> = clocks.iter().map(|clock| start(clock).expect("a server")).collect();
+    let uptime = |server: &Server| -> i64 {
+        let info: String = ask(server, &["INFO", "server"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        line.expect("its uptime").trim().parse().expect("a number")
+    };
+    let jump = |count: usize, hours: i64| {
+        clocks[..count].iter().for_each(|clock| clock.set(hours * HOUR).expect("a jump"));
+        let jumped = |server| uptime(server) >= 3_600;
+        until("they say they are old", || servers[..count].iter().all(jumped));
+    };
+    // Nobody has met them before, so that this is believed.
+    jump(3, 1);
+    let longest = Duration::from_secs(600);
+    let build = || open(direct(&servers).keeps_data(false).max_lease(longest));
+    let (holder, rival) = (build(), build());
+    let met = rival.mutex("y").unwrap();
+    until("all are connected", || met.with(|_| on(&servers, "y")).unwrap() == 3);
+    let guard = holder.mutex_with("x", fixed(600_000)).unwrap().lock().unwrap();
+    servers[..2].iter().for_each(Server::restart);
+    jump(2, 2);
+    let lock = rival.mutex_with("x", fixed(600_000)).unwrap();
+    for _ in 0..5 {
+        until("both are met, and not believed", || match lock.try_lock() {
+            Ok(Some(_)) => panic!("two holders, and the first is valid: {}", guard.is_valid()),
+            Ok(None) => false,
+            Err(error) => error.to_string().matches("it was restarted").count() == 2,
+        });
+        // The next request needs new connections.
+        for server in &servers[..2] {
+            ask::<()>(server, &["CLIENT", "KILL", "TYPE", "normal"]);
+        }
+    }
+    assert!(guard.is_valid());
 }
 
 #[test]

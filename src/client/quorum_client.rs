@@ -36,6 +36,15 @@ use crate::protocol::quorum::kind::QuorumKind;
 /// hold ends as lost when a majority has forgotten it. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
 ///
+/// **A server reports by its own clock how long it has run,** and a clock can be wrong. To a client that has
+/// met an earlier run of the server's process, the next run counts no earlier than the longest lease after
+/// the last reply of that earlier run, whatever it reports. A run that reports a start before that reply
+/// is not believed at all, and counts the longest lease after the client first met it. No later report
+/// makes a run count earlier. A *fresh* client has met no earlier run, so it believes the first report: a
+/// server that restarted empty, and whose clock was set ahead after that by more than the longest lease,
+/// has its vote at once. Nor does a client know what happened between the last reply of one run and the
+/// start of the next. Set a server's clock before the server starts.
+///
 /// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes
 /// one token to all, above the deadline of its request on the clock of every server. A server accepts it
 /// if the request is not late, if nobody else has the lock there, and if the token is above its own last.

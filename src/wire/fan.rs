@@ -216,6 +216,8 @@ impl<'a> Leg<'a> {
                 outcome => {
                     self.outcomes[number] = Some(outcome);
                     self.node.set_silent(false);
+                    let sent = self.sent;
+                    self.standing = self.standing.map(|known| self.node.heard(known, sent));
                 }
             }
         }
@@ -278,5 +280,66 @@ impl<'a> Leg<'a> {
             repeated,
             hindrance: self.hindrance,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_support::{Server, WallClock};
+    use redis::IntoConnectionInfo as _;
+
+    use super::*;
+    use crate::base::driven::DrivenClock;
+    use crate::base::sync::Arc;
+    use crate::wire::node::NodeSettings;
+    use crate::wire::pool::PoolSettings;
+
+    const SPAN: Duration = Duration::from_secs(30);
+
+    fn standing(node: &Node, clock: &DrivenClock) -> Standing {
+        let calls = [Call::plain(&[b"PING"])];
+        let questions = [Question { node, calls: &calls }];
+        let deadline = clock.now().after(Duration::from_secs(20));
+        loop {
+            let mut deliveries = ask(&questions, Lane::Callers, 1, deadline, clock);
+            let Delivery { outcomes, standing, .. } = deliveries.remove(0);
+            if let (Some(standing), [Ok(_)]) = (standing, outcomes.as_slice()) {
+                return standing;
+            }
+        }
+    }
+
+    fn uptime(server: &Server) -> u64 {
+        let info: String =
+            redis::cmd("INFO").arg("server").query(&mut server.connection()).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).unwrap();
+        line.trim().parse().unwrap_or(0)
+    }
+
+    /// The reply to a command bounds how old the next run can be, as a connection does.
+    #[test]
+    fn restarted_server_is_no_older_than_the_last_reply() {
+        let wall = WallClock::new().unwrap();
+        let server = Server::builder().envs(wall.variables()).start().unwrap();
+        let clock = Arc::new(DrivenClock::new(false));
+        let settings = NodeSettings {
+            pool: PoolSettings::default(),
+            timeout: Duration::from_secs(20),
+            probation: Some(SPAN),
+        };
+        let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
+        let info = server.unix_url().into_connection_info().unwrap();
+        let node = Node::new(info, &shared, &settings).unwrap();
+        let first = standing(&node, &clock);
+        clock.put_forward(clock.now().after(Duration::from_secs(3_600)));
+        // The same connection, and the same run.
+        assert_eq!(standing(&node, &clock).run, first.run);
+        server.restart();
+        wall.set(1_000_000_000).unwrap();
+        while uptime(&server) < 1_000 {}
+        // It says it has run for less than has passed since the first connection.
+        let second = standing(&node, &clock);
+        assert_ne!(second.run, first.run);
+        assert_eq!(second.counts_from, clock.now().after(SPAN));
     }
 }

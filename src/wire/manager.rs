@@ -264,7 +264,7 @@ impl Manager {
             let info: [&[u8]; 2] = [b"INFO", b"server"];
             let needed = probation.is_needed();
             let reply = self.ask_first(&mut connection, &info, needed, deadline)?;
-            connection.standing = probation.standing(reply.as_ref(), self.clock.now());
+            connection.standing = probation.standing(reply.as_ref());
         }
         Ok(connection)
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{ConnectionInfo, RedisError};
 
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
-use crate::base::time::Clock;
-use crate::wire::connection::Connection;
+use crate::base::time::{Clock, Moment};
+use crate::wire::connection::{Connection, Standing};
 use crate::wire::endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
@@ -47,6 +47,7 @@ pub(crate) struct Node {
     callers: Connections,
     worker: Connections,
     server_clock: Arc<ServerClock>,
+    probation: Option<Arc<Probation>>,
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
     /// How long it takes to answer, in nanoseconds.
@@ -95,6 +96,7 @@ impl Node {
             callers: lane(&settings.pool),
             worker: lane(&settings.pool.of_one()),
             server_clock,
+            probation,
             silent: AtomicBool::new(false),
             took: AtomicU64::new(0),
             timeout: settings.timeout,
@@ -177,6 +179,11 @@ impl Node {
     pub(crate) fn distrust(&self) {
         self.callers.manager.outdate_all();
         self.worker.manager.outdate_all();
+    }
+
+    /// It replied on a connection of this standing to what was sent then. Returns its standing by now.
+    pub(crate) fn heard(&self, standing: Standing, sent: Moment) -> Standing {
+        self.probation.as_ref().map_or(standing, |probation| probation.heard(standing, sent))
     }
 
     /// Whether it is not worth waiting for.

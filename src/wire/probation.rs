@@ -1,8 +1,16 @@
 //! From when on a server counts that is one of several.
 //!
-//! A server that lost its memory in a restart must not vote before all has ended that it may have
-//! forgotten. It tells itself for how long it has run, by its own clock. That is believed unless it
-//! cannot be: where another run was met since, the clock was set ahead.
+//! A server that lost its memory in a restart must not vote before every lease has ended that it may
+//! have forgotten. It reports by its own clock how long it has run, and a clock can be wrong. Each
+//! report is checked against what this client knows of the server:
+//!
+//! | what is known | what follows |
+//! | --- | --- |
+//! | Another run was alive when a command was sent that it replied to. | A new run is no older than that. One that says so is not believed, and counts a whole span after it was first met. |
+//! | This run was met before. | What the first report said stands: no later report makes the run count earlier. |
+//! | This run was met before, and now reports a later start. | One of the two reports is wrong, so the later start is believed. It is never later than the first meeting. |
+//! | The server reports no run id. | Its reports describe one run only while they agree about its start. |
+//! | Nothing yet. | The report is believed. |
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -11,7 +19,8 @@ use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 use crate::wire::connection::{Reply, Standing};
 
-/// The server counts whole seconds at both ends.
+/// The server rounds down the times of its start and of its report, so that the difference is off by
+/// less than this, either way.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One run of a server's process.
@@ -19,7 +28,9 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Run {
     id: u64,
     counts_from: Moment,
-    /// When it was last connected to.
+    /// When its first report had come: it had started by then.
+    seen: Moment,
+    /// When the last command was sent that it replied to: it was alive then, or later.
     met: Moment,
 }
 
@@ -42,89 +53,304 @@ impl Probation {
         !self.span.is_zero()
     }
 
-    /// What a new connection has to know, from the answer to `INFO server`; `None` if that is not
-    /// allowed.
-    pub(crate) fn standing(&self, reply: Option<&Reply>, now: Moment) -> Standing {
-        let told = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
-        self.judge(&told.unwrap_or_default(), now)
+    /// What a new connection has to know, from the reply to `INFO server`; `None` if the user may not
+    /// ask.
+    pub(crate) fn standing(&self, reply: Option<&Reply>) -> Standing {
+        let text = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
+        let (sent, received) =
+            reply.map_or((Moment::PAST, Moment::FAR), |reply| (reply.sent, reply.received));
+        self.judge(&text.unwrap_or_default(), sent, received)
     }
 
-    fn judge(&self, told: &str, now: Moment) -> Standing {
+    /// A server replied on a connection of this standing to what was sent then. Returns what is known
+    /// of it by now.
+    pub(crate) fn heard(&self, standing: Standing, sent: Moment) -> Standing {
+        let mut last = self.last.lock();
+        match &mut *last {
+            Some(run) if run.id == standing.run && run.id != 0 => {
+                if !mutated!("replies-show-no-life") {
+                    run.met = run.met.max(sent);
+                }
+                let counts_from = standing.counts_from.max(run.counts_from);
+                Standing { counts_from, ..standing }
+            }
+            _ => standing,
+        }
+    }
+
+    /// A report that was asked for and came then.
+    fn judge(&self, report: &str, sent: Moment, received: Moment) -> Standing {
         let field = |name: &str| {
-            told.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+            report.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
         let id = field("run_id").map_or(0, |id| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
             hasher.finish().max(1)
         });
-        let seconds = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<u64>().ok());
+        if self.span.is_zero() {
+            return Standing { run: id, counts_from: Moment::PAST };
+        }
+        let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<i64>().ok());
+        let Some(uptime) = uptime else {
+            return Standing { run: id, counts_from: Moment::FAR };
+        };
+        // A clock that was set back makes it negative.
+        let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));
+        // The end of the span after the latest start, and the earliest, by this report.
+        let whole = received.after(self.span);
+        let latest = whole.before(uptime.saturating_sub(SECOND));
+        let earliest = sent.after(self.span).before(uptime + SECOND);
         let mut last = self.last.lock();
-        let mut counts_from = match (seconds, *last) {
-            _ if self.span.is_zero() => Moment::PAST,
-            (None, _) => Moment::FAR,
-            // It was another run so short a time ago that this one cannot be so old.
-            (Some(seconds), Some(run))
-                if run.id != id && Duration::from_secs(seconds) > now.since(run.met) + SECOND =>
-            {
-                now.after(self.span)
-            }
-            (Some(seconds), _) => {
-                let surely = Duration::from_secs(seconds).saturating_sub(SECOND);
-                match self.span.saturating_sub(surely) {
-                    Duration::ZERO => Moment::PAST,
-                    left => now.after(left),
+        let counts_from = match *last {
+            Some(run) if run.id == id && id != 0 => {
+                let known = run.counts_from.max(earliest).min(run.seen.after(self.span));
+                if mutated!("second-look-admits-a-restarted-server") {
+                    known.min(latest)
+                } else {
+                    known
                 }
             }
+            Some(run) if run.agrees(id, earliest, latest) => latest,
+            Some(run) if uptime > received.since(run.met) + SECOND => whole,
+            _ => latest,
         };
-        if let Some(run) = *last
-            && run.id == id
-            && id != 0
-        {
-            // What was once sure about a run stays so.
-            counts_from = counts_from.min(run.counts_from);
+        let run = match *last {
+            Some(run) if run.id == id && id != 0 => {
+                Run { counts_from, met: run.met.max(sent), ..run }
+            }
+            _ => Run { id, counts_from, seen: received, met: sent },
+        };
+        // A report that comes late may be that of an earlier run.
+        if last.is_none_or(|last| last.id == id || sent >= last.met) {
+            *last = Some(run);
         }
-        *last = Some(Run { id, counts_from, met: now });
         Standing { run: id, counts_from }
+    }
+}
+
+impl Run {
+    /// Whether two reports without an id may be those of one run.
+    fn agrees(&self, id: u64, earliest: Moment, latest: Moment) -> bool {
+        let (id, known) = (self.id | id, self.counts_from);
+        id == 0 && earliest <= known && known <= latest.after(SECOND)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
     const SPAN: Duration = Duration::from_secs(30);
+    const YEAR: u64 = 365 * 24 * 3600;
 
-    fn told(run: &str, seconds: u64) -> String {
+    fn report(run: &str, seconds: i64) -> String {
         format!("# Server\r\nrun_id:{run}\r\nuptime_in_seconds:{seconds}\r\n")
     }
 
+    /// A report that comes at once.
+    fn look(probation: &Probation, run: &str, seconds: u64, at: Moment) -> Moment {
+        let seconds = i64::try_from(seconds).unwrap();
+        probation.judge(&report(run, seconds), at, at).counts_from
+    }
+
     #[test]
-    fn it_counts_once_it_has_surely_run_for_so_long() {
-        let from = |seconds| Probation::new(SPAN).judge(&told("a", seconds), NOW).counts_from;
-        assert_eq!(from(31), Moment::PAST);
+    fn server_counts_once_it_has_surely_run_for_the_span() {
+        let from = |seconds| look(&Probation::new(SPAN), "a", seconds, NOW);
+        assert_eq!(from(31), NOW);
+        assert_eq!(from(YEAR), Moment::PAST);
         assert_eq!(from(30), NOW.after(SECOND));
         assert_eq!(from(0), NOW.after(SPAN));
-        assert_eq!(Probation::new(SPAN).judge("", NOW).counts_from, Moment::FAR);
-        assert_eq!(Probation::new(Duration::ZERO).judge("", NOW).counts_from, Moment::PAST);
     }
 
     #[test]
-    fn a_second_look_at_the_same_run_is_never_worse_than_the_first() {
-        let probation = Probation::new(SPAN);
-        let first = probation.judge(&told("a", 10), NOW);
-        let second = probation.judge(&told("a", 10), NOW.after(SECOND / 2));
-        assert_eq!((first.run, first.counts_from), (second.run, second.counts_from));
+    fn server_that_reports_no_uptime_does_not_count() {
+        let from = |span, text| Probation::new(span).judge(text, NOW, NOW).counts_from;
+        assert_eq!(from(SPAN, ""), Moment::FAR);
+        assert_eq!(from(SPAN, "run_id:a\r\n"), Moment::FAR);
+        assert_eq!(from(Duration::ZERO, ""), Moment::PAST);
+        assert_eq!(Probation::new(SPAN).standing(None).counts_from, Moment::FAR);
     }
 
     #[test]
-    fn a_new_run_that_says_it_is_older_than_the_last_meeting_is_not_believed() {
+    fn negative_uptime_is_that_of_a_run_just_started() {
+        let standing = Probation::new(SPAN).judge(&report("a", -3_600), NOW, NOW);
+        assert_eq!(standing.counts_from, NOW.after(SPAN));
+    }
+
+    #[test]
+    fn second_report_of_a_disbelieved_run_changes_nothing() {
         let probation = Probation::new(SPAN);
-        probation.judge(&told("a", 1_000), NOW);
+        look(&probation, "a", YEAR, NOW);
+        assert_eq!(look(&probation, "b", YEAR, NOW), NOW.after(SPAN));
+        for millis in [0, 1, 1_000, 20_000] {
+            let later = NOW.after(Duration::from_millis(millis));
+            assert_eq!(look(&probation, "b", YEAR, later), NOW.after(SPAN));
+        }
+    }
+
+    #[test]
+    fn clock_set_ahead_after_a_true_report_changes_nothing() {
+        let probation = Probation::new(SPAN);
+        let first = look(&probation, "a", 0, NOW);
+        assert_eq!(look(&probation, "a", 3_600, NOW.after(SECOND)), first);
+    }
+
+    #[test]
+    fn rounded_reports_of_one_run_agree() {
+        let probation = Probation::new(SPAN);
+        let first = look(&probation, "a", 10, NOW);
+        assert_eq!(look(&probation, "a", 10, NOW.after(SECOND * 9 / 10)), first);
+        assert_eq!(look(&probation, "a", 11, NOW.after(SECOND / 10)), first);
+    }
+
+    #[test]
+    fn later_start_is_believed_but_not_after_the_first_meeting() {
+        let probation = Probation::new(SPAN);
+        assert_eq!(look(&probation, "a", 3_600, NOW).max(NOW), NOW);
+        let first = probation.judge(&report("a", 3_600), NOW, NOW);
+        // The clock had been ahead, and is right now.
+        let later = NOW.after(SECOND * 5);
+        assert_eq!(look(&probation, "a", 8, later), NOW.after(SECOND * 26));
+        // A connection made before is told with its next reply.
+        assert_eq!(probation.heard(first, later).counts_from, NOW.after(SECOND * 26));
+        assert_eq!(look(&probation, "a", 0, later.after(SPAN)), NOW.after(SPAN));
+    }
+
+    #[test]
+    fn new_run_older_than_the_last_meeting_is_not_believed() {
+        let probation = Probation::new(SPAN);
+        look(&probation, "a", 1_000, NOW);
         let later = NOW.after(SPAN * 2);
-        assert_eq!(probation.judge(&told("b", 3_600), later).counts_from, later.after(SPAN));
+        assert_eq!(look(&probation, "b", 3_600, later), later.after(SPAN));
         let later = later.after(SPAN * 2);
-        assert_eq!(probation.judge(&told("c", 45), later).counts_from, Moment::PAST);
+        assert!(look(&probation, "c", 45, later) <= later);
+    }
+
+    #[test]
+    fn reply_shows_that_its_run_was_alive_when_asked() {
+        let probation = Probation::new(SPAN);
+        let first = probation.judge(&report("a", 1_000), NOW, NOW);
+        let later = NOW.after(SPAN * 2);
+        probation.heard(first, later);
+        // It was believed, had the other run been met only when it was connected to.
+        let again = later.after(SECOND * 2);
+        assert_eq!(look(&probation, "b", 40, again), again.after(SPAN));
+        // A late reply of the run before says nothing about this one.
+        probation.heard(first, again.after(SPAN));
+        let end = again.after(SPAN * 2);
+        assert!(look(&probation, "c", 50, end) <= end);
+    }
+
+    #[test]
+    fn late_report_of_an_earlier_run_does_not_hide_the_later() {
+        let probation = Probation::new(SPAN);
+        look(&probation, "a", YEAR, NOW);
+        let later = NOW.after(SPAN);
+        let second = look(&probation, "b", 0, later);
+        // Asked before, and read after.
+        probation.judge(&report("a", 1_000), NOW, later.after(SECOND));
+        assert_eq!(look(&probation, "b", YEAR, later.after(SECOND)), second);
+    }
+
+    #[test]
+    fn slow_report_counts_from_its_receipt() {
+        let probation = Probation::new(SPAN);
+        let received = NOW.after(SECOND * 4);
+        let standing = probation.judge(&report("a", 11), NOW, received);
+        assert_eq!(standing.counts_from, received.after(SECOND * 20));
+    }
+
+    #[test]
+    fn server_without_a_run_id_gets_no_credit_from_earlier() {
+        let from = |probation: &Probation, seconds: u64, at| {
+            probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
+        };
+        let probation = Probation::new(SPAN);
+        assert_eq!(from(&probation, 10, NOW), NOW.after(SECOND * 21));
+        // What it says now counts, and not what it said before.
+        let later = NOW.after(SECOND * 9 / 10);
+        assert_eq!(from(&probation, 10, later), later.after(SECOND * 21));
+        // This may be another run, which cannot be so old.
+        let later = NOW.after(SECOND * 5);
+        assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
+        assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Seen {
+        pause: u64,
+        delay: u64,
+        uptime: i64,
+        replied: bool,
+    }
+
+    fn seen() -> impl Strategy<Value = Seen> {
+        let uptime = prop_oneof![-5..40_i64, Just(3_600), Just(i64::MAX)];
+        (0..3_000_u64, 0..1_500_u64, uptime, any::<bool>())
+            .prop_map(|(pause, delay, uptime, replied)| Seen { pause, delay, uptime, replied })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        /// Whatever its clock does between them, and however many there are.
+        #[test]
+        fn no_sequence_of_reports_brings_a_run_forward(
+            met_before in any::<bool>(),
+            looks in prop::collection::vec(seen(), 2..40),
+        ) {
+            let probation = Probation::new(SPAN);
+            let mut now = NOW;
+            if met_before {
+                look(&probation, "a", YEAR, now);
+            }
+            let (mut known, mut earlier, mut end) = (None, Duration::ZERO, Moment::FAR);
+            for seen in looks {
+                let sent = now;
+                now = now.after(Duration::from_millis(seen.delay));
+                let standing = probation.judge(&report("b", seen.uptime), sent, now);
+                if let Some(known) = known {
+                    earlier += Moment::since(known, standing.counts_from);
+                } else {
+                    end = now.after(SPAN);
+                }
+                // It had started when it was first met.
+                prop_assert!(standing.counts_from <= end);
+                known = Some(standing.counts_from);
+                if seen.replied {
+                    prop_assert_eq!(probation.heard(standing, now).counts_from, standing.counts_from);
+                }
+                now = now.after(Duration::from_millis(seen.pause));
+            }
+            prop_assert!(earlier <= SECOND, "earlier by {earlier:?} in all");
+        }
+
+        /// A server whose clock is right is never kept from voting for longer than it must, and never
+        /// votes too early.
+        #[test]
+        fn right_clock_counts_between_one_span_and_two_seconds_more(
+            fraction in 0..1_000_u64,
+            looks in prop::collection::vec((0..5_000_u64, 0..300_u64, 0..300_u64), 1..20),
+        ) {
+            let probation = Probation::new(SPAN);
+            // Whole seconds of the wall clock.
+            let started = NOW.after(Duration::from_millis(fraction));
+            let mut now = started;
+            for (pause, there, back) in looks {
+                now = now.after(Duration::from_millis(pause));
+                let read = now.after(Duration::from_millis(there));
+                let received = read.after(Duration::from_millis(back));
+                let uptime = read.since(NOW).as_secs() - started.since(NOW).as_secs();
+                let text = report("a", i64::try_from(uptime).unwrap());
+                let from = probation.judge(&text, now, received).counts_from;
+                prop_assert!(from >= started.after(SPAN));
+                prop_assert!(from <= started.after(SPAN + SECOND * 2 + Duration::from_millis(300)));
+                now = received;
+            }
+        }
     }
 }

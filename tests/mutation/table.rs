@@ -351,6 +351,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "torture::a_majority_that_forgot_does_not_vote_while_holders_remember",
     ),
     bug(
+        "second-look-admits-a-restarted-server",
+        "servers that forgot",
+        "quorum::restarted_server_has_no_vote_however_often_it_is_met",
+    ),
+    bug(
+        "replies-show-no-life",
+        "servers that forgot",
+        "leasehold::wire::fan::tests::restarted_server_is_no_older_than_the_last_reply",
+    ),
+    bug(
         "withdrawn-attempt-asked-again",
         "rule 5",
         "quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",
