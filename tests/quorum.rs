@@ -680,6 +680,44 @@ fn restarted_server_has_no_vote_however_often_it_is_met() {
     assert!(guard.is_valid());
 }
 
+/// The connection breaks while the request is on its way. The repetition finds another holder, and the
+/// request arrives when that one is gone.
+#[test]
+fn first_sending_of_a_refused_repetition_leaves_no_vote() {
+    const TIMEOUT: Duration = ms(3_000);
+    let _turn = together();
+    let servers = servers(3);
+    // The one breaks the connection, the other holds what was sent on it.
+    let far = Proxy::start(&servers[0]).unwrap();
+    let near = Proxy::to_addr(far.addr()).unwrap();
+    let urls = [near.url(), servers[1].unix_url(), servers[2].unix_url()];
+    let client = open(QuorumClient::builder(urls).keeps_data(true).node_timeout(TIMEOUT));
+    let lock = client.mutex_with("x", fixed(30_000)).unwrap();
+    for _ in 0..5 {
+        until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
+        ask::<()>(&servers[0], &["SET", "x", "1-:other", "PX", "30000"]);
+        let held = far.add(Fault::request("x", Action::Hold).at(Operation::Acquire));
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| lock.with(|_| ()));
+            assert!(held.wait_fired(common::SOON));
+            near.cut();
+            taking.join().unwrap().expect("a majority");
+        });
+        ask::<()>(&servers[0], &["DEL", "x"]);
+        held.release();
+        let mut came = false;
+        while !came && begin.elapsed() < TIMEOUT {
+            came = exists(&servers[0], "x");
+        }
+        until("nothing is left", || on(&servers, "x") == 0);
+        if came {
+            return;
+        }
+    }
+    panic!("the first sending never came in time");
+}
+
 #[test]
 fn what_several_servers_cannot_do_is_refused_with_the_reason() {
     let _turn = together();

@@ -361,6 +361,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::fan::tests::restarted_server_is_no_older_than_the_last_reply",
     ),
     bug(
+        "withdrawn-attempt-kept",
+        "nothing is left",
+        "leasehold::protocol::quorum::tests::contended_attempts_leave_nothing_in_the_table",
+    ),
+    bug(
+        "first-sending-forgotten",
+        "nothing is left",
+        "quorum::first_sending_of_a_refused_repetition_leaves_no_vote",
+    ),
+    bug(
         "withdrawn-attempt-asked-again",
         "rule 5",
         "quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",

@@ -3,8 +3,11 @@
 //! | a server's bit is | when |
 //! | --- | --- |
 //! | held | it accepted the attempt |
-//! | open | a request brought no answer: it may accept the attempt until that request's deadline |
-//! | neither | it answered otherwise, or was asked for the attempt's release and answered |
+//! | open | a request, or its first sending, brought no reply: it may accept the attempt until that request's deadline |
+//! | neither | it replied otherwise, or replied to a release that was sent after that deadline |
+//!
+//! An attempt is in the table while one of its bits is set: where nothing is held and no request is open,
+//! no vote can arrive any more. An attempt that is never confirmed is swept once its leases are over.
 
 use std::collections::HashMap;
 
@@ -34,6 +37,17 @@ struct Table {
     sweep_at: usize,
 }
 
+impl Table {
+    /// Changes what is known of an attempt, and forgets it if nothing of it is left.
+    fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Claim)) {
+        let Some(claim) = self.claims.get_mut(owner) else { return };
+        change(claim);
+        if claim.held | claim.open == 0 && !mutated!("withdrawn-attempt-kept") {
+            self.claims.remove(owner);
+        }
+    }
+}
+
 /// What the attempts of one client may have left, by their owner's value.
 #[derive(Debug, Default)]
 pub(super) struct Claims(Mutex<Table>);
@@ -41,6 +55,9 @@ pub(super) struct Claims(Mutex<Table>);
 impl Claims {
     /// A request is sent to these servers. Until they are heard of it is open there.
     pub(super) fn ask(&self, owner: &[u8], servers: u64, settled: Moment, until: Moment) {
+        if servers == 0 {
+            return;
+        }
         let mut table = self.0.lock();
         if table.claims.len() >= table.sweep_at.max(SWEEP) {
             table.claims.retain(|_, claim| claim.until > settled);
@@ -54,14 +71,14 @@ impl Claims {
         claim.until = claim.until.max(until);
     }
 
-    /// Of the servers that were asked, these accepted, and these answered otherwise or were not
-    /// asked after all.
-    pub(super) fn told(&self, owner: &[u8], accepted: u64, refused: u64) {
-        if let Some(claim) = self.0.lock().claims.get_mut(owner) {
+    /// Of the servers that were asked, these accepted, and on these the request is surely over: they
+    /// answered it, or were not asked after all.
+    pub(super) fn told(&self, owner: &[u8], accepted: u64, over: u64) {
+        self.0.lock().change(owner, |claim| {
             claim.held |= accepted;
             // An earlier request that brought no answer is not answered by this one.
-            claim.open &= !(claim.fresh & (accepted | refused));
-        }
+            claim.open &= !(claim.fresh & over);
+        });
     }
 
     /// It lives longer.
@@ -71,21 +88,15 @@ impl Claims {
         }
     }
 
-    /// These servers answered to a release that was sent then. Answers whether nothing is left.
-    pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) -> bool {
-        let mut table = self.0.lock();
-        let Some(claim) = table.claims.get_mut(owner) else { return true };
-        claim.held &= !servers;
-        // What is still on its way may come after the release.
-        if sent >= claim.settled {
-            claim.open &= !servers;
-        }
-        claim.held | claim.open == 0
-    }
-
-    /// Forgets an attempt of which nothing is left.
-    pub(super) fn forget(&self, owner: &[u8]) {
-        self.0.lock().claims.remove(owner);
+    /// These servers answered to a release that was sent then.
+    pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) {
+        self.0.lock().change(owner, |claim| {
+            claim.held &= !servers;
+            // What is still on its way may come after the release.
+            if sent >= claim.settled {
+                claim.open &= !servers;
+            }
+        });
     }
 
     /// The servers on which something may be left.
@@ -95,6 +106,12 @@ impl Claims {
             held => held | claim.open,
         };
         self.0.lock().claims.get(owner).map_or(0, owed)
+    }
+
+    /// How many attempts are remembered.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().claims.len()
     }
 }
 
@@ -110,21 +127,24 @@ mod tests {
     fn what_was_accepted_is_owed_until_its_release_is_answered() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, LATER, END);
-        claims.told(b"x", 0b011, 0b100);
+        claims.told(b"x", 0b011, 0b111);
         assert_eq!(claims.servers(b"x"), 0b011);
-        assert!(!claims.released(b"x", 0b001, NOW));
-        assert!(claims.released(b"x", 0b110, NOW));
-        assert!(claims.released(b"unknown", 0b1, NOW));
+        claims.released(b"x", 0b001, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0b010, 1));
+        claims.released(b"x", 0b010, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0, 0));
+        claims.released(b"unknown", 0b1, NOW);
     }
 
     #[test]
     fn a_request_without_an_answer_is_owed_until_a_release_that_was_sent_after_its_deadline() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, LATER, END);
-        claims.told(b"x", 0b011, 0);
-        assert!(!claims.released(b"x", 0b111, NOW));
-        assert_eq!(claims.servers(b"x"), 0b100);
-        assert!(claims.released(b"x", 0b100, LATER));
+        claims.told(b"x", 0b011, 0b011);
+        claims.released(b"x", 0b111, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0b100, 1));
+        claims.released(b"x", 0b100, LATER);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0, 0));
     }
 
     #[test]
@@ -134,7 +154,43 @@ mod tests {
         claims.ask(b"x", 0b1, NOW, END);
         claims.told(b"x", 0, 0b1);
         assert_eq!(claims.servers(b"x"), 0b1);
-        assert!(claims.released(b"x", 0b1, NOW));
+        claims.released(b"x", 0b1, NOW);
+        assert_eq!(claims.count(), 0);
+    }
+
+    #[test]
+    fn vote_of_a_repeated_request_is_owed_until_its_deadline() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b1, LATER, END);
+        // Refused, and the first sending may still arrive.
+        claims.told(b"x", 0, 0);
+        claims.released(b"x", 0b1, NOW);
+        assert_eq!(claims.servers(b"x"), 0b1);
+        claims.released(b"x", 0b1, LATER);
+        assert_eq!(claims.count(), 0);
+    }
+
+    #[test]
+    fn attempt_that_left_nothing_is_forgotten_at_once() {
+        let claims = Claims::default();
+        for number in 0..SWEEP / 2 {
+            let owner = number.to_be_bytes();
+            claims.ask(&owner, 0b111, LATER, END);
+            match number % 3 {
+                0 => claims.told(&owner, 0, 0b111),
+                1 => {
+                    claims.told(&owner, 0b001, 0b111);
+                    claims.released(&owner, 0b001, NOW);
+                }
+                _ => {
+                    claims.told(&owner, 0b001, 0b011);
+                    claims.released(&owner, 0b111, LATER);
+                }
+            }
+            assert_eq!(claims.count(), 0, "{number}");
+        }
+        claims.ask(b"x", 0, LATER, END);
+        assert_eq!(claims.count(), 0);
     }
 
     #[test]
@@ -144,6 +200,6 @@ mod tests {
             claims.ask(&number.to_be_bytes(), 1, NOW, LATER);
         }
         claims.ask(b"x", 1, END, END);
-        assert_eq!(claims.0.lock().claims.len(), 1);
+        assert_eq!(claims.count(), 1);
     }
 }

@@ -50,7 +50,6 @@ impl Quorum {
         let mut tally = Tally::default();
         let mut voters = Voters::default();
         let mut first = Moment::FAR;
-        let mut clean = None;
         for (node, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
             let reply = match answer.outcomes.get(number) {
@@ -60,7 +59,7 @@ impl Quorum {
                     tally.count(Verdict::Taken);
                     if task == Ask::Release {
                         // What is still on its way may come after the release.
-                        clean = Some(self.claims.released(owner, 1 << node, Moment::PAST));
+                        self.claims.released(owner, 1 << node, Moment::PAST);
                     }
                     continue;
                 }
@@ -69,7 +68,7 @@ impl Quorum {
             let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
             first = first.min(reply.sent);
             if task == Ask::Release {
-                clean = Some(self.claims.released(owner, 1 << node, reply.sent));
+                self.claims.released(owner, 1 << node, reply.sent);
                 // The first request may have been the one that did it (rule 15).
                 if answer.repeated && verdict == Verdict::Gone {
                     verdict = Verdict::Done;
@@ -79,9 +78,6 @@ impl Quorum {
             if verdict != Verdict::Done || voters.counts(answer.standing, reply) {
                 tally.count(verdict);
             }
-        }
-        if clean == Some(true) {
-            self.claims.forget(owner);
         }
         let need = match task {
             Ask::Renew if mutated!("renewed-by-a-minority") => 1,

@@ -72,6 +72,8 @@ mod judge;
 pub(crate) mod kind;
 mod listener;
 mod round;
+#[cfg(test)]
+mod tests;
 mod vote;
 
 use std::time::Duration;

@@ -175,10 +175,13 @@ impl Quorum {
         };
         self.pace.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
-        let (mut accepted, mut refused) = (0, 0);
+        let (mut accepted, mut over) = (0, 0);
         for (node, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
             let bit = 1 << node;
+            // The first sending of a repeated request may have been accepted, or may arrive yet.
+            let sent_once = !answer.repeated || mutated!("first-sending-forgotten");
+            let settled = if sent_once { bit } else { 0 };
             match answer.outcomes.first() {
                 Some(Ok(reply)) => {
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {
@@ -191,6 +194,8 @@ impl Quorum {
                     match vote {
                         Vote::Accepted => {
                             accepted |= bit;
+                            // The first sending has the same token, which is not above the last one.
+                            over |= bit;
                             if counts {
                                 round.counted += 1;
                                 let ahead = Duration::from_micros(reserved.saturating_sub(micros));
@@ -198,25 +203,20 @@ impl Quorum {
                                 round.passed = round.passed.max(reply.received.after(ahead));
                             }
                         }
-                        Vote::Busy(holder) => {
-                            refused |= bit;
-                            round.holders.push(holder);
-                        }
+                        Vote::Busy(holder) => round.holders.push(holder),
                         Vote::Late => round.again += usize::from(counts),
                         Vote::Low(last) => {
                             round.again += usize::from(counts);
                             round.floor = round.floor.max(last);
                         }
                     }
-                    if matches!(vote, Vote::Late | Vote::Low(_)) && !answer.repeated {
-                        refused |= bit;
-                    }
+                    over |= settled;
                 }
                 Some(Err(failure)) if failure.is_unknown() => {}
-                _ => refused |= bit,
+                _ => over |= settled,
             }
         }
-        self.claims.told(attempt.owner, accepted, refused);
+        self.claims.told(attempt.owner, accepted, over);
         round.answers = answers;
         Ok(round)
     }
