@@ -718,6 +718,51 @@ fn first_sending_of_a_refused_repetition_leaves_no_vote() {
     panic!("the first sending never came in time");
 }
 
+/// One of three says of a release, or of an extension, what it had of the lock. Nobody can ask the others.
+#[test]
+fn half_a_release_is_an_unknown_outcome() {
+    let _turn = together();
+    let servers = servers(3);
+    for (number, gone) in [(0, false), (1, true), (2, false), (3, true)] {
+        let proxies = proxies(&servers);
+        let client = open(through(&proxies));
+        let lock = client.mutex_with("x", fixed(30_000)).unwrap();
+        until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
+        let guard = lock.lock().unwrap();
+        for proxy in &proxies[1..] {
+            proxy.refuse();
+            proxy.cut();
+        }
+        // So that nothing is sent on a connection that is dead.
+        until("both are known to be away", || {
+            let error = lock.is_locked().unwrap_err();
+            error.to_string().matches("no connection").count() == 2
+        });
+        until("the first can be asked", || exists(&servers[0], "x"));
+        if gone {
+            ask::<()>(&servers[0], &["DEL", "x"]);
+        }
+        let outcome = if number < 2 { guard.extend(ms(29_000)) } else { guard.release() };
+        let error = outcome.unwrap_err();
+        assert!(error.is_unknown_outcome(), "{number}: {error:?}");
+        servers.iter().for_each(|server| ask::<()>(server, &["FLUSHALL"]));
+    }
+}
+
+/// One of three says that nobody has the lock there. The others are asked, and do not reply.
+#[test]
+fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
+    let _turn = together();
+    let servers = servers(3);
+    let proxies = proxies(&servers);
+    let client = open(through(&proxies));
+    let lock = client.mutex_with("x", fixed(30_000)).unwrap();
+    until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
+    proxies[1..].iter().for_each(Proxy::black_hole);
+    let error = lock.force_release().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
 #[test]
 fn what_several_servers_cannot_do_is_refused_with_the_reason() {
     let _turn = together();

@@ -371,6 +371,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "quorum::first_sending_of_a_refused_repetition_leaves_no_vote",
     ),
     bug(
+        "half-a-release-as-not-sent",
+        "outcomes",
+        "leasehold::protocol::quorum::tests::outcome_is_unknown_where_any_server_ran_a_request",
+    ),
+    bug(
+        "unanswered-force-as-not-sent",
+        "outcomes",
+        "quorum::force_that_two_servers_may_yet_do_is_an_unknown_outcome",
+    ),
+    bug(
         "withdrawn-attempt-asked-again",
         "rule 5",
         "quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",

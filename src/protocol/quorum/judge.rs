@@ -38,6 +38,29 @@ impl Voters {
     }
 }
 
+/// Whether a request to some server has no reply, so that the server may have run it, or may run it yet.
+pub(super) fn is_open(answers: &[Option<Delivery>], number: usize) -> bool {
+    answers.iter().flatten().any(|answer| {
+        let unanswered = answer
+            .outcomes
+            .get(number)
+            .is_some_and(|outcome| outcome.as_ref().is_err_and(Failure::is_unknown));
+        unanswered || answer.repeated
+    })
+}
+
+/// Whether some server ran a request about an owner. Too few replies then make the outcome unknown: that
+/// server did its part now, or the vote was gone before, and with it perhaps the lock.
+fn has_run(answers: &[Option<Delivery>], number: usize) -> bool {
+    let ran = |answer: &Delivery| match answer.outcomes.get(number) {
+        Some(Ok(_)) => true,
+        // The key holds something else, so this vote is gone.
+        Some(Err(failure)) => failure.is_wrong_type(),
+        None => false,
+    };
+    answers.iter().flatten().any(ran) && !mutated!("half-a-release-as-not-sent")
+}
+
 impl Quorum {
     /// What all say about one of the owners that they were asked about.
     pub(super) fn judge(
@@ -86,15 +109,13 @@ impl Quorum {
         match tally.verdict(need, self.nodes.len()) {
             Some(verdict) => Ok(Told { verdict, sent: first }),
             None => {
-                let open = answers.iter().flatten().any(|answer| {
-                    matches!(answer.outcomes.get(number), Some(Err(failure)) if failure.is_unknown())
-                });
-                Err(self.no_majority_on(answers, number, open))
+                let unknown = is_open(answers, number) || has_run(answers, number);
+                Err(self.no_majority_on(answers, number, unknown))
             }
         }
     }
 
-    /// Why too few servers agree; `unknown` if something may have been done all the same.
+    /// Why too few servers agree; `unknown` unless it is sure that no server has done anything.
     pub(super) fn no_majority(&self, answers: &[Option<Delivery>], unknown: bool) -> Failure {
         self.no_majority_on(answers, 0, unknown)
     }

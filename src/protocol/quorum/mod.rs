@@ -85,7 +85,7 @@ use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::answer::flag;
 use crate::protocol::quorum::claim::Claims;
-use crate::protocol::quorum::judge::Ask;
+use crate::protocol::quorum::judge::{Ask, is_open};
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Task, Told, Verdict, wake,
@@ -351,7 +351,12 @@ impl Protocol for Quorum {
             held |= self.read(node, flag(&reply.value))?;
             answered += 1;
         }
-        if answered >= self.rules.need { Ok(held) } else { Err(self.no_majority(&answers, held)) }
+        if answered >= self.rules.need {
+            return Ok(held);
+        }
+        // A server on which nobody had it has done nothing.
+        let unknown = held || is_open(&answers, 0) && !mutated!("unanswered-force-as-not-sent");
+        Err(self.no_majority(&answers, unknown))
     }
 
     fn apply(

@@ -1,18 +1,22 @@
-//! What several real servers come to.
+//! What several real servers, and replies made by hand, come to.
 
 use std::time::Duration;
 
 use leasehold_support::Server;
-use redis::IntoConnectionInfo as _;
+use redis::{IntoConnectionInfo as _, RedisError, Value};
 
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
-use crate::base::time::{BootClock, Clock};
+use crate::base::time::{BootClock, Clock, Moment};
 use crate::protocol::kind::Kind as _;
+use crate::protocol::quorum::judge::Ask;
 use crate::protocol::quorum::kind::QuorumKind;
 use crate::protocol::quorum::{Quorum, Rules};
-use crate::protocol::{Answer, Attempt, Errand, Mode, Protocol as _, Target, Task};
+use crate::protocol::{Answer, Attempt, Errand, Mode, Protocol as _, Target, Task, Verdict};
+use crate::wire::connection::{Reply, Standing};
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::fan::Delivery;
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::PoolSettings;
 
@@ -64,4 +68,71 @@ fn contended_attempts_leave_nothing_in_the_table() {
         quorum.run(&errands, quorum.clock.now().after(TIMEOUT));
     }
     assert_eq!(quorum.claims.count(), 0);
+}
+
+fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<Delivery> {
+    let now = BootClock.now();
+    let reply = |number| Reply { value: Value::Int(number), sent: now, received: now };
+    Some(Delivery {
+        outcomes: vec![outcome.map(reply)],
+        standing: Some(Standing { run, counts_from: Moment::PAST }),
+        repeated: false,
+        hindrance: None,
+    })
+}
+
+fn unreached() -> Result<i64, Failure> {
+    Err(Failure::no_connection())
+}
+
+fn refused() -> Result<i64, Failure> {
+    let text = Some("command not allowed when used memory > 'maxmemory'".into());
+    Err(Failure::Refused(redis::make_extension_error("OOM".into(), text)))
+}
+
+/// What three servers say of an owner, where the others cannot be reached.
+fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Verdict, Failure> {
+    let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
+    let mut answers: Vec<Option<Delivery>> =
+        said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
+    if let Some(Some(first)) = answers.first_mut() {
+        first.repeated = repeated;
+    }
+    quorum.judge(&answers, 0, b"owner", ask).map(|told| told.verdict)
+}
+
+#[test]
+fn outcome_is_unknown_where_any_server_ran_a_request() {
+    let silent = || Err(Failure::silent());
+    let wrong_type = || Err(Failure::wrong_type());
+    for ask in [Ask::Renew, Ask::Release] {
+        for first in [Ok(1), Ok(0), Ok(-1), Ok(7), silent(), wrong_type()] {
+            let shown = format!("{ask:?} {first:?}");
+            let failure = judged(ask, [first, unreached(), unreached()], false).unwrap_err();
+            assert!(failure.is_unknown(), "{shown}: {failure:?}");
+        }
+        // A vote that is gone may be what the request did that two servers ran before they refused it.
+        let failure = judged(ask, [Ok(0), refused(), refused()], false).unwrap_err();
+        assert!(failure.is_unknown(), "{failure:?}");
+        let failure = judged(ask, [refused(), unreached(), unreached()], true).unwrap_err();
+        assert!(failure.is_unknown(), "{failure:?}");
+    }
+}
+
+#[test]
+fn request_that_no_server_ran_is_known_to_have_done_nothing() {
+    for ask in [Ask::Renew, Ask::Release] {
+        let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
+        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority(_))), "{failure:?}");
+        let failure = judged(ask, [refused(), unreached(), unreached()], false).unwrap_err();
+        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority(_))), "{failure:?}");
+        let failure = judged(ask, [refused(), refused(), unreached()], false).unwrap_err();
+        assert!(matches!(&failure, Failure::Refused(error) if is_oom(error)), "{failure:?}");
+        assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Verdict::Done);
+        assert_eq!(judged(ask, [Ok(0), Ok(0), unreached()], false).unwrap(), Verdict::Gone);
+    }
+}
+
+fn is_oom(error: &RedisError) -> bool {
+    error.code() == Some("OOM")
 }
