@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::log::warnings;
-use common::{ask, fixed, ms, names, open, server};
+use common::{SOON, ask, fixed, ms, names, open, server};
 use leasehold::{DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
 use leasehold_support::Child;
 use leasehold_support::lag::{self, Spent as _};
@@ -31,6 +31,52 @@ fn a_name_is_not_empty_and_not_too_long() {
     names(&prefixed.mutex(&long[1..]).unwrap_err(), ["name", "65538 bytes", "name_prefix"]);
     // A prefix alone is no name.
     assert!(prefixed.mutex("").unwrap_err().is_config());
+}
+
+#[test]
+fn a_name_that_is_another_locks_key_is_refused_before_any_io() {
+    let client = nowhere();
+    let prefixed = LockClient::builder(NOWHERE).name_prefix("{x").build().unwrap();
+    let quorum = QuorumClient::builder([NOWHERE]).build().unwrap();
+    for (name, of, ending) in [
+        ("{x}:fence", "the lock \"x\"", "\":fence\""),
+        ("{x}:queue", "the lock \"x\"", "\":queue\""),
+        ("{a}:tbeats", "the lock \"{a}\"", "\":tbeats\""),
+        ("p{a}b:tnever", "the lock \"p{a}b\"", "\":tnever\""),
+        ("{x}:signs", "the lock \"x\"", "\":signs\""),
+        ("leasehold:index", "no single lock", "\"leasehold:\""),
+        ("redisson_lock__channel:{x}", "no single lock", "\"redisson_lock__channel:\""),
+    ] {
+        for error in [
+            client.mutex(name).unwrap_err(),
+            client.reentrant(name).unwrap_err(),
+            quorum.mutex(name).unwrap_err(),
+            client.try_lock(name, SOON, Lease::default()).unwrap_err(),
+        ] {
+            names(&error, ["name", of, ending]);
+            assert!(error.to_string().contains("choose a name"), "{error}");
+        }
+    }
+    // What counts is the whole name.
+    names(&prefixed.mutex("}:fence").unwrap_err(), ["name", "\"x\"", "name_prefix included"]);
+    assert!(prefixed.mutex(":fence").is_ok() && client.mutex("x}:fence").is_ok());
+}
+
+/// The token of the one was written over the owner of the other, who still had a valid guard.
+#[test]
+fn a_lock_that_is_taken_and_released_changes_no_other_lock() {
+    let server = server();
+    let client = open(&server);
+    for name in ["{x}:fence", "{x}:queue", "{x}", "x:fence"] {
+        match client.mutex(name) {
+            Err(error) => assert!(error.is_config(), "{error}"),
+            Ok(lock) => {
+                let guard = lock.lock().unwrap();
+                client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+                guard.check().unwrap();
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub(crate) mod id;
 pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;
+pub(crate) mod reserved;
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) mod sync;
 // The same under a model checker.

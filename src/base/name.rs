@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 use std::fmt;
 
 use crate::base::error::{Error, Result};
+use crate::base::reserved::{self, Reserved, Word, reserved};
 use crate::base::sync::Arc;
-use crate::base::tag::hashed;
 
 const MAX_BYTES: usize = 64 * 1024;
 const SHOWN_BYTES: usize = 96;
@@ -28,30 +28,45 @@ impl Name {
                 "at most 65536 bytes, name_prefix included",
             ));
         }
-        Ok(Name([prefix, name].concat().into()))
+        let name = Name([prefix, name].concat().into());
+        match reserved(&name.0) {
+            None => Ok(name),
+            Some(why) => Err(name.refusal(&why)),
+        }
+    }
+
+    fn refusal(&self, why: &Reserved<'_>) -> Error {
+        let shown = format!("{self:?}");
+        match why {
+            Reserved::Beside { name, ending } => Error::config(
+                "name",
+                shown,
+                format_args!(
+                    "the lock \"{}\" may have a key of that name; choose a name that, name_prefix \
+                     included, does not end in \"{}\"",
+                    Name((*name).into()),
+                    ending.escape_ascii()
+                ),
+            ),
+            Reserved::Beginning(text) => Error::config(
+                "name",
+                shown,
+                format_args!(
+                    "keys that begin with \"{text}\" are kept for what belongs to no single lock; choose \
+                     a name that, name_prefix included, begins with something else"
+                ),
+            ),
+        }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key that stands beside the lock for one purpose, in the same cluster slot.
-    ///
-    /// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
-    /// `x` and `{x}` never share a key.
-    pub(crate) fn beside(&self, purpose: &str) -> Vec<u8> {
-        let purpose = purpose.as_bytes();
-        if has_tag(&self.0) {
-            [&self.0, b":t".as_slice(), purpose].concat()
-        } else {
-            [b"{".as_slice(), &self.0, b"}:", purpose].concat()
-        }
+    /// The key that stands beside the lock for one purpose, in the same cluster slot. No other lock has it.
+    pub(crate) fn beside(&self, word: Word) -> Vec<u8> {
+        reserved::beside(&self.0, word)
     }
-}
-
-/// Whether Redis Cluster would hash only a part of it.
-fn has_tag(name: &[u8]) -> bool {
-    hashed(name).len() < name.len()
 }
 
 impl Borrow<[u8]> for Name {
@@ -85,7 +100,7 @@ mod tests {
     use super::*;
 
     fn beside(name: &str) -> String {
-        String::from_utf8(Name::new(b"", name.as_bytes()).unwrap().beside("fence")).unwrap()
+        String::from_utf8(Name::new(b"", name.as_bytes()).unwrap().beside(reserved::FENCE)).unwrap()
     }
 
     #[test]

@@ -391,8 +391,9 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is put before every lock's name; default nothing. With it a name may have 64 KiB, and a
-    /// longer one is refused when the lock is made.
+    /// What is put before every lock's name; default nothing. With it a name may have 64 KiB; a longer
+    /// one is refused when the lock is made, and so is one that is [reserved](crate::LockClient::mutex)
+    /// with its prefix. So no prefix begins with `leasehold:`.
     ///
     /// ```
     /// use leasehold::LockClient;

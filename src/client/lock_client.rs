@@ -101,12 +101,21 @@ impl LockClient {
         LockClientBuilder::new(url.as_ref())
     }
 
-    /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB.
+    /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB, but for the
+    /// reserved ones.
+    ///
+    /// Reserved, so that no lock is a key that another lock has, are names that, with the prefix,
+    /// - read `{…}:word`, or that have a hash tag and end in `:tword`, where the word is one of `fence`,
+    ///   `queue`, `beats`, `never` and some that are kept for later, such as `index`, `limit` and
+    ///   `state`: the keys beside the lock `x` are `{x}:fence` and so on, those beside `{x}` are
+    ///   `{x}:tfence` and so on;
+    /// - begin with `leasehold:`, `redisson_lock__channel:`, or with what else Redisson puts before a
+    ///   name.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty or too long name; in a cluster also for one
-    /// whose braces would scatter the keys of the lock.
+    /// [`is_config`](crate::Error::is_config) for an empty, too long or reserved name; in a cluster also
+    /// for one whose braces would scatter the keys of the lock.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -114,6 +123,7 @@ impl LockClient {
     /// let lock = client.mutex("orders:42")?;
     /// assert_eq!(lock.name(), b"orders:42");
     /// assert!(client.mutex("").unwrap_err().is_config());
+    /// assert!(client.mutex("{orders:42}:fence").unwrap_err().is_config());
     /// # Ok(())
     /// # }
     /// ```
@@ -146,7 +156,7 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// As for [`mutex`](LockClient::mutex).
+    /// As for [`mutex`](LockClient::mutex), which tells the reserved names too.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

@@ -124,7 +124,8 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty or too long name.
+    /// [`is_config`](crate::Error::is_config) for an empty or too long name, and for a
+    /// [reserved one](crate::LockClient::mutex).
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
+use crate::base::reserved;
 use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
 use crate::protocol::kind::{Kind, Scripts};
@@ -52,9 +53,9 @@ impl Kind for MutexKind {
     fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
         vec![
             name.as_bytes().to_vec(),
-            name.beside("fence"),
-            name.beside("queue"),
-            name.beside("beats"),
+            name.beside(reserved::FENCE),
+            name.beside(reserved::QUEUE),
+            name.beside(reserved::BEATS),
         ]
     }
 

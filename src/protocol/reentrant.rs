@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
+use crate::base::reserved;
 use crate::protocol::answer::unexpected;
 use crate::protocol::kind::{Kind, Scripts};
 use crate::wire::Value;
@@ -41,7 +42,7 @@ impl Kind for ReentrantKind {
     }
 
     fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![name.as_bytes().to_vec(), name.beside("fence"), channel(name)]
+        vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE), channel(name)]
     }
 
     fn owner(

@@ -75,6 +75,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 6",
         "queue::late::a_request_that_comes_after_the_release_is_undone_in_the_end",
     ),
+    bug(
+        "helper-key-as-a-name",
+        "no lock is a key of another",
+        "input::a_name_that_is_another_locks_key_is_refused_before_any_io",
+    ),
     // Hand-over and grants.
     bug(
         "releasers-ttl-for-the-next-owner",

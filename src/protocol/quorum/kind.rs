@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
+use crate::base::reserved;
 use crate::protocol::kind::{Kind, Scripts};
 use crate::protocol::mutex::MutexKind;
 use crate::wire::Value;
@@ -35,7 +36,7 @@ impl Kind for QuorumKind {
     }
 
     fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![name.as_bytes().to_vec(), name.beside("fence")]
+        vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)]
     }
 
     /// Of a holder that hands over to nobody.

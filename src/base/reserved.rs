@@ -1,0 +1,155 @@
+//! Names that no lock may have: they are keys beside the locks of other names, or keys of the library's own.
+//!
+//! [`Word`] is the only way to a key [beside](Name::beside) a lock, and this table has the only words.
+//! So whatever a kind of lock keeps beside a name is reserved, for all kinds: otherwise the lock
+//! `{x}:fence` would be overwritten with each token of the lock `x`.
+//!
+//! [`Name`]: crate::base::name::Name
+//! [`Name::beside`]: crate::base::name::Name::beside
+
+use crate::base::tag::hashed;
+
+/// What a key beside a lock is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word(&'static str);
+
+impl Word {
+    pub(crate) const fn as_bytes(self) -> &'static [u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// The words in use, each with a constant, and those that are kept for kinds to come.
+macro_rules! words {
+    ($($(#[$meta:meta])* $constant:ident = $used:literal),+; $($later:literal),+) => {
+        $($(#[$meta])* pub(crate) const $constant: Word = Word($used);)+
+        const WORDS: &[Word] = &[$(Word($used),)+ $(Word($later),)+];
+    };
+}
+
+words! {
+    /// The last token.
+    FENCE = "fence",
+    /// Who waits.
+    QUEUE = "queue",
+    /// When who waits counts as dead.
+    BEATS = "beats",
+    /// In a cluster, a key that is never there.
+    NEVER = "never";
+    // Of counted locks.
+    "line", "signs", "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
+    // Of anything else.
+    "holders", "waiters", "owner", "owners", "count", "index", "latch", "lease", "meta", "notes",
+    "once", "record", "records", "sharers", "state", "stats"
+}
+
+/// Beginnings of names. The first is the library's own, for keys and channels that belong to no lock or
+/// stand apart from it; the rest are Redisson's, for what it keeps beside its locks.
+const BEGINNINGS: &[&str] = &[
+    "leasehold:",
+    "redisson_lock__channel:",
+    "redisson_lock_queue:",
+    "redisson_lock_timeout:",
+    "redisson_rwlock:",
+    "redisson_unlock_latch:",
+];
+
+/// How a key beside the lock of this name is made, in the same cluster slot.
+///
+/// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
+/// `x` and `{x}` never share a key.
+pub(crate) fn beside(name: &[u8], word: Word) -> Vec<u8> {
+    let word = word.as_bytes();
+    if has_tag(name) { [name, b":t", word].concat() } else { [b"{", name, b"}:", word].concat() }
+}
+
+/// Why no lock may have a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reserved<'a> {
+    /// It is a key beside the lock of another name.
+    Beside { name: &'a [u8], ending: &'a [u8] },
+    /// All names that begin like it are the library's or Redisson's own.
+    Beginning(&'static str),
+}
+
+/// Whether no lock may have this name. The inverse of [`beside`], for all words.
+pub(crate) fn reserved(name: &[u8]) -> Option<Reserved<'_>> {
+    if mutated!("helper-key-as-a-name") {
+        return None;
+    }
+    if let Some(&beginning) = BEGINNINGS.iter().find(|text| name.starts_with(text.as_bytes())) {
+        return Some(Reserved::Beginning(beginning));
+    }
+    let colon = name.iter().rposition(|&byte| byte == b':')?;
+    let (before, ending) = name.split_at(colon);
+    let is_word = |text: &[u8]| WORDS.iter().any(|word| word.as_bytes() == text);
+    let untagged = before.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+    if let Some(of) = untagged.filter(|of| !of.is_empty() && !has_tag(of))
+        && is_word(&ending[1..])
+    {
+        return Some(Reserved::Beside { name: of, ending });
+    }
+    let tagged = ending.strip_prefix(b":t").is_some_and(is_word) && has_tag(before);
+    tagged.then_some(Reserved::Beside { name: before, ending })
+}
+
+/// Whether Redis Cluster would hash only a part of it.
+fn has_tag(name: &[u8]) -> bool {
+    hashed(name).len() < name.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_beside_a_lock_are_reserved_for_every_word() {
+        for name in ["x", "a:b", "a}b", "a{b", "a{}b", "{x}", "{x}y", "p{x}:y", "{x}:fence"] {
+            for &word in WORDS {
+                let key = beside(name.as_bytes(), word);
+                let Some(Reserved::Beside { name: of, .. }) = reserved(&key) else {
+                    panic!("{} is not reserved", key.escape_ascii());
+                };
+                assert_eq!(of, name.as_bytes(), "{}", key.escape_ascii());
+            }
+        }
+        for key in ["leasehold:index", "leasehold:", "redisson_lock__channel:{x}"] {
+            assert!(matches!(reserved(key.as_bytes()), Some(Reserved::Beginning(_))), "{key}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_resemble_a_helper_key_are_free() {
+        for name in [
+            "x:fence",
+            "x}:fence",
+            "{x:fence",
+            "{}:fence",
+            "a{x}:fence",
+            "{x}:fences",
+            "{x}fence",
+            "{x}:fence:",
+            "{x}:fence:1",
+            "fence",
+            "x:tfence",
+            "{x}:other",
+            "leasehold",
+            "{x}",
+            "x:",
+        ] {
+            assert_eq!(reserved(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    /// Or `x:t` and `{…}` could have a key in common.
+    #[test]
+    fn no_word_is_another_with_a_t_before_it() {
+        for word in WORDS {
+            assert!(word.0.bytes().all(|byte| byte.is_ascii_lowercase()), "{word:?}");
+            let twins = WORDS.iter().filter(|other| *other == word).count();
+            assert_eq!(twins, 1, "{word:?}");
+            let rest = word.0.strip_prefix('t');
+            assert!(!WORDS.iter().any(|other| Some(other.0) == rest), "{word:?}");
+        }
+    }
+}
