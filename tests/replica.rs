@@ -6,10 +6,14 @@ use std::thread;
 
 use common::{SOON, ask, exists, ms, names, open, server, until};
 use leasehold::{Guard, LockClient, LockOptions, Wait};
-use leasehold_support::{Server, ServerBuilder};
+use leasehold_support::{Server, ServerBuilder, or_skip};
+
+fn builder() -> ServerBuilder {
+    Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0")
+}
 
 fn master() -> Server {
-    Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0").start().expect("a server")
+    builder().start().expect("a server")
 }
 
 /// A client that gives replicas time.
@@ -19,8 +23,12 @@ fn patient(server: &Server) -> LockClient {
 
 /// A replica that has caught up.
 fn replica_of(master: &Server) -> Server {
+    following(master, builder())
+}
+
+fn following(master: &Server, builder: ServerBuilder) -> Server {
     let of = format!("127.0.0.1 {}", master.addr().port());
-    let replica = Server::builder().tcp().arg("--replicaof").arg(of).start().expect("a server");
+    let replica = builder.arg("--replicaof").arg(of).start().expect("a server");
     until("the replica is online", || {
         ask::<String>(master, &["INFO", "replication"]).contains("state=online")
     });
@@ -121,11 +129,11 @@ fn who_is_handed_the_lock_waits_for_the_replicas_too() {
 }
 
 /// The grant is not written on the waiter's own connection, where all that it wrote has long been
-/// confirmed.
+/// confirmed. Before Redis 7.2, WAIT counted from the last write of all connections.
 #[test]
 fn a_replica_that_has_only_what_came_before_the_hand_over_does_not_count() {
-    let master = master();
-    let replica = replica_of(&master);
+    let Some(master) = or_skip(builder().since(7, 2).start()) else { return };
+    let replica = following(&master, builder().since(7, 2));
     let holder = patient(&master).mutex("x").unwrap().lock().unwrap();
     let waiter = patient(&master).mutex_with("x", replicated().min_replicas(1, ms(200))).unwrap();
     thread::scope(|scope| {
@@ -206,35 +214,18 @@ fn lost_when_passed_on(
     }
 }
 
-/// A server that keeps an append-only file.
-fn appending() -> ServerBuilder {
-    let builder = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
-    builder.arg("--appendonly").arg("yes")
+/// A server that knows WAITAOF, which came with Redis 7.2.
+fn syncing() -> ServerBuilder {
+    builder().since(7, 2)
 }
 
-/// A replica of it that does too, and has caught up.
-fn appending_replica_of(master: &Server) -> Server {
-    let of = format!("127.0.0.1 {}", master.addr().port());
-    let replica = appending().arg("--replicaof").arg(of).start().expect("a server");
-    until("the replica is online", || {
-        ask::<String>(master, &["INFO", "replication"]).contains("state=online")
-    });
-    replica
+/// The same with an append-only file.
+fn appending() -> ServerBuilder {
+    syncing().arg("--appendonly").arg("yes")
 }
 
 fn fsynced(local: bool, replicas: u32) -> LockOptions {
     LockOptions::new().min_fsyncs(local, replicas, SOON / 2)
-}
-
-/// Whether the server knows WAITAOF; if not, it is shown that a lock that needs it says so.
-fn knows_waitaof(server: &Server) -> bool {
-    let known: Vec<redis::Value> = ask(server, &["COMMAND", "INFO", "WAITAOF"]);
-    let knows = !matches!(known[..], [redis::Value::Nil]);
-    if !knows {
-        assert!(server.version().starts_with("redis 7.0"), "{}", server.version());
-        is_impossible(server, fsynced(true, 0), "Redis 7.2");
-    }
-    knows
 }
 
 /// The lock is not had, the error says what to do, and nothing is left.
@@ -252,10 +243,7 @@ fn is_impossible(server: &Server, options: LockOptions, told: &str) {
 
 #[test]
 fn a_lock_that_is_on_disk_survives_a_crash_of_the_server() {
-    let server = appending().start().expect("a server");
-    if !knows_waitaof(&server) {
-        return;
-    }
+    let Some(server) = or_skip(appending().start()) else { return };
     let client = patient(&server);
     let locks = [true, false].map(|queues| {
         let wait = if queues { Wait::queue() } else { Wait::spin() };
@@ -282,10 +270,8 @@ fn a_lock_that_is_on_disk_survives_a_crash_of_the_server() {
 
 #[test]
 fn without_enough_disks_the_lock_is_given_back_and_the_error_says_so() {
-    let server = appending().arg("--appendfsync").arg("no").start().expect("a server");
-    if !knows_waitaof(&server) {
-        return;
-    }
+    let server = appending().arg("--appendfsync").arg("no").start();
+    let Some(server) = or_skip(server) else { return };
     let client = open(&server);
     for (local, replicas) in [(true, 0), (false, 1), (true, 2)] {
         let options = LockOptions::new().min_fsyncs(local, replicas, ms(150));
@@ -312,11 +298,8 @@ fn fsynced_in_time() -> LockOptions {
 
 #[test]
 fn a_replica_that_hangs_has_it_on_no_disk() {
-    let master = appending().start().expect("a server");
-    if !knows_waitaof(&master) {
-        return;
-    }
-    let replica = appending_replica_of(&master);
+    let Some(master) = or_skip(appending().start()) else { return };
+    let replica = following(&master, appending());
     let client = patient(&master);
     let lock = client.mutex_with("x", fsynced(true, 1).min_replicas(1, SOON / 2)).unwrap();
     let guard = lock.lock().unwrap();
@@ -343,11 +326,8 @@ fn a_replica_that_hangs_has_it_on_no_disk() {
 
 #[test]
 fn a_replicas_disk_is_enough_where_the_master_keeps_none() {
-    let master = master();
-    if !knows_waitaof(&master) {
-        return;
-    }
-    let replica = appending_replica_of(&master);
+    let Some(master) = or_skip(syncing().start()) else { return };
+    let replica = following(&master, appending());
     let lock = patient(&master).mutex_with("x", fsynced(false, 1)).unwrap();
     let guard = lock.lock().unwrap();
     master.kill();
@@ -359,18 +339,11 @@ fn a_replicas_disk_is_enough_where_the_master_keeps_none() {
 
 #[test]
 fn a_server_that_cannot_say_what_is_on_disk_is_told_of_as_a_setting() {
+    let Some(server) = or_skip(syncing().start()) else { return };
+    is_impossible(&server, fsynced(true, 1), "appendonly yes");
     // As before Redis 7.2.
-    let old = Server::builder().arg("--rename-command").arg("WAITAOF").arg("");
-    let old = match old.start() {
-        Ok(server) => server,
-        // It never knew it.
-        Err(_) => server(),
-    };
-    is_impossible(&old, fsynced(true, 0), "Redis 7.2");
-    let server = server();
-    if knows_waitaof(&server) {
-        is_impossible(&server, fsynced(true, 1), "appendonly yes");
-    }
+    let old = syncing().arg("--rename-command").arg("WAITAOF").arg("");
+    is_impossible(&old.start().expect("a server"), fsynced(true, 0), "Redis 7.2");
 }
 
 #[test]

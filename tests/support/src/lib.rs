@@ -23,6 +23,7 @@ mod process;
 mod proxy;
 mod server;
 mod signal;
+mod skip;
 pub mod stat;
 mod wheel;
 
@@ -36,3 +37,4 @@ pub use journal::Tally;
 pub use monitor::{Line, Monitor};
 pub use proxy::Proxy;
 pub use server::{Server, ServerBuilder};
+pub use skip::{or_skip, skip};

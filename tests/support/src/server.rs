@@ -41,6 +41,7 @@ pub struct ServerBuilder {
     tcp: bool,
     cluster: bool,
     sentinel: Option<String>,
+    since: Option<(u32, u32)>,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 }
@@ -76,16 +77,25 @@ impl ServerBuilder {
         self
     }
 
+    /// Runs a program of at least this version: the usual one if it is new enough, else the pinned
+    /// wheel. Any Valkey has what Redis 7.2 has.
+    pub fn since(mut self, major: u32, minor: u32) -> Self {
+        self.since = Some((major, minor));
+        self
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
     ///
     /// If there is no program to run, or it ends or does not answer within ten seconds; the text
-    /// says what to do, or shows the end of the server's log.
+    /// says what to do, or shows the end of the server's log. Where only a program of a
+    /// [later version](ServerBuilder::since) is missing, the kind is
+    /// [`Unsupported`](io::ErrorKind::Unsupported): see [`or_skip`](crate::or_skip).
     pub fn start(self) -> io::Result<Server> {
         let directory = Directory::create()?;
         let mut process = Process {
-            program: binary::find()?,
+            program: self.since.map_or_else(binary::find, binary::find_since)?,
             sentinel: self.sentinel,
             arguments: self.arguments,
             variables: self.variables,
