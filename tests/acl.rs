@@ -287,7 +287,7 @@ fn the_rule_of_a_reentrant_lock_is_exact() {
 
 #[test]
 fn the_rule_of_a_reentrant_lock_that_spins_is_exact() {
-    let quiet = &["+get", "+publish", "&redisson_lock__channel:{shop:*"];
+    let quiet = &["+get", "+publish", "&leasehold:*", "&redisson_lock__channel:{shop:*"];
     is_exact("ReentrantLock, Wait::spin()", quiet, |stage| {
         let lock = || stage.reentrant(short().wait(Wait::spin()));
         live_reentrant(stage.servers, &lock(), &lock())
@@ -326,7 +326,7 @@ fn the_rule_of_a_quorum_is_exact() {
 #[test]
 fn the_rule_of_a_quorum_that_spins_is_exact() {
     let title = "QuorumClient, Wait::spin(), on each of its servers";
-    let quiet = &["+publish", "&leasehold:released:shop:*"];
+    let quiet = &["+publish", "&leasehold:*"];
     is_exact_of_several(title, quiet, short().wait(Wait::spin()));
 }
 

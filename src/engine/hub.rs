@@ -363,6 +363,15 @@ impl Ear<'_> {
                 }
             }
             Wake::Request { name, number } => self.request(&engine, &name, number),
+            Wake::Evicted { name, number } => {
+                for slot in engine.table().of_name(&name) {
+                    let (held, lingering) = slot.hear_evicted(number);
+                    give_back(lingering, &engine);
+                    if let Some(lease) = held {
+                        engine.worker().look_into(&lease);
+                    }
+                }
+            }
             Wake::Released { channel } => {
                 let state = self.shared.state.lock();
                 let slot = state.channels.get(&channel).and_then(|channel| channel.slot.upgrade());

@@ -41,6 +41,8 @@ pub(crate) struct LiveLease {
     renewals: AtomicU32,
     /// Whether the last renewal failed, so that running out means that Redis was unreachable.
     failing: AtomicBool,
+    /// When it was last said to be another's, in nanoseconds; 0 if never, or if Redis has denied it since.
+    doubted_at: AtomicU64,
     /// Commands under way or never answered: with any, it must not become another thread's
     /// (rule 17).
     under_way: AtomicU32,
@@ -165,6 +167,7 @@ impl LiveLease {
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
+            doubted_at: AtomicU64::new(0),
             under_way: AtomicU32::new(0),
             count: AtomicU32::new(1),
             unshown: AtomicBool::new(shown != 1),
@@ -175,11 +178,12 @@ impl LiveLease {
     }
 
     /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
-    /// (rule 17), and not near its end.
+    /// (rule 17), not said to be another's, and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease_option().is_renewed()
             && (self.under_way.load(Ordering::SeqCst) == 0 || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
+            && self.doubted_at.load(Ordering::SeqCst) == 0
             && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
@@ -308,6 +312,21 @@ impl LiveLease {
         let next = renewal_after(sent, self.ttl(), &self.terms.options, renewals);
         self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
         self.lengthen(sent, self.ttl());
+    }
+
+    /// Notes that it is said to be another's. Redis is to be asked.
+    pub(crate) fn doubt(&self, now: Moment) {
+        self.doubted_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
+    }
+
+    /// Notes that Redis was asked then, and says that it is its owner's.
+    pub(crate) fn confirmed(&self, sent: Moment) {
+        let doubted_at = self.doubted_at.load(Ordering::SeqCst);
+        if doubted_at != 0 && doubted_at <= sent.as_nanos() {
+            // What is said meanwhile is to be asked about anew.
+            let _ =
+                self.doubted_at.compare_exchange(doubted_at, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
     }
 
     /// Notes that a renewal failed.

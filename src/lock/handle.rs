@@ -107,10 +107,15 @@ impl Handle {
 
     pub(crate) fn force_release(&self) -> Result<bool> {
         let engine = self.slot.engine();
-        engine
-            .protocol()
-            .force_release(self.slot.target(), engine.exchange_deadline())
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        let (protocol, target) = (engine.protocol(), self.slot.target());
+        let deadline = engine.exchange_deadline();
+        let forced = protocol.holder(target, deadline).and_then(|holder| {
+            // Whoever comes next has done nothing for which it should lose the lock.
+            holder.map_or(Ok(false), |holder| {
+                protocol.force_release(target, holder.owner(), deadline)
+            })
+        });
+        forced.map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     pub(crate) fn request_release(&self) -> Result<bool> {
@@ -350,15 +355,26 @@ macro_rules! lock_methods {
                 self.0.hold_count()
             }
 
-            /// Gives the lock back for whoever holds it. Answers whether anybody did.
+            /// Takes the lock from whoever holds it at the moment of the call, and gives it to the
+            /// first who waits. Answers whether anybody was evicted: `false` where nobody held it, or
+            /// the holder has let go meanwhile.
             ///
-            /// For people and for emergencies: the present holder goes on until it notices, which
-            /// a renewed lease does at its next renewal. Only its fencing token keeps it from
-            /// doing harm.
+            /// It evicts that holder and no other, and nobody once the time for a call is over,
+            /// however long the request was stuck. Other libraries' owners are evicted too; over
+            /// several servers it is the one that has a majority of them.
+            ///
+            /// For people and for emergencies: the evicted holder goes on until it notices. Where its
+            /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.
+            /// A client listens once it has waited, or has had a lock that lingers, may be asked for or
+            /// was passed on to another thread. With `Wait::spin()` on one server nobody listens. A
+            /// holder that is not told notices at its next renewal or, with a fixed lease, at its end.
+            /// Only the fencing token keeps it from doing harm until then.
             ///
             /// # Errors
             ///
-            /// When Redis cannot be asked.
+            /// When Redis cannot be asked, or too late.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) where the request may have been
+            /// served all the same.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

@@ -122,7 +122,27 @@ pub(crate) fn told(reply: &Reply) -> Result<Told, Failure> {
     Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
 }
 
-/// Whether anybody was there: who held it, or who heard it.
+/// The answer to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// Whether the owner that it was aimed at had the lock, and has it no more.
+    Done(bool),
+    /// The request ran after its deadline, and did nothing. The server's time in microseconds.
+    Late(u64),
+}
+
+/// Reads the answer to a forced release, and the server's time where it was late.
+pub(crate) fn forced(value: &Value) -> Result<Forced, Failure> {
+    if let Value::Int(had @ (0 | 1)) = value {
+        return Ok(Forced::Done(*had == 1));
+    }
+    match *numbers(value)?.as_slice() {
+        [2, now] => u64::try_from(now).map(Forced::Late).map_err(|_| unexpected(value)),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Whether anybody heard it.
 pub(crate) fn flag(value: &Value) -> Result<bool, Failure> {
     match value {
         Value::Int(number) => Ok(*number > 0),
@@ -195,5 +215,11 @@ mod tests {
         }
         assert!(verdict(&Value::Nil).unwrap_err().is_unknown());
         assert!(verdict(&Value::Int(2)).unwrap_err().is_unknown());
+        assert_eq!(forced(&Value::Int(1)).unwrap(), Forced::Done(true));
+        let late = |now| Value::Array(vec![Value::Int(2), Value::Int(now)]);
+        assert_eq!(forced(&late(9)).unwrap(), Forced::Late(9));
+        for odd in [Value::Int(2), late(-1), Value::Nil] {
+            assert!(forced(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
     }
 }

@@ -198,8 +198,11 @@ impl Target {
         self.kind.inspect(self.key())
     }
 
-    pub(crate) fn force(&self) -> Call {
-        self.kind.scripts().force.call(&self.keys, &[Number(fence(SHORTEST_FENCE))])
+    /// Takes it from an owner, by a deadline of the server's clock.
+    pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
+        let fence = Number(fence(SHORTEST_FENCE));
+        let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
+        self.kind.scripts().force.call(&self.keys, &arguments)
     }
 
     pub(crate) fn request(&self) -> Option<Call> {

@@ -197,8 +197,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Who holds the lock.
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
 
-    /// Gives the lock back for whoever holds it; whether anybody did.
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
+    /// Takes the lock from an owner, who need not be one of ours, and tells its client to ask. Does
+    /// nothing to any other owner, and nothing once the deadline has passed. Answers whether that owner
+    /// had it.
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure>;
 
     /// Runs the commands of a pipeline if the lock is the owner's.
     fn apply(

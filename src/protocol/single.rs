@@ -6,13 +6,13 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{acquired, flag, told, unexpected, verdict};
+use crate::protocol::answer::{Forced, acquired, flag, forced, told, unexpected, verdict};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, replica,
     transaction, wake,
 };
 use crate::wire::connection::Reply;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
 use crate::wire::{Pipeline, Value};
@@ -152,8 +152,26 @@ impl Protocol for Single {
         self.read(target.kind().inspected(reply.value))
     }
 
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        self.read(flag(&self.call(&target.force(), deadline)?.value))
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        let clock = self.transport.server_clock();
+        let mut again = true;
+        loop {
+            // A request without a deadline could come at any time: the first may only ask for the time.
+            let call = target.force(owner, clock.reached_at(deadline).unwrap_or(0));
+            let reply = self.call(&call, deadline)?;
+            match self.read(forced(&reply.value))? {
+                Forced::Done(had) => return Ok(had),
+                Forced::Late(micros) => clock.note(micros, reply.sent, reply.received),
+            }
+            if !std::mem::take(&mut again) {
+                return Err(Failure::NotSent(Hindrance::Overdue));
+            }
+        }
     }
 
     fn apply(

@@ -27,6 +27,8 @@ pub(crate) enum Wake {
     Wanted { name: Vec<u8>, number: u64, waiters: u32 },
     /// Somebody asks the holder to let go.
     Request { name: Vec<u8>, number: u64 },
+    /// An attempt of ours was taken its lock from, or so it is said: ask about it.
+    Evicted { name: Vec<u8>, number: u64 },
     /// Something was released on the channel of one name.
     Released { channel: Vec<u8> },
     /// The client's own channel is listened to.
@@ -116,7 +118,7 @@ pub(crate) fn understand(event: Event, own: &[u8]) -> Wake {
 }
 
 /// What a message on the client's own channel says.
-fn read(payload: &[u8]) -> Wake {
+pub(crate) fn read(payload: &[u8]) -> Wake {
     read_inner(payload).unwrap_or(Wake::Nothing)
 }
 
@@ -147,6 +149,11 @@ fn read_inner(payload: &[u8]) -> Option<Wake> {
             fields.number()?;
             Some(Wake::Request { name: fields.rest(), number })
         }
+        b"x" => {
+            let number = fields.hexadecimal()?;
+            Some(Wake::Evicted { name: fields.rest(), number })
+        }
+        // Of a newer version.
         _ => None,
     }
 }
@@ -198,9 +205,20 @@ mod tests {
             Wake::Wanted { name: b"x y".to_vec(), number: 1, waiters: 7 }
         );
         assert_eq!(read(b"p a 7 x"), Wake::Request { name: b"x".to_vec(), number: 10 });
-        for odd in
-            ["", "n", "g", "g 1 2 3 4 x", "g z 1 1 1 1 x", "g 1 -1 1 1 1 x", "w 1 x", "p 1 x"]
-        {
+        assert_eq!(read(b"x a y z"), Wake::Evicted { name: b"y z".to_vec(), number: 10 });
+        for odd in [
+            "",
+            "n",
+            "x",
+            "x y z",
+            "y 1 x",
+            "g",
+            "g 1 2 3 4 x",
+            "g z 1 1 1 1 x",
+            "g 1 -1 1 1 1 x",
+            "w 1 x",
+            "p 1 x",
+        ] {
             assert_eq!(read(odd.as_bytes()), Wake::Nothing, "{odd}");
         }
     }

@@ -171,8 +171,13 @@ impl Protocol for Seam {
         self.memory.holder(target, deadline)
     }
 
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        self.memory.force_release(target, deadline)
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        self.memory.force_release(target, owner, deadline)
     }
 
     fn apply(

@@ -144,6 +144,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "queue::order::a_forced_release_serves_the_first_who_waits",
     ),
     bug(
+        "force-without-its-owner",
+        "a forced release evicts the one it is aimed at",
+        "force::stuck_force_leaves_a_later_holder_alone",
+    ),
+    bug("force-without-a-deadline", "rule 2", "force::force_past_its_deadline_evicts_nobody"),
+    bug(
+        "eviction-not-told",
+        "who is evicted is told",
+        "force::evicted_holder_that_listens_is_told_at_once",
+    ),
+    bug(
         "queue-without-an-end",
         "keys that never end",
         "queue::dead::all_keys_share_the_names_slot_and_end",

@@ -472,6 +472,24 @@ impl Slot {
         (ours && held, if ours { self.end_linger() } else { None })
     }
 
+    /// It is said that this attempt was taken its lock from. Answers the lease, if a thread has it, which
+    /// is not passed on before Redis was asked; a lease that lingers is to be given back.
+    pub(crate) fn hear_evicted(&self, number: u64) -> (Option<Arc<LiveLease>>, Option<Ending>) {
+        let inner = self.inner.lock();
+        if inner.number != Some(number) {
+            return (None, None);
+        }
+        let held = match &inner.state {
+            State::Held(lease) => lease.upgrade(),
+            _ => None,
+        };
+        if let Some(lease) = &held {
+            lease.doubt(self.engine.now());
+        }
+        drop(inner);
+        (held, self.end_linger())
+    }
+
     /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was
     /// taken away, what still looks held is about to be given back.
     pub(crate) fn is_talking(&self) -> bool {

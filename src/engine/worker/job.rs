@@ -66,12 +66,15 @@ impl Job {
         match (self, told) {
             (Job::Renew(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
                 lease.renewed(sent);
+                lease.confirmed(sent);
                 lease.is_live().then(|| watch(&lease, lease.next_look()))
             }
+            (Job::Show(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+                lease.confirmed(sent);
+                None
+            }
             (Job::Renew(lease) | Job::Show(lease), Ok(Told { verdict, .. })) => {
-                if verdict != Verdict::Done
-                    && let Some(loss) = lease.lose(cause(verdict), now)
-                {
+                if let Some(loss) = lease.lose(cause(verdict), now) {
                     lost(&lease, loss);
                 }
                 None

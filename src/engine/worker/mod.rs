@@ -136,6 +136,11 @@ impl Worker {
         self.put(self.clock.now().after(SHOW_AFTER), Duty::Show(Arc::downgrade(lease)));
     }
 
+    /// Asks at once whether it is still its owner's, which shows its hold count besides.
+    pub(crate) fn look_into(&self, lease: &Arc<LiveLease>) {
+        self.put(self.clock.now(), Duty::Show(Arc::downgrade(lease)));
+    }
+
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {

@@ -142,8 +142,13 @@ impl Protocol for Cluster {
         self.at(target, Aside::Follow, deadline, |node| node.holder(target, deadline))
     }
 
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| node.force_release(target, deadline))
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        self.at(target, Aside::Follow, deadline, |node| node.force_release(target, owner, deadline))
     }
 
     fn apply(

@@ -8,13 +8,13 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::answer::{acquired, flag, told, verdict};
+use crate::protocol::answer::{Forced, acquired, flag, forced, told, verdict};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, Wake, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::server_clock::ServerClock;
 
 use super::link::Link;
@@ -129,8 +129,25 @@ impl Protocol for Memory {
         target.kind().inspected(reply.value)
     }
 
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        flag(&self.exchange(target, Request::force(), deadline)?.value)
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        let clock = &self.server_clock;
+        let mut again = true;
+        loop {
+            let reached = clock.reached_at(deadline).unwrap_or(0);
+            let reply = self.exchange(target, Request::force(owner, reached), deadline)?;
+            match forced(&reply.value)? {
+                Forced::Done(had) => return Ok(had),
+                Forced::Late(micros) => clock.note(micros, reply.sent, reply.received),
+            }
+            if !std::mem::take(&mut again) {
+                return Err(Failure::NotSent(Hindrance::Overdue));
+            }
+        }
     }
 
     fn apply(

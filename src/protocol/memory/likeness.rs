@@ -121,8 +121,14 @@ impl Pair {
         match self.rng.u32(..100) {
             0..5 => self.toggle(client),
             5..14 => self.tamper(),
-            14..18 => self.request(Request::Force { fence: 300_000 }),
-            18..22 => self.request(Request::Ask),
+            14..20 => {
+                let owner = self.holder().filter(|_| self.rng.u32(..3) > 0);
+                let owner = owner.unwrap_or_else(|| self.owner(client));
+                let deadlines = [self.micros, self.micros + 1_000_000, self.micros - 1];
+                let deadline = *self.rng.choice(&deadlines).unwrap();
+                self.request(Request::Force { owner, deadline, fence: 300_000 });
+            }
+            20..22 => self.request(Request::Ask),
             22..26 => self.request(Request::Inspect),
             choice => {
                 let owner = self.owner(client);
@@ -150,6 +156,12 @@ impl Pair {
         };
         let deadlines = [0, self.micros, self.micros + 1_000_000, self.micros - 1];
         Request::acquire(&attempt, *self.rng.choice(&deadlines).unwrap())
+    }
+
+    /// Whoever has the lock, foreign or not.
+    fn holder(&mut self) -> Option<Vec<u8>> {
+        let (found, _) = self.store.serve(&self.target, &Request::Inspect, self.micros);
+        self.target.kind().inspected(found.ok()?).ok()?.map(|holder| holder.owner)
     }
 
     /// An attempt of a client, mostly one of its earlier ones.
@@ -375,9 +387,10 @@ fn real_call(target: &Target, request: &Request) -> Option<Call> {
         }
         Request::Renew { owner, ttl, count, .. } => Some(target.renew(owner, millis(*ttl), *count)),
         // The usual fence of a forced release would be over too soon for this comparison.
-        Request::Force { fence } => {
+        Request::Force { owner, deadline, fence } => {
             let script = &target.kind().scripts().force;
-            Some(script.call(target.keys(), &[Argument::Number(*fence)]))
+            let [deadline, fence] = [*deadline, *fence].map(Argument::Number);
+            Some(script.call(target.keys(), &[Argument::Bytes(owner), deadline, fence]))
         }
         Request::Ask => target.request(),
         Request::Inspect => Some(target.inspect()),

@@ -60,12 +60,18 @@ pub(crate) fn scripts(
             }
             Ok(Value::Int(if found.is_some() { -1 } else { 0 }))
         }
-        Request::Force { fence } => {
-            if run.get(keys.lock)?.is_none() {
+        Request::Force { owner, deadline, fence } => {
+            if run.now() > *deadline {
+                return Ok(list([2, signed(run.now())]));
+            }
+            if run.get(keys.lock)?.as_ref() != Some(owner) {
                 return Ok(Value::Int(0));
             }
             if hand_over(run, keys, *fence, None)?.is_none() {
                 run.del(keys.lock);
+            }
+            if let Some(to) = listener(owner) {
+                run.publish(&to.channel, message(&["x", to.number], keys.lock));
             }
             Ok(Value::Int(1))
         }

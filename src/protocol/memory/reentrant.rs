@@ -39,12 +39,20 @@ pub(crate) fn scripts(
             run.hset(lock, owner, count.to_string().as_bytes())?;
             Ok(Value::Int(1))
         }
-        Request::Force { .. } => {
-            if run.hkeys(lock)?.is_empty() {
+        Request::Force { owner, deadline, .. } => {
+            if run.now() > *deadline {
+                let now = i64::try_from(run.now()).unwrap_or(i64::MAX);
+                return Ok(Value::Array(vec![Value::Int(2), Value::Int(now)]));
+            }
+            if !is_owner(run, owner)? {
                 return Ok(Value::Int(0));
             }
             run.del(lock);
             run.publish(channel, b"0".to_vec());
+            if let Some((channel, number)) = client(owner) {
+                let payload = [format!("x {number:x} ").as_bytes(), lock.as_slice()].concat();
+                run.publish(&channel, payload);
+            }
             Ok(Value::Int(1))
         }
         Request::Delete { .. } | Request::Ask => Ok(Value::Int(0)),
@@ -52,6 +60,16 @@ pub(crate) fn scripts(
             Ok(Value::Array(run.hkeys(lock)?.into_iter().map(Value::BulkString).collect()))
         }
     }
+}
+
+/// The channel of an owner's client, and the number of the attempt: `^([%x-]+):(%d+)$`.
+fn client(owner: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let (client, number) = std::str::from_utf8(owner).ok()?.split_once(':')?;
+    let is_client = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    let is_number = number.len() < 16 && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number = number.parse().ok().filter(|_| is_number && client.bytes().all(is_client))?;
+    let channel = format!("leasehold:{}", client.replace('-', ""));
+    (!client.is_empty()).then(|| (channel.into_bytes(), number))
 }
 
 fn acquire(

@@ -46,8 +46,11 @@ pub(crate) enum Request {
         count: u32,
         fence: u64,
     },
-    /// To give it back for whoever holds it.
+    /// To take it from an owner.
     Force {
+        owner: Vec<u8>,
+        /// Server time in microseconds.
+        deadline: u64,
         fence: u64,
     },
     /// To ask the holder to let go.
@@ -83,8 +86,9 @@ impl Request {
         Request::Renew { owner: owner.to_vec(), ttl: millis(ttl), count, fence: fence(ttl) }
     }
 
-    pub(crate) fn force() -> Request {
-        Request::Force { fence: fence(SHORTEST_FENCE) }
+    pub(crate) fn force(owner: &[u8], deadline_micros: u64) -> Request {
+        let (owner, deadline) = (owner.to_vec(), deadline_micros);
+        Request::Force { owner, deadline, fence: fence(SHORTEST_FENCE) }
     }
 
     pub(crate) fn of(errand: &Errand<'_>) -> Request {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::protocol::{Listener, Wake};
+use crate::protocol::{Listener, Wake, wake};
 use crate::wire::failure::Failure;
 use crate::wire::relay::{Heard, Relay, Wishes};
 use crate::wire::subscription::Event;
@@ -137,6 +137,13 @@ impl Chorus {
                 }
             }
             Heard::Event(Event::Subscribed { channel }) => self.confirm(channel, bit),
+            Heard::Event(Event::Message { channel, payload }) if channel == self.own => {
+                // Each server tells of its own vote, so the last one tells of all. Nothing else is told
+                // to one client here.
+                if let wake @ Wake::Evicted { .. } = wake::read(&payload) {
+                    self.wakes.push_back(wake);
+                }
+            }
             Heard::Event(Event::Message { channel, payload }) => self.hear(&channel, payload),
             Heard::Event(Event::Nothing) => {}
         }

@@ -83,7 +83,7 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::Shown;
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::protocol::answer::flag;
+use crate::protocol::answer::{Forced, forced};
 use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::{Ask, is_open};
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
@@ -341,22 +341,50 @@ impl Protocol for Quorum {
         }
     }
 
-    fn force_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        let answers = self.ask_all(&[target.force()], Lane::Callers, deadline);
-        let (mut answered, mut held) = (0, false);
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
-                continue;
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        let limit = self.limit(deadline);
+        let (mut again, mut had, mut open) = (true, false, false);
+        loop {
+            // Who told the holder has told its time.
+            let call = |node: &Arc<Node>| {
+                node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
-            held |= self.read(node, flag(&reply.value))?;
-            answered += 1;
+            let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
+            let calls = calls.iter().map(|calls| calls.as_ref().map(<[Call; 1]>::as_slice));
+            let answers = self.ask(calls.collect(), Lane::Callers, self.rules.need, limit);
+            // A server on which that owner had it no longer has done nothing.
+            open |= is_open(&answers, 0) && !mutated!("unanswered-force-as-not-sent");
+            let (mut answered, mut late) = (0, 0);
+            for (node, answer) in answers.iter().enumerate() {
+                let outcome = answer.as_ref().and_then(|answer| answer.outcomes.first());
+                let reply = match outcome {
+                    Some(Ok(reply)) => reply,
+                    Some(Err(_)) | None => continue,
+                };
+                match self.read(node, forced(&reply.value))? {
+                    Forced::Done(voted) => {
+                        had |= voted;
+                        answered += 1;
+                    }
+                    Forced::Late(micros) => {
+                        let clock = self.nodes[node].server_clock();
+                        clock.note(micros, reply.sent, reply.received);
+                        late += 1;
+                    }
+                }
+            }
+            if answered >= self.rules.need {
+                return Ok(had);
+            }
+            if late == 0 || !std::mem::take(&mut again) {
+                return Err(self.no_majority(&answers, had || open));
+            }
         }
-        if answered >= self.rules.need {
-            return Ok(held);
-        }
-        // A server on which nobody had it has done nothing.
-        let unknown = held || is_open(&answers, 0) && !mutated!("unanswered-force-as-not-sent");
-        Err(self.no_majority(&answers, unknown))
     }
 
     fn apply(

@@ -229,7 +229,62 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "force-release-passes-nobody-on",
         "mutex_force.lua",
-        "if not hand_over(micros(time), ARGV[1]) then",
+        "if not hand_over(now, ARGV[3]) then",
         "if true then",
+    ),
+    // A forced release.
+    (
+        "force-without-its-owner",
+        "mutex_force.lua",
+        "if evicted ~= ARGV[1] then",
+        "if not evicted then",
+    ),
+    (
+        "force-without-its-owner",
+        "quorum_force.lua",
+        "if voted ~= ARGV[1] then",
+        "if not voted then",
+    ),
+    (
+        "force-without-its-owner",
+        "reentrant_force.lua",
+        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
+        "if redis.call('HLEN', KEYS[1]) == 0 then",
+    ),
+    (
+        "force-without-a-deadline",
+        "mutex_force.lua",
+        "if tonumber(now) > tonumber(ARGV[2]) then",
+        "if false then",
+    ),
+    (
+        "force-without-a-deadline",
+        "quorum_force.lua",
+        "if now > tonumber(ARGV[2]) then\n  return {2, now}\nend\nlocal voted",
+        "if false then\n  return {2, now}\nend\nlocal voted",
+    ),
+    (
+        "force-without-a-deadline",
+        "reentrant_force.lua",
+        "if now > tonumber(ARGV[2]) then -- a request that was stuck",
+        "if false then",
+    ),
+    (
+        "eviction-not-told",
+        "mutex_force.lua",
+        "redis.pcall('PUBLISH', channel, 'x ' .. number .. ' ' .. KEYS[1]) -- the mutex's;",
+        "--",
+    ),
+    (
+        "eviction-not-told",
+        "quorum_force.lua",
+        "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the vote's",
+        "",
+    ),
+    (
+        "eviction-not-told",
+        "reentrant_force.lua",
+        "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the hash's",
+        "",
     ),
 ];

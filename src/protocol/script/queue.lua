@@ -14,6 +14,7 @@
 --                       r <attempt's number> <lock>             are you there? ask again
 --                       w <attempt's number> <waiters> <lock>   somebody waits for your lock
 --                       p <attempt's number> <server time> <lock>   somebody asks you to let it go
+--                       x <attempt's number> <lock>             you were evicted: ask whether it is so
 
 local function listener(attempt)
   local client, number, window = string.match(attempt, '^%dq:(%x+):(%x+):(%d+):')

@@ -18,6 +18,8 @@ pub enum Operation {
     Release,
     /// To make a lease longer.
     Renew,
+    /// To take a lock from its holder.
+    Force,
     /// To listen for wake-ups.
     Subscribe,
     /// A wake-up, published to this client.
@@ -54,6 +56,7 @@ impl Operation {
             // Of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
             [_, _, _, b"quiet"] => Operation::Release,
+            [_, _, _, b"force"] => Operation::Force,
             [_, _, _, _] => Operation::Renew,
             [_, _, _] => Operation::Release,
             _ => Operation::Other,
@@ -68,6 +71,7 @@ impl fmt::Display for Operation {
             Operation::Beat => "beat",
             Operation::Release => "release",
             Operation::Renew => "renew",
+            Operation::Force => "force",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
             Operation::Connect => "connect",
@@ -98,7 +102,8 @@ mod tests {
             ("EVALSHA sha 3 k k k me 30000 0", Operation::Release),
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
-            ("EVALSHA sha 4 k k k k 1000", Operation::Other),
+            ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
+            ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),
             ("subscribe c", Operation::Subscribe),
