@@ -24,27 +24,37 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     let under_way = lease.command();
     let deadline = engine.exchange_deadline();
     let count = lease.show_hold_count();
-    let told = engine.protocol().extend(target, lease.owner(), ttl, count, deadline);
-    if told.as_ref().is_err_and(|failure| may_remain(lease, failure)) {
-        lease.may_last_until(engine.now().after(ttl));
+    let mut unanswered = false;
+    let told = Failure::repeating(|| {
+        let told = engine.protocol().extend(target, lease.owner(), ttl, count, deadline);
+        // Each request counts: the first may be carried out after the second was answered (rule 31).
+        unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
+        let remains = told.as_ref().is_err_and(|failure| may_remain(lease, failure));
+        if remains && !mutated!("unanswered-extension-forgotten") {
+            lease.may_last_until(engine.now().after(ttl));
+        }
+        told
+    });
+    if unanswered {
+        under_way.remains();
     }
-    let Told { verdict, sent } = match answered(told, under_way) {
+    let Told { verdict, sent } = match told {
         Ok(told) => told,
         Err(failure) => Told { verdict: taken(failure)?, sent: Moment::PAST },
     };
     conclude(lease, verdict)?;
     lease.lengthen(sent, ttl);
-    // The answer may have come when the old lease was over and found lost.
+    // Where the answer came when validity was over, it changed nothing.
     check_valid(lease)
 }
 
-/// Whether an extension that failed may have been done: of several servers by some, even where the rest
-/// is known not to have.
-fn may_remain(lease: &LiveLease, failure: &Failure) -> bool {
+/// Whether a request to lengthen a lease that failed may have been carried out: of several servers by
+/// some, even where the rest is known not to have.
+pub(crate) fn may_remain(lease: &LiveLease, failure: &Failure) -> bool {
     let several = lease.slot().engine().protocol().withdraws();
     let asked =
         !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
-    (failure.is_unknown() || several && asked) && !mutated!("unanswered-extension-forgotten")
+    failure.is_unknown() || several && asked
 }
 
 /// Asks Redis whether a lease is still its owner's.

@@ -44,11 +44,6 @@ impl Single {
         }
     }
 
-    /// A command that may be repeated.
-    fn repeatable(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        Failure::repeating(|| self.call(call, deadline))
-    }
-
     /// An answer that cannot be read may belong to another command, so no connection is trusted
     /// any longer.
     fn read<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
@@ -125,7 +120,7 @@ impl Protocol for Single {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        let reply = self.repeatable(&target.renew(owner, ttl, count), deadline)?;
+        let reply = self.call(&target.renew(owner, ttl, count), deadline)?;
         self.read(told(&reply))
     }
 
@@ -148,7 +143,8 @@ impl Protocol for Single {
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = self.repeatable(&target.inspect(), deadline)?;
+        // It only reads, so that it may be repeated here (rule 31).
+        let reply = Failure::repeating(|| self.call(&target.inspect(), deadline))?;
         self.read(target.kind().inspected(reply.value))
     }
 

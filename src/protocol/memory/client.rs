@@ -49,16 +49,6 @@ impl Memory {
         let mut replies = self.server.exchange(&self.link, &[(target, request)], deadline);
         replies.pop().unwrap_or_else(|| Err(Failure::silent()))
     }
-
-    /// A request that may be repeated, as over a connection that had died unnoticed.
-    fn repeatable(
-        &self,
-        target: &Target,
-        request: &Request,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        Failure::repeating(|| self.exchange(target, request.clone(), deadline))
-    }
 }
 
 impl Protocol for Memory {
@@ -114,7 +104,7 @@ impl Protocol for Memory {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        told(&self.repeatable(target, &Request::renew(owner, ttl, count), deadline)?)
+        told(&self.exchange(target, Request::renew(owner, ttl, count), deadline)?)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
@@ -125,7 +115,7 @@ impl Protocol for Memory {
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = self.repeatable(target, &Request::Inspect, deadline)?;
+        let reply = Failure::repeating(|| self.exchange(target, Request::Inspect, deadline))?;
         target.kind().inspected(reply.value)
     }
 
