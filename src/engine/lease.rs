@@ -34,7 +34,8 @@ pub(crate) struct LiveLease {
     valid_until: AtomicU64,
     /// The same without `max_hold`, and also when it is not live any longer.
     leased_until: AtomicU64,
-    /// The latest end that an extension may have brought which was never answered; the past without one.
+    /// The latest end that Redis may have for it and that its holder must not rely on: a renewal or an
+    /// extension was never answered, or was confirmed too late. The past if there is none.
     perhaps_until: AtomicU64,
     /// When it is to be renewed next, in nanoseconds.
     renew_at: AtomicU64,
@@ -154,7 +155,9 @@ impl LiveLease {
         let terms = Terms { token, minted: false, options: *options, limit, ..self.terms.clone() };
         // The count of the hold before, which nobody shows any more.
         let shown = self.shown.load(Ordering::SeqCst);
-        Some(LiveLease::begin(terms, leased_until, renew_at, shown))
+        let next = LiveLease::begin(terms, leased_until, renew_at, shown);
+        next.may_last_until(self.perhaps_until());
+        Some(next)
     }
 
     /// A hold that begins now, while this count is shown.
@@ -209,12 +212,12 @@ impl LiveLease {
         Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
     }
 
-    /// The end of what Redis may have granted without saying so; the past if nothing.
+    /// The end that Redis may have for it and that its holder must not rely on; the past if there is none.
     pub(crate) fn perhaps_until(&self) -> Moment {
         Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire))
     }
 
-    /// Notes that an extension was never answered, and that it may last until then.
+    /// Notes that Redis may keep it until then, and that its holder must not rely on that.
     pub(crate) fn may_last_until(&self, moment: Moment) {
         self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
     }
@@ -293,25 +296,43 @@ impl LiveLease {
         self.unshown.load(Ordering::SeqCst)
     }
 
-    /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14).
+    /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14), and changes
+    /// nothing where the hold is over (rule 30).
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
+        self.lengthen_inner(&self.phase.lock(), sent, ttl);
+    }
+
+    /// Notes a renewal that was sent then and confirmed. It changes all of a lease or nothing: the next
+    /// hold of the same lease takes over when it ends and when it is renewed, and the two must agree.
+    pub(crate) fn renewed(&self, sent: Moment) {
         let phase = self.phase.lock();
-        if matches!(*phase, Phase::Live) {
-            let least = self.leased_until();
-            let least = if mutated!("extension-that-shortens") { Moment::PAST } else { least };
-            let leased = validity(sent, ttl).max(least);
-            self.leased_until.store(leased.as_nanos(), Ordering::Release);
-            self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
-            self.failing.store(false, Ordering::Relaxed);
+        let counts = self.lengthen_inner(&phase, sent, self.ttl());
+        if counts || mutated!("renewal-moved-for-a-hold-that-is-over") {
+            let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            let next = renewal_after(sent, self.ttl(), &self.terms.options, renewals);
+            self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
         }
     }
 
-    /// Notes a renewal that was sent then and confirmed.
-    pub(crate) fn renewed(&self, sent: Moment) {
-        let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let next = renewal_after(sent, self.ttl(), &self.terms.options, renewals);
-        self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
-        self.lengthen(sent, self.ttl());
+    /// Lengthens it if the hold is not over. Returns whether it did.
+    ///
+    /// A hold whose validity is over is lost, also where nobody has noticed yet: another may have had the
+    /// lock since, and a late request of this attempt may have got it back (rule 30).
+    fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
+        let now = self.terms.slot.engine().now();
+        let lasts = self.is_valid_at(now) || mutated!("late-reply-revives-a-hold");
+        if !matches!(phase, Phase::Live) || !lasts {
+            // Redis keeps it for so long all the same.
+            self.may_last_until(now.after(ttl));
+            return false;
+        }
+        let least = self.leased_until();
+        let least = if mutated!("extension-that-shortens") { Moment::PAST } else { least };
+        let leased = validity(sent, ttl).max(least);
+        self.leased_until.store(leased.as_nanos(), Ordering::Release);
+        self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
+        self.failing.store(false, Ordering::Relaxed);
+        true
     }
 
     /// Notes that it is said to be another's. Redis is to be asked.
@@ -461,5 +482,121 @@ impl std::ops::Deref for UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::driven::DrivenClock;
+    use crate::base::id::Identity;
+    use crate::base::name::Name;
+    use crate::base::option::Lease;
+    use crate::base::time::Clock;
+    use crate::engine::{Bounds, Callbacks, Engine};
+    use crate::protocol::memory::client::Memory;
+    use crate::protocol::memory::server::Server;
+    use crate::protocol::mutex::MutexKind;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const LEASE: Duration = Duration::from_secs(30);
+    /// The lease that a hand-over writes.
+    const CLAIM: Duration = Duration::from_secs(3);
+
+    /// A lease that nobody watches, and a clock that stands still.
+    struct Bench {
+        clock: Arc<DrivenClock>,
+        begin: Moment,
+        lease: Arc<LiveLease>,
+    }
+
+    impl Bench {
+        fn new(options: LockOptions) -> Bench {
+            let clock = Arc::new(DrivenClock::new(false));
+            let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+            let engine = Engine::new(
+                Arc::new(Memory::new(server, Arc::new(Identity::new("")))),
+                Arc::clone(&clock) as Arc<dyn Clock>,
+                Bounds { exchange: SECOND, give_up_after: SECOND },
+                Callbacks::default(),
+            );
+            let begin = clock.now();
+            let grant = Grant {
+                owner: Arc::from(*b"owner"),
+                token: 1,
+                ttl: CLAIM,
+                sent: begin,
+                server_time: (1_000_000, begin),
+                settled: Moment::PAST,
+            };
+            let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+            Bench { clock, begin, lease: LiveLease::new(slot, grant, options) }
+        }
+
+        /// Puts the clock to so long after the beginning.
+        fn at(&self, span: Duration) -> Moment {
+            self.clock.put_forward(self.begin.after(span));
+            self.clock.now()
+        }
+    }
+
+    fn renewed() -> LockOptions {
+        LockOptions::new().lease(Lease::renewed(LEASE))
+    }
+
+    /// The reply may come between the two, when the thread that releases it is kept from the processor.
+    #[test]
+    fn renewal_confirmed_during_a_release_changes_nothing() {
+        let bench = Bench::new(renewed());
+        let sent = bench.at(SECOND);
+        let before = (bench.lease.leased_until(), bench.lease.renew_at());
+        assert!(bench.lease.begin_release().is_some());
+        bench.lease.renewed(sent);
+        assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
+        let next =
+            bench.lease.successor(&renewed(), bench.clock.now()).expect("it may be passed on");
+        assert!(next.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
+        // What Redis has is known, should the next hold be lost.
+        assert!(next.perhaps_until() >= sent.after(LEASE));
+    }
+
+    #[test]
+    fn renewal_confirmed_in_time_changes_all_of_the_lease() {
+        let bench = Bench::new(renewed());
+        let sent = bench.at(SECOND);
+        bench.lease.renewed(sent);
+        assert_eq!(bench.lease.valid_until(), validity(sent, LEASE));
+        assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
+        assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
+    }
+
+    /// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
+    #[test]
+    fn reply_that_comes_after_the_end_revives_no_hold() {
+        for renewal in [true, false] {
+            let bench = Bench::new(renewed());
+            let sent = bench.at(SECOND);
+            let now = bench.at(CLAIM);
+            assert!(bench.lease.is_live() && !bench.lease.is_valid_at(now));
+            if renewal {
+                bench.lease.renewed(sent);
+            } else {
+                bench.lease.lengthen(sent, LEASE);
+            }
+            assert!(!bench.lease.is_valid_at(now), "renewal: {renewal}");
+            let loss = bench.lease.expire(now).expect("it is found lost");
+            assert_eq!(loss.cause(), LossCause::Expired);
+            assert!(bench.lease.perhaps_until() >= sent.after(LEASE), "Redis keeps it");
+        }
+    }
+
+    /// As an extension during a hold that `max_hold` has ended.
+    #[test]
+    fn extension_confirmed_after_max_hold_revives_no_hold() {
+        let bench = Bench::new(renewed().max_hold(SECOND * 2));
+        let now = bench.at(SECOND * 2);
+        bench.lease.lengthen(now, LEASE);
+        assert!(!bench.lease.is_valid_at(now));
+        assert_eq!(bench.lease.expire(now).expect("lost").cause(), LossCause::MaxHold);
     }
 }

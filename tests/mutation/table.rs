@@ -227,6 +227,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "an unknown outcome is cleaned up",
         "fault::what_an_unanswered_extension_has_left_is_given_back",
     ),
+    bug(
+        "late-reply-revives-a-hold",
+        "rule 30",
+        "leasehold::engine::lease::tests::reply_that_comes_after_the_end_revives_no_hold",
+    ),
+    bug(
+        "renewal-moved-for-a-hold-that-is-over",
+        "renewal",
+        "leasehold::engine::lease::tests::renewal_confirmed_during_a_release_changes_nothing",
+    ),
     // Inside the process.
     bug(
         "passed-on-unanswered",
