@@ -2,14 +2,16 @@
 
 mod common;
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::queue::{listens, waiting};
 use common::{
     HASTE, SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed,
     server, together, until, warm, within,
 };
-use leasehold::{LockClient, LossCause};
+use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
@@ -97,6 +99,87 @@ fn what_an_unanswered_extension_has_left_is_given_back() {
         }
         until("it is given back", || !exists(&server, "x"));
     }
+}
+
+/// Runs with a lease that was just handed over to a client, and is not renewed yet.
+fn handed_over(server: &Server, client: &LockClient, test: impl FnOnce(&Guard)) {
+    let (other, begin) = (open(server).mutex("x").unwrap(), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = other.lock().unwrap();
+            begin.wait();
+            until("it waits", || waiting(server, "x") == 1);
+            guard.release().unwrap();
+        });
+        begin.wait();
+        let guard = client.mutex("x").unwrap().lock().unwrap();
+        assert!(guard.remaining() < CLAIM, "it is whole already");
+        test(&guard);
+    });
+}
+
+/// As long as Redis keeps the lock for the next in the queue: two heartbeats and a command time-out.
+const CLAIM: Duration = ms(3_000);
+
+/// It is renewed: once that is known, it lasts for longer than it was handed over for.
+#[track_caller]
+fn becomes_whole(guard: &Guard) {
+    until("it is renewed", || {
+        assert!(guard.loss().is_none(), "{:?}", guard.loss());
+        guard.remaining() > CLAIM
+    });
+}
+
+#[test]
+fn handed_over_lease_survives_a_lost_renewal_answer() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew));
+    handed_over(&server, &client, |guard| {
+        assert!(fault.wait_fired(SOON));
+        becomes_whole(guard);
+    });
+}
+
+/// It stands still when the renewal is due, and comes back well before the end.
+#[test]
+fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
+    let _turn = alone();
+    let (server, _proxy) = behind_proxy();
+    let client = open(&server);
+    listens(&server, &client);
+    let mut done = false;
+    while !done {
+        handed_over(&server, &client, |guard| {
+            until("the renewal is about to be due", || guard.remaining() < ms(2_100));
+            server.pause();
+            thread::sleep(ms(1_200));
+            server.resume();
+            // Where the machine stood still for longer, too little was left.
+            done = guard.remaining() > ms(600);
+            if done {
+                becomes_whole(guard);
+            }
+        });
+    }
+}
+
+/// Redis carried the renewals out, and has the lock for far longer than its holder knew.
+#[test]
+fn what_unanswered_renewals_have_left_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew).sticky());
+    handed_over(&server, &client, |guard| {
+        until("it is lost", || guard.loss().is_some());
+        assert!(fault.fired() > 0);
+        assert!(pttl(&server, "x") > 20_000, "no renewal was carried out");
+    });
+    until("it is given back", || !exists(&server, "x"));
 }
 
 /// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.

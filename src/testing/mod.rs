@@ -74,6 +74,8 @@ mod proof;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
+mod renewal;
+#[cfg(test)]
 mod scenario;
 mod server;
 #[cfg(test)]

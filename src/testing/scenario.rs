@@ -16,7 +16,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 
 /// A thread that waits for the lock, or tries to take it, and sends what it got.
-fn taker(client: &LockClient, waits: bool) -> Receiver<Result<Option<OwnedLease>, Error>> {
+pub(super) fn taker(
+    client: &LockClient,
+    waits: bool,
+) -> Receiver<Result<Option<OwnedLease>, Error>> {
     taker_with(client, waits, LockOptions::new())
 }
 

@@ -237,6 +237,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "renewal",
         "leasehold::engine::lease::tests::renewal_confirmed_during_a_release_changes_nothing",
     ),
+    bug(
+        "retry-timed-by-the-whole-lease",
+        "renewal",
+        "leasehold::testing::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
+    ),
+    bug(
+        "unanswered-renewal-forgotten",
+        "an unknown outcome is cleaned up",
+        "leasehold::testing::renewal::lease_of_unanswered_renewals_is_given_back_once_lost",
+    ),
     // Inside the process.
     bug(
         "passed-on-unanswered",

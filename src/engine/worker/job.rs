@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::engine::extend::may_remain;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, lost};
 use crate::engine::worker::GiveBack;
@@ -11,7 +12,7 @@ use crate::engine::worker::duty::{Duty, Entry, watch};
 use crate::protocol::{Errand, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
-/// What failed is tried again after this share of its lease, within these bounds.
+/// What failed is tried again after this share of the time that is left for it, within these bounds.
 const RETRIES_PER_LEASE: u32 = 30;
 pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
@@ -54,10 +55,14 @@ impl Job {
         }
     }
 
-    pub(super) fn ttl(&self) -> Option<Duration> {
+    /// When its lease ends, as far as that is ahead: by then it must be renewed, or found lost.
+    pub(super) fn end(&self, now: Moment) -> Moment {
         match self {
-            Job::Renew(lease) => Some(lease.ttl()),
-            Job::Show(_) | Job::GiveBack(_) => None,
+            Job::Renew(lease) => match time_left(lease, now) {
+                Duration::ZERO => Moment::FAR,
+                left => now.after(left),
+            },
+            Job::Show(_) | Job::GiveBack(_) => Moment::FAR,
         }
     }
 
@@ -81,8 +86,11 @@ impl Job {
             }
             (Job::Renew(lease), Err(failure)) => {
                 lease.renewal_failed();
+                if may_remain(&lease, &failure) && !mutated!("unanswered-renewal-forgotten") {
+                    lease.may_last_until(now.after(lease.ttl()));
+                }
                 log::warn!("lock {:?} was not renewed: {failure}", lease.slot().target().name());
-                let due = now.after(retry_after(lease.ttl())).min(lease.valid_until());
+                let due = now.after(retry_after(time_left(&lease, now))).min(lease.valid_until());
                 lease.is_live().then(|| watch(&lease, due))
             }
             // The next renewal shows it too.
@@ -103,6 +111,15 @@ impl Job {
     }
 }
 
-fn retry_after(ttl: Duration) -> Duration {
-    (ttl / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+/// How much time a renewal has: what is left of the validity, which after a hand-over is much less than
+/// the lease (rules 7, 9).
+fn time_left(lease: &LiveLease, now: Moment) -> Duration {
+    if mutated!("retry-timed-by-the-whole-lease") {
+        return lease.ttl();
+    }
+    lease.valid_until().since(now)
+}
+
+fn retry_after(left: Duration) -> Duration {
+    (left / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY)
 }

@@ -16,6 +16,12 @@ use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Told};
 use crate::wire::failure::Failure;
 
+/// A renewal waits for its answer for this share of the validity that is left, and can then be tried
+/// again: of 300 ms that leaves three tries, even where none is answered.
+const TRIES_AHEAD: u32 = 2;
+/// What may take up to this many times as long travels together.
+const ALIKE: u32 = 4;
+
 /// The worker's thread.
 pub(super) struct Runner {
     pub(super) protocol: Arc<dyn Protocol>,
@@ -176,16 +182,46 @@ impl Runner {
         self.agenda.extend(follow);
     }
 
-    /// Runs all errands as one pipeline, which takes no longer than a third of the shortest lease in
-    /// it: when Redis is silent, its end must not be noticed late.
+    /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
+    /// pipeline, so that a lease with little time left does not cut the time of all others.
+    ///
+    /// No pipeline goes on beyond the end of a lease that was asked for in vain before: when Redis is
+    /// silent, that end must not be noticed late.
     fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
-        let errands: Vec<Errand<'_>> = jobs.iter().map(Job::errand).collect();
-        let shortest = jobs.iter().filter_map(Job::ttl).min().unwrap_or(Duration::MAX);
-        let most = self.exchange.min((shortest / 3).max(SHORTEST_RETRY));
-        let told = self.protocol.run(&errands, now.after(most)).into_iter();
-        // A refusal does not tell when it was asked for, but that was not before now.
-        told.map(|told| told.or_else(|failure| Ok(Told { verdict: taken(failure)?, sent: now })))
-            .collect()
+        let mut now = now;
+        let ends: Vec<Moment> = jobs.iter().map(|job| job.end(now)).collect();
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by_key(|&number| ends[number]);
+        let mut told: Vec<Option<Result<Told, Failure>>> = jobs.iter().map(|_| None).collect();
+        let mut missed = Moment::FAR;
+        let mut rest = order.as_slice();
+        while let Some(&first) = rest.first() {
+            let patience = |number: usize| self.patience(ends[number], now);
+            let most = patience(first);
+            let alike = rest.partition_point(|&number| patience(number) <= most * ALIKE);
+            let (group, others) = rest.split_at(alike);
+            let errands: Vec<Errand<'_>> =
+                group.iter().map(|&number| jobs[number].errand()).collect();
+            let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
+            for (&number, outcome) in group.iter().zip(self.protocol.run(&errands, deadline)) {
+                if outcome.is_err() {
+                    missed = missed.min(ends[number]);
+                }
+                // A refusal does not tell when it was asked for, but that was not before now.
+                let refused = |failure| Ok(Told { verdict: taken(failure)?, sent: now });
+                told[number] = Some(outcome.or_else(refused));
+            }
+            rest = others;
+            if !rest.is_empty() {
+                now = self.clock.now();
+            }
+        }
+        told.into_iter().map(|told| told.unwrap_or_else(|| Err(Failure::silent()))).collect()
+    }
+
+    /// How long the renewal of a lease that ends then waits for its answer.
+    fn patience(&self, end: Moment, now: Moment) -> Duration {
+        (end.since(now) / TRIES_AHEAD).max(SHORTEST_RETRY).min(self.exchange)
     }
 
     /// Tells the user. Answers what could not be told yet.
