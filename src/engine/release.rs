@@ -120,7 +120,8 @@ pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
     lease.forget_hooks();
 }
 
-/// Gives back what an extension that was never answered may have left of a lease that was lost.
+/// Gives back what Redis may have of a lease that was lost beyond the end that its holder knew: by a renewal
+/// or an extension that was never answered, or was confirmed too late.
 fn give_back_rest(lease: &LiveLease) {
     if lease.loss().is_some() && lease.perhaps_until() > lease.slot().engine().now() {
         give_back(lease);
@@ -130,6 +131,23 @@ fn give_back_rest(lease: &LiveLease) {
 /// Makes the worker give a lease back.
 pub(crate) fn give_back(lease: &LiveLease) {
     lease.slot().engine().worker().give_back(giving_back(lease));
+}
+
+/// Makes the worker take the attempt of a lost lease out of Redis, where a request for it that was never
+/// answered may still run and make it the owner once more: nobody here would know of it (rules 6, 30).
+///
+/// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
+/// lease ends too, as its thread may still be at work.
+fn give_back_later(lease: &LiveLease, cause: LossCause) {
+    let engine = lease.slot().engine();
+    if lease.settled() <= engine.now() || mutated!("lost-hold-leaves-a-ghost") {
+        return;
+    }
+    let due = match cause {
+        LossCause::MaxHold => lease.settled().max(lease.leased_until()),
+        _ => lease.settled(),
+    };
+    engine.worker().give_back_at(due, giving_back(lease));
 }
 
 /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the worker.
@@ -154,7 +172,8 @@ fn giving_back(lease: &LiveLease) -> GiveBack {
 }
 
 /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
-/// What may be left of it in Redis ends by itself, and not before: its thread may still be at work.
+/// What is left of it in Redis ends by itself, and not before, as its thread may still be at work. Only
+/// its attempt must not come back.
 pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
     let shown = loss.to_string();
     lost_in_silence(lease, loss);
@@ -163,6 +182,7 @@ pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
 }
 
 fn lost_in_silence(lease: &LiveLease, loss: Loss) {
+    give_back_later(lease, loss.cause());
     lease.slot().vacate(None);
     tell(lease, loss);
 }

@@ -1,6 +1,7 @@
 //! What the tests of this folder share.
 #![allow(dead_code, reason = "each file uses its own part of this")]
 
+pub(crate) mod detour;
 pub(crate) mod log;
 pub(crate) mod queue;
 

@@ -228,6 +228,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fault::what_an_unanswered_extension_has_left_is_given_back",
     ),
     bug(
+        "lost-hold-leaves-a-ghost",
+        "rules 6, 30",
+        "queue::late::request_that_arrives_after_the_loss_leaves_no_ghost",
+    ),
+    bug(
         "late-reply-revives-a-hold",
         "rule 30",
         "leasehold::engine::lease::tests::reply_that_comes_after_the_end_revives_no_hold",

@@ -1,20 +1,17 @@
 //! Requests and answers that are lost, late or out of place.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::LockClient;
-use leasehold_support::{Action, Fault, Server};
+use leasehold_support::{Action, Fault};
 
+use crate::common::detour::Detour;
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, alone, ask, behind_proxy, exists, hasty, ms, open, server, together, until, warm,
-    within,
+    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, server, together, until,
+    warm, within,
 };
 use crate::{foreign_hold, members, owner, until_waiting};
 
@@ -249,56 +246,25 @@ fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
     }
 }
 
+/// Rules 6 and 30: the hold is lost before the request that got stuck arrives, and nobody gives its lease
+/// back.
+#[test]
+fn request_that_arrives_after_the_loss_leaves_no_ghost() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    let client = LockClient::builder(&detour.url).command_timeout(LATEST).build().unwrap();
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    detour.armed.store(true, Ordering::SeqCst);
+    let guard = lock.try_lock().unwrap().expect("free");
+    assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+    ask::<()>(&server, &["DEL", "x"]);
+    assert!(guard.check().unwrap_err().is_lost());
+    within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+    within(LATEST + ms(1_000), "it is taken out", || !exists(&server, "x"));
+    drop(guard);
+}
+
 /// After this, what got stuck on the detour is too late.
 const LATEST: Duration = ms(3_000);
-
-/// A way to the server on which one request gets stuck, while its connection is already cut.
-struct Detour {
-    url: String,
-    armed: Arc<AtomicBool>,
-}
-
-impl Detour {
-    fn start(server: &Server, late: Duration) -> Detour {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", listener.local_addr().unwrap());
-        let (socket, armed) = (server.socket().to_owned(), Arc::new(AtomicBool::new(false)));
-        let trigger = Arc::clone(&armed);
-        // It ends with the process.
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&socket)) else {
-                    return;
-                };
-                let trigger = Arc::clone(&trigger);
-                thread::spawn(move || Detour::relay(client, server, &trigger, late));
-            }
-        });
-        Detour { url, armed }
-    }
-
-    fn relay(client: TcpStream, server: UnixStream, trigger: &AtomicBool, late: Duration) {
-        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        thread::spawn(move || {
-            let _ = std::io::copy(&mut from, &mut to);
-            let _ = to.shutdown(Shutdown::Both);
-        });
-        let (mut client, mut server, mut chunk) = (client, server, vec![0; 64 * 1024]);
-        while let Ok(length @ 1..) = client.read(&mut chunk) {
-            let asks = chunk[..length]
-                .windows(7)
-                .any(|words| words == b"$4\r\njoi" || words == b"$3\r\ntry");
-            if asks && trigger.swap(false, Ordering::SeqCst) {
-                let _ = client.shutdown(Shutdown::Both);
-                thread::sleep(late);
-                let _ = server.write_all(&chunk[..length]);
-                thread::sleep(ms(100));
-                break;
-            }
-            if server.write_all(&chunk[..length]).is_err() {
-                break;
-            }
-        }
-        let _ = server.shutdown(Shutdown::Both);
-    }
-}

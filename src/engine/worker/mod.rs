@@ -144,8 +144,13 @@ impl Worker {
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {
+        self.give_back_at(self.clock.now(), duty);
+    }
+
+    /// The same, but not before a moment.
+    pub(crate) fn give_back_at(&self, due: Moment, duty: GiveBack) {
         self.unreturned.add(&duty);
-        self.put(self.clock.now(), Duty::GiveBack(Arc::new(duty)));
+        self.put(due, Duty::GiveBack(Arc::new(duty)));
     }
 
     /// Waits until everything is given back, or the deadline. Answers the locks that are not.
