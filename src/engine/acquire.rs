@@ -2,9 +2,25 @@
 //!
 //! One attempt has one owner's value. A request that brought no answer is repeated under the same
 //! value, which Redis recognises; what may remain of it when the thread gives up is left to the
-//! worker to clean up. A connection that broke does not prove that the request is dead, and yet it is
-//! repeated at once: that departs from rule 2, and is made good by cleaning up after its deadline
-//! (rule 6), until which the lease stays with its thread (rule 17).
+//! worker to clean up.
+//!
+//! # An earlier request may still run
+//!
+//! A connection that broke does not prove that the request is dead, and yet it is repeated at once: to
+//! wait for its deadline would cost a command time-out for each pooled connection that had died. That
+//! departs from rule 2, so the first request may run after the second was answered, until its deadline,
+//! which the bid notes as `settled`. It can do two things:
+//!
+//! - *It runs while the attempt has the lock, or stands in the queue.* Then it changes nothing (rule 3).
+//! - *It runs when the attempt has the lock no longer*, and gets it once more. After a release, a leave or a
+//!   loss the worker takes the attempt out again once `settled` has passed (rule 6). The hold that was
+//!   lost does not come back: no reply that arrives when its validity is over changes it, whatever the
+//!   reply says (rule 30). And nobody else has the hold: before `settled` a lease is neither passed on nor
+//!   lingers (rule 17).
+//!
+//! What this does not cover is a lock that an operator took away, by `DEL` or by force, within a command
+//! time-out after such an acquisition, if another had it and gave it back within that time: a renewal
+//! cannot tell that. The holder's token is then lower than the other's.
 //!
 //! What the delegate does next depends on how it waits:
 //!

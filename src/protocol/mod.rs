@@ -45,6 +45,8 @@
 //! | 20 | Numbers reach Redis in full: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are alike only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
+//! | 30 | A hold whose validity is over is lost for good: no later reply revives it, and its attempt is taken out once its last request is dead. |
+//! | 31 | Nothing below the engine runs a request twice that the engine takes for one: a repetition is a request of its own. |
 //!
 //! Rule 12 holds for the scripts of this version. Versions before it took a count of 0 for "nobody heard the
 //! grant", and withdrew it. The script of the client that releases decides: while clients of such a version
@@ -52,6 +54,11 @@
 //!
 //! Of rule 17 more is kept than must be: a fixed lease is never passed on, as its holder asked for a
 //! length and would get a rest.
+//!
+//! Of rule 2 less is kept: a join whose connection broke is repeated before its deadline. Rules 6, 17 and 30
+//! make that safe; the head of `engine::acquire` says how. Of rule 31, a quorum's server may be sent a
+//! proposal, a renewal or a release once more where a connection had died: the first proposal then stays
+//! open until its deadline, and the others do no harm twice.
 
 pub(crate) mod answer;
 pub(crate) mod cluster;
