@@ -344,7 +344,7 @@ fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
     let _turn = together();
     let server = server();
     warm(&server);
-    for what in ["acquire", "extend", "check"] {
+    for what in ["acquire", "extend", "extend again", "check"] {
         let proxy = Proxy::start(&server).unwrap();
         // Shorter than a lease goes round in any case.
         let builder = LockClient::builder(proxy.url()).command_timeout(ms(600));
@@ -357,12 +357,15 @@ fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
                 proxy.add(lost.at(Operation::Acquire))
             }
             "extend" => proxy.add(Fault::request("39876", Action::Drop).sticky()),
+            // The connection breaks, and the second request is answered (rule 31).
+            "extend again" => proxy.add(Fault::request("39876", Action::LoseReply)),
             _ => proxy.add(Fault::request("GET", Action::Drop).sticky()),
         };
         let guard = lock.lock().unwrap();
         match what {
             "acquire" => {}
             "extend" => assert!(guard.extend(ms(39_876)).unwrap_err().is_unknown_outcome()),
+            "extend again" => guard.extend(ms(39_876)).unwrap(),
             _ => assert!(guard.check().is_err()),
         }
         assert!(fault.fired() > 0, "{what}");

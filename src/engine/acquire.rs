@@ -18,9 +18,10 @@
 //!   reply says (rule 30). And nobody else has the hold: before `settled` a lease is neither passed on nor
 //!   lingers (rule 17).
 //!
-//! What this does not cover is a lock that an operator took away, by `DEL` or by force, within a command
-//! time-out after such an acquisition, if another had it and gave it back within that time: a renewal
-//! cannot tell that. The holder's token is then lower than the other's.
+//! Two cases are not covered, both within a command time-out after such an acquisition, and if another had
+//! the lock and gave it back within that time. An operator took the lock away, by `DEL` or by force: a
+//! renewal cannot tell. Or a lease ended that is shorter than the command time-out, with a transaction
+//! under way, whose commands then apply. The holder's token is lower than the other's in both.
 //!
 //! What the delegate does next depends on how it waits:
 //!

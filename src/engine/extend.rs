@@ -35,7 +35,7 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
         }
         told
     });
-    if unanswered {
+    if unanswered && !mutated!("repeated-extension-forgotten") {
         under_way.remains();
     }
     let Told { verdict, sent } = match told {

@@ -259,6 +259,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
     ),
     bug(
+        "repeated-extension-forgotten",
+        "rules 17, 31",
+        "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+    ),
+    bug(
         "passed-on-unsettled",
         "rule 17",
         "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
