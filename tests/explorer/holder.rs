@@ -171,6 +171,7 @@ impl Client {
     }
 
     fn lengthened(&mut self, line: Line, verdict: Verdict, place: &mut Place<'_>) {
+        let local = self.local(place.now);
         let Some(lease) = &mut self.lease else { return };
         let renewal = line == Line::Renewal;
         let call = if renewal { lease.renewal.take() } else { lease.extension.take() };
@@ -179,6 +180,10 @@ impl Client {
             return self.lose(place);
         }
         let ttl = if renewal { self.ttl } else { place.setting.extension };
+        if lease.valid_until <= local {
+            // No reply revives it (rule 30).
+            return self.lose(place);
+        }
         lease.valid_until = lease.valid_until.max(sent + ttl - place.allowance());
         lease.failing = false;
         if renewal {
@@ -190,7 +195,14 @@ impl Client {
     fn lose(&mut self, place: &mut Place<'_>) {
         place.network.abandon(self.id, Line::Renewal);
         place.network.abandon(self.id, Line::Extension);
-        self.lease = None;
+        if let Some(lease) = self.lease.take()
+            && lease.settled > self.local(place.now)
+        {
+            // A request of its attempt may still run, and is undone after that (rule 6).
+            let last_token = (!lease.minted).then_some(lease.token);
+            let (number, settled, ttl) = (lease.number, lease.settled, self.ttl);
+            self.duties.push(Duty { number, settled, ttl, last_token, at: settled, call: None });
+        }
         self.finish();
     }
 
@@ -219,7 +231,7 @@ impl Client {
             place.network.abandon(id, Line::Renewal);
         }
         if lease.renew_at <= local {
-            let most = place.setting.exchange.min((ttl / 3).max(1));
+            let most = place.setting.exchange.min(((lease.valid_until - local) / 2).max(1));
             lease.renewal = Some(Call { sent: local, deadline: local + most });
             let number = lease.number;
             let owner = self.attempt(number, place.setting);
