@@ -137,13 +137,14 @@ pub(crate) fn give_back(lease: &LiveLease) {
 /// answered may still run and make it the owner once more: nobody here would know of it (rules 6, 30).
 ///
 /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
-/// lease ends too, as its thread may still be at work.
+/// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
 fn give_back_later(lease: &LiveLease, cause: LossCause) {
     let engine = lease.slot().engine();
     if lease.settled() <= engine.now() || mutated!("lost-hold-leaves-a-ghost") {
         return;
     }
     let due = match cause {
+        LossCause::ShutDown => return,
         LossCause::MaxHold => lease.settled().max(lease.leased_until()),
         _ => lease.settled(),
     };

@@ -6,8 +6,9 @@
 //! meantime is thrown away unseen, by callers too where the worker does not come to it: who locks
 //! again and again while Redis keeps the worker waiting must not fill the memory.
 //!
-//! Each turn, all that is due goes out as one pipeline. Due times are rounded down to ticks of a
-//! fraction of the lease, so that what falls due about the same time travels together.
+//! Each turn, all that is due goes out as one pipeline. A lease whose end is much nearer than that of the
+//! others travels before them, in one of its own. Due times are rounded down to ticks of a fraction of
+//! the lease, so that what falls due about the same time travels together.
 //!
 //! One piece of work has four names on its way:
 //!
