@@ -248,6 +248,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::testing::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
     ),
     bug(
+        "short-lease-cuts-the-others",
+        "renewal",
+        "leasehold::testing::renewal::short_lease_does_not_cut_the_time_of_others",
+    ),
+    bug(
         "unanswered-renewal-forgotten",
         "an unknown outcome is cleaned up",
         "leasehold::testing::renewal::lease_of_unanswered_renewals_is_given_back_once_lost",

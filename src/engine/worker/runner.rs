@@ -198,7 +198,9 @@ impl Runner {
         while let Some(&first) = rest.first() {
             let patience = |number: usize| self.patience(ends[number], now);
             let most = patience(first);
-            let alike = rest.partition_point(|&number| patience(number) <= most * ALIKE);
+            let alike = rest.partition_point(|&number| {
+                patience(number) <= most * ALIKE || mutated!("short-lease-cuts-the-others")
+            });
             let (group, others) = rest.split_at(alike);
             let errands: Vec<Errand<'_>> =
                 group.iter().map(|&number| jobs[number].errand()).collect();
