@@ -79,15 +79,20 @@
 //! use leasehold::{Lease, LockClient, LockOptions, Result};
 //! use std::time::Duration;
 //!
-//! fn report(client: &LockClient) -> Result<()> {
+//! fn rebuild_index(client: &LockClient) -> Result<()> {
 //!     let options = LockOptions::new()
 //!         // Others wait at most 15 s for a machine that died.
 //!         .lease(Lease::renewed(Duration::from_secs(15)))
 //!         // A thread that hangs loses the lock after an hour.
 //!         .max_hold(Duration::from_secs(3600));
-//!     client.mutex_with("nightly-report", options)?.with(|_guard| { /* the work */ })
+//!     client.mutex_with("search-index", options)?.with(|_guard| { /* the work */ })
 //! }
 //! ```
+//!
+//! A lock makes the machines of a fleet do such work one after the other, not only once. Work that
+//! is done once a night needs a marker beside the lock: lock, look for the marker, do the work, and
+//! write the marker with [`Guard::transaction`], which applies only while the lock is held. The
+//! README has that recipe.
 //!
 //! A shorter lease frees the lock of a dead machine sooner, and leaves less time to ride out a
 //! slow network. Keep it at ten [command time-outs](LockClientBuilder::command_timeout) or more;
@@ -160,17 +165,18 @@
 //!
 //! ```sql
 //! -- First of all, when the lock was taken: from now on no earlier holder can write.
-//! UPDATE accounts SET fence = :token WHERE id = :id AND fence < :token;
+//! UPDATE accounts SET fence = :token WHERE id = :id AND fence <= :token;
 //! -- Then read, and work out the new balance, and write it.
 //! SELECT balance FROM accounts WHERE id = :id;
 //! UPDATE accounts SET balance = :balance, fence = :token WHERE id = :id AND fence <= :token;
 //! ```
 //!
-//! An update that changed no row was refused: a later holder was here. The comparison is `<=`
-//! because one hold may write several times with its one token. The first update closes the time
-//! between your read and your write; without it an earlier holder could write in between. It is
-//! not needed where you write without having read. `examples/fencing.rs` in the repository runs this
-//! against SQLite, with a holder that is late.
+//! An update that changed no row was refused: a later holder was here. Both compare with `<=`,
+//! because one hold may claim and write several times with its one token. The first update closes
+//! the time between your read and your write; without it an earlier holder could write in between.
+//! It is not needed where you write without having read. MySQL counts changed rows unless the
+//! connection asks for found rows. `examples/fencing.rs` in the repository runs this text against
+//! SQLite, twice in one hold, and with a holder that is late.
 //!
 //! In Redis, check in the script that writes:
 //!

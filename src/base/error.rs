@@ -10,7 +10,7 @@ use crate::base::name::Name;
 ///
 /// ```
 /// fn report(client: &leasehold::LockClient) -> leasehold::Result<u32> {
-///     client.mutex("nightly-report")?.with(|_guard| {
+///     client.mutex("search-index")?.with(|_guard| {
 ///         // … the work …
 ///         42
 ///     })

@@ -407,7 +407,7 @@ impl LockOptions {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// // A report that hangs has the lock for an hour at most.
     /// let options = LockOptions::new().max_hold(Duration::from_secs(3600));
-    /// let lock = client.mutex_with("nightly-report", options)?;
+    /// let lock = client.mutex_with("search-index", options)?;
     /// # Ok(())
     /// # }
     /// ```
@@ -430,7 +430,7 @@ impl LockOptions {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// // Renewed every 10 s, so the sixth is after a minute, and 30 s later the lease is over.
     /// let options = LockOptions::new().max_renewals(6);
-    /// let lock = client.mutex_with("nightly-report", options)?;
+    /// let lock = client.mutex_with("search-index", options)?;
     /// # Ok(())
     /// # }
     /// ```
