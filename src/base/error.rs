@@ -1,10 +1,12 @@
 //! What can go wrong, told so that a program can decide and a person can act.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
 use crate::base::loss::Loss;
 use crate::base::name::Name;
+use crate::base::text::clean;
 
 /// The result of this crate's calls.
 ///
@@ -67,14 +69,14 @@ enum Kind {
 }
 
 impl Error {
+    /// The text may repeat what a server said.
     fn new(kind: Kind, text: impl Into<String>) -> Error {
-        Error(Box::new(Inner {
-            kind,
-            in_outage: false,
-            lock: None,
-            text: text.into(),
-            source: None,
-        }))
+        let text = text.into();
+        let text = match clean(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(clean) => clean,
+        };
+        Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
     }
 
     pub(crate) fn config(
@@ -399,5 +401,16 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_server_is_cleaned() {
+        let error = Error::refused("Redis refused the command: ERR a\r\nb\u{1b}[2J");
+        assert_eq!(error.to_string(), r"Redis refused the command: ERR a\r\nb\u{1b}[2J");
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::text::is_plain;
 
 /// The longest host name or label that is carried in a lock's value.
 const SHOWN_BYTES: usize = 128;
@@ -154,9 +155,9 @@ fn host_name() -> String {
 }
 
 /// Leaves out what would upset a log or a terminal, and shortens.
-fn tidy(text: &str) -> String {
+pub(crate) fn tidy(text: &str) -> String {
     let mut tidy = String::new();
-    for letter in text.chars().filter(|letter| !letter.is_control()) {
+    for letter in text.chars().filter(|&letter| is_plain(letter)) {
         if tidy.len() + letter.len_utf8() > SHOWN_BYTES {
             break;
         }

@@ -19,5 +19,6 @@ pub(crate) mod sync;
 #[path = "model/mod.rs"]
 pub(crate) mod sync;
 pub(crate) mod tag;
+pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod token;

@@ -63,6 +63,11 @@ impl LockClient {
 
     /// Connects to a server, with default settings, and says clearly why it could not.
     ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
+    /// `?protocol=resp2` or `resp3`, or `unix:///path/to/socket`, whose parameters are `db`, `user`,
+    /// `pass` and `protocol`. Any other parameter and a fragment are [refused](Error::is_config), as the
+    /// driver would skip them.
+    ///
     /// # Errors
     ///
     /// As [`LockClientBuilder::build`] with `connect_now`.

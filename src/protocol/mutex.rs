@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::{Holder, Identity, tidy};
 use crate::base::name::Name;
 use crate::base::reserved;
 use crate::base::time::millis;
@@ -133,7 +133,7 @@ fn holder(owner: Vec<u8>) -> Holder {
         let pid = parts.next()?.parse::<u32>().ok()?;
         let (host, label) = (parts.next()?, parts.next()?);
         (mark.len() == 2 && mark.starts_with(VERSION))
-            .then(|| (pid, host.to_owned(), (!label.is_empty()).then(|| label.to_owned())))
+            .then(|| (pid, tidy(host), Some(tidy(label)).filter(|label| !label.is_empty())))
     });
     match told {
         Some((pid, host, label)) => Holder { owner, host: Some(host), pid: Some(pid), label },
@@ -174,5 +174,18 @@ mod tests {
             assert_eq!(told.to_string(), value);
         }
         assert_eq!(holder(vec![0xff]).to_string(), "\\xff");
+        assert_eq!(holder(b"a\n\x1b[31mb".to_vec()).to_string(), r"a\n\x1b[31mb");
+    }
+
+    #[test]
+    fn text_of_another_process_is_cleaned_when_it_is_read() {
+        let value = "1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes().to_vec();
+        let told = holder(value.clone());
+        assert_eq!((told.host(), told.label()), (Some("host"), Some("la[31mbel")));
+        for shown in [told.to_string(), format!("{told:?}")] {
+            assert!(shown.chars().all(crate::base::text::is_plain), "{shown:?}");
+        }
+        // It is compared with what is in Redis, so it stays as it is.
+        assert_eq!(told.owner(), value);
     }
 }

@@ -22,20 +22,8 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     };
     match scheme {
         "redis" | "valkey" => check_tcp(rest)?,
+        "rediss" | "valkeys" if cfg!(feature = "tls") => check_tcp(rest)?,
         "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
-        "rediss" | "valkeys" if cfg!(feature = "tls") => {
-            check_tcp(rest)?;
-            if let Some((_, fragment)) = rest.split_once('#') {
-                return Err(Error::config(
-                    "url fragment",
-                    format_args!(
-                        "#{}",
-                        fragment.chars().take(32).collect::<String>().escape_debug()
-                    ),
-                    "none: the server's certificate is always verified",
-                ));
-            }
-        }
         "rediss" | "valkeys" => {
             return Err(Error::config(
                 "url",
@@ -96,15 +84,83 @@ fn check_tcp(rest: &str) -> Result<()> {
     {
         return Err(Error::config("url database", database.escape_debug(), "0 or more"));
     }
-    Ok(())
+    check_tail(tail, Transport::Tcp)
 }
 
 fn check_unix(rest: &str) -> Result<()> {
-    if rest.starts_with('/') {
-        Ok(())
-    } else {
-        Err(Error::config("url path", "not an absolute path", "unix:///path/to/socket[?db=N]"))
+    if !rest.starts_with('/') {
+        let allowed = "unix:///path/to/socket[?db=N]";
+        return Err(Error::config("url path", "not an absolute path", allowed));
     }
+    check_tail(rest, Transport::Unix)
+}
+
+/// What a URL leads to, which decides the parameters that it may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Unix,
+}
+
+impl Transport {
+    /// The parameters that the driver reads. It skips all others without a word, and so two services whose
+    /// URLs differ in one of those would never exclude each other.
+    fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Transport::Tcp => &["protocol"],
+            Transport::Unix => &["db", "user", "pass", "protocol"],
+        }
+    }
+
+    /// How to write what a parameter of this name is probably meant to say.
+    fn instead(self, parameter: &str) -> &'static str {
+        match (self, parameter) {
+            (Transport::Tcp, "db" | "database") => {
+                "the database as the path: redis://host:port/2; the only parameter is protocol"
+            }
+            (Transport::Tcp, "user" | "username" | "pass" | "password" | "auth" | "token") => {
+                "redis://user:password@host:port; the only parameter is protocol"
+            }
+            (Transport::Tcp, _) => "protocol=resp2 or protocol=resp3, and no other parameter",
+            (Transport::Unix, _) => "db, user, pass and protocol, each at most once",
+        }
+    }
+}
+
+/// Checks what follows the address: no parameter that would be skipped, none twice, no fragment.
+fn check_tail(tail: &str, transport: Transport) -> Result<()> {
+    let (tail, fragment) =
+        tail.split_once('#').map_or((tail, None), |(tail, rest)| (tail, Some(rest)));
+    if let Some(fragment) = fragment {
+        // Behind a password in the query it may be the end of that.
+        let is_plain = transport == Transport::Tcp && is_plain(fragment);
+        let shown = if is_plain { fragment } else { "… (not shown)" };
+        let allowed = "none; write # as %23. The certificate of a server is always verified";
+        return Err(Error::config("url fragment", format_args!("#{shown}"), allowed));
+    }
+    let Some((_, query)) = tail.split_once('?') else { return Ok(()) };
+    let mut seen = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) =
+            pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(value)));
+        let is_known = transport.parameters().contains(&name);
+        if is_known && value.is_some() && !seen.contains(&name) {
+            seen.push(name);
+            continue;
+        }
+        // Without a value, or behind a password, it may be the end of that.
+        let is_plain = value.is_some() && !seen.contains(&"pass") && is_plain(name);
+        let shown = if is_plain { name } else { "(not shown)" };
+        let shown = if seen.contains(&name) { format!("{shown} twice") } else { shown.to_owned() };
+        return Err(Error::config("url parameter", shown, transport.instead(name)));
+    }
+    Ok(())
+}
+
+/// Whether a text is short and harmless enough to be repeated in an error.
+fn is_plain(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    text.len() <= 32 && text.bytes().all(is_word)
 }
 
 /// The address as it may be shown: no user, no password.
@@ -135,6 +191,17 @@ mod tests {
             ("redis://localhost/one", ["database", "one", "0 or more"]),
             ("unix://relative", ["path", "absolute", "unix:///path"]),
             ("unix:///socket?db=-1", ["database", "-1", "0 or more"]),
+            ("redis://localhost?db=2", ["parameter", "db", "redis://host:port/2"]),
+            ("redis://localhost/?database=2", ["parameter", "database", "redis://host:port/2"]),
+            ("redis://localhost?pass=s3cret", ["parameter", "pass", "user:password@"]),
+            ("redis://localhost?timeout=5", ["parameter", "timeout", "no other parameter"]),
+            ("redis://localhost?protocol=2&protocol=3", ["protocol twice", "no other", "resp3"]),
+            ("redis://localhost?protocol", ["parameter", "not shown", "protocol=resp3"]),
+            ("redis://localhost/1#two", ["fragment", "#two", "%23"]),
+            ("unix:///socket?pass=a&b=c", ["parameter", "not shown", "db, user, pass"]),
+            ("unix:///socket?database=1", ["parameter", "database", "db, user, pass"]),
+            ("unix:///socket?db=1&db=2", ["parameter", "db twice", "at most once"]),
+            ("unix:///socket#a", ["fragment", "not shown", "%23"]),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.is_config(), "{url}");
@@ -171,6 +238,8 @@ mod tests {
             "redis://user:pass@localhost:6379/1?protocol=resp3",
             "valkey://10.0.0.1",
             "unix:///run/redis.sock?db=2",
+            "unix:///run/redis.sock?db=2&user=me&pass=s3&protocol=resp3",
+            "redis://localhost?",
         ] {
             parse(url).expect(url);
         }

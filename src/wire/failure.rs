@@ -7,6 +7,7 @@ use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
 use crate::base::sync::Arc;
+use crate::base::text::clean;
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -357,8 +358,12 @@ pub(crate) fn is_max_clients(error: &RedisError) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) => write!(f, "no connection: {error}"),
-            Failure::NotSent(Hindrance::Closed(error)) => write!(f, "it was closed: {error}"),
+            Failure::NotSent(Hindrance::Connect(error)) => {
+                write!(f, "no connection: {}", shown(error))
+            }
+            Failure::NotSent(Hindrance::Closed(error)) => {
+                write!(f, "it was closed: {}", shown(error))
+            }
             Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
             Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
             Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
@@ -368,8 +373,13 @@ impl fmt::Display for Failure {
             Failure::NotSent(Hindrance::Impossible { field, allowed, .. }) => {
                 write!(f, "{field}: {allowed}")
             }
-            Failure::Refused(error) => write!(f, "refused: {error}"),
-            Failure::Unknown(error) => write!(f, "no answer: {error}"),
+            Failure::Refused(error) => write!(f, "refused: {}", shown(error)),
+            Failure::Unknown(error) => write!(f, "no answer: {}", shown(error)),
         }
     }
+}
+
+/// What an error says, which may be what a server said, for a log or an error.
+pub(crate) fn shown(error: &RedisError) -> String {
+    clean(&error.to_string()).into_owned()
 }

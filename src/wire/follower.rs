@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, Weak};
-use crate::wire::failure::Failure;
+use crate::wire::failure::{self, Failure};
 use crate::wire::manager::Manager;
 use crate::wire::subscription::Event;
 
@@ -74,7 +74,7 @@ fn look(manager: &Manager, asks_all: bool) -> Duration {
     match manager.look(asks_all) {
         Ok(()) => LOOK,
         Err(error) => {
-            log::debug!("the master is not found: {error}");
+            log::debug!("the master is not found: {}", failure::shown(&error));
             REST
         }
     }

@@ -12,7 +12,7 @@ use crate::base::option::Shown;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{self, Failure, Hindrance};
 use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// How often to look whether a connection was made.
@@ -344,7 +344,7 @@ struct Quiet;
 impl r2d2::HandleError<RedisError> for Quiet {
     fn handle_error(&self, error: RedisError) {
         // A logger that panics must not keep r2d2 from trying again.
-        let log = || log::debug!("no connection to Redis: {error}");
+        let log = || log::debug!("no connection to Redis: {}", failure::shown(&error));
         let _ = catch_unwind(AssertUnwindSafe(log));
     }
 }
