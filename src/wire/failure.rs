@@ -63,7 +63,7 @@ impl Refusal {
             Some("WRONGTYPE") => Refusal::WrongType,
             Some(
                 "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN"
-                | "NOREPLICAS" | "UNBLOCKED",
+                | "NOREPLICAS" | "MISCONF" | "UNBLOCKED",
             ) => Refusal::NotNow,
             Some("MOVED" | "ASK") => Refusal::Elsewhere,
             Some("CROSSSLOT") => Refusal::Scattered,

@@ -9,7 +9,7 @@
 -- store it, and Lua would write an exponent (rule 20).
 
 local function text(number)
-  return string.format('%d', number)
+  return string.format('%.0f', number)
 end
 
 -- The answer to TIME as digits, in microseconds.
