@@ -249,7 +249,8 @@
 //! ```
 //!
 //! Locks and clients are [`Send`] and [`Sync`] and cheap to clone. A guard keeps alive what it
-//! needs. What a thread still holds when it ends is given back by the client's worker.
+//! needs. What a thread still holds when it ends is given back by the client's worker, while the
+//! process lives; a process that ends at once leaves its locks to their leases.
 //!
 //! There is no poisoning: after a panic the next holder finds the lock free. If your data may be
 //! half done then, say so in the data.

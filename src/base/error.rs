@@ -229,8 +229,9 @@ impl Error {
     /// The command was sent and its answer never came: it may have been done or not. Or Redis was heard
     /// to grant a lock, and no answer told whether the grant stands.
     ///
-    /// What it may have left behind is cleaned up in the background, and in any case ends with
-    /// its lease.
+    /// A lock that it may have left is given back in the background, and ends with its lease at the
+    /// latest. What a [`transaction`](crate::Guard::transaction) or a
+    /// [forced release](crate::Mutex::force_release) may have done stays done.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {

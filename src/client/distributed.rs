@@ -13,7 +13,8 @@ use crate::protocol::mutex::MutexKind;
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///
 /// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that answered
-/// `true` needs its own `unlock`. What a thread still holds when it ends is given back.
+/// `true` needs its own `unlock`. What a thread still holds when it ends is given back while the process
+/// lives.
 ///
 /// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). What
 /// refers to an implementation, a `&`, a [`Box`] or an [`Arc`], is one too.
