@@ -345,7 +345,8 @@ impl<'a> Delegate<'a> {
             bid.unknown = true;
         }
         let now = self.engine.now();
-        let Heard { grant: GrantMessage { token, micros, window, waiters, .. }, received } = heard;
+        let received = heard.received;
+        let GrantMessage { token, micros, window, waiters, .. } = heard.grant;
         let lease = self.options.lease_option();
         // A lease that is not renewed must be whole from the start (rule 9).
         let whole = self.options.is_renewed()
@@ -359,7 +360,7 @@ impl<'a> Delegate<'a> {
         } else if protocol.is_sharded() {
             self.queued_at
         } else {
-            protocol.not_before(micros, received)
+            protocol.not_before(&heard.grant, received)
         };
         let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })

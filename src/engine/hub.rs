@@ -26,7 +26,6 @@ use crate::engine::callback::{News, survive};
 use crate::engine::slot::{Ending, Slot};
 use crate::protocol::{Listener, Protocol, Wake};
 use crate::wire::failure::Failure;
-use crate::wire::subscription::{SIGN_OF_LIFE, SILENCE};
 
 /// How often the thread looks whether its client has gone.
 const LOOK: Duration = Duration::from_millis(500);
@@ -259,32 +258,18 @@ struct Ear<'a> {
 impl Ear<'_> {
     /// Listens until the client has gone (`Ok`) or the connection has failed.
     fn listen(mut self) -> Result<(), Failure> {
-        let mut heard = self.now()?;
-        let mut swept = heard;
-        let mut pinged = None;
+        let mut swept = self.now()?;
         while !self.shared.closed.load(Ordering::Acquire) {
             let wake = match self.listener.next(LOOK) {
                 Err(failure @ Failure::Refused(_)) => self.refuse(failure)?,
                 wake => wake?,
             };
             let Ok(now) = self.now() else { return Ok(()) };
-            if wake != Wake::Nothing {
-                heard = now;
-                pinged = None;
-            }
             self.take(wake)?;
             self.ask(now)?;
             if now.since(swept) >= LOOK * 2 {
                 swept = now;
                 self.sweep()?;
-            }
-            match pinged {
-                None if now.since(heard) >= SILENCE => {
-                    self.listener.ping()?;
-                    pinged = Some(now);
-                }
-                Some(pinged) if now.since(pinged) >= SIGN_OF_LIFE => return Err(Failure::silent()),
-                _ => {}
             }
         }
         Ok(())

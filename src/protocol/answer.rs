@@ -183,7 +183,7 @@ mod tests {
     fn answer(numbers: &[i64]) -> Result<(Answer, u64), Failure> {
         let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
         let at = Moment::from_nanos(7);
-        acquired(&Reply { value, sent: at, received: at }, Duration::from_secs(9))
+        acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         let busy = Busy { ttl: None, ahead: 3, hands_over: true };
         assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, Answer::Busy(busy));
         assert_eq!(answer(&[2, 99]).unwrap(), (Answer::Late, 99));
-        let fresh = Reply { value: Value::Int(77), sent: at, received: at };
+        let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
         let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
         let ttl = Duration::from_secs(9);
         assert_eq!(

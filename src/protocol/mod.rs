@@ -86,7 +86,7 @@ use crate::wire::script::Call;
 pub(crate) use answer::{Answer, Told, Verdict};
 pub(crate) use kind::Target;
 pub(crate) use transaction::{Applied, out_of_place};
-pub(crate) use wake::{Listener, Wake};
+pub(crate) use wake::{GrantMessage, Listener, Wake};
 
 /// What the worker has to say about one lease.
 #[derive(Debug)]
@@ -249,8 +249,8 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Makes the listener return from [`Listener::next`].
     fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure>;
 
-    /// The local moment of which the server's time `micros` is surely not before, so that a span
+    /// The local moment of which the server's time of a grant is surely not before, so that a span
     /// counted from it ends no later here than there. `None` if that cannot be told (rule 10), which is
     /// always so where there are several servers, each with a clock of its own.
-    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment>;
+    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment>;
 }

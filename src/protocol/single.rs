@@ -8,8 +8,8 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Forced, acquired, flag, forced, told, unexpected, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, replica,
-    transaction, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
+    Verdict, replica, transaction, wake,
 };
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
@@ -84,7 +84,7 @@ impl Protocol for Single {
             {
                 return self.read(Err(unexpected(&reply.value)));
             }
-            clock.note(micros, reply.sent, reply.received);
+            clock.note(reply.epoch, micros, reply.sent, reply.received);
             // After a long silence the server's time is not known well enough; now it is.
             if answer != Answer::Late || !std::mem::take(&mut again) {
                 return Ok(answer);
@@ -200,7 +200,7 @@ impl Protocol for Single {
         self.call(&call, deadline).map(drop)
     }
 
-    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
-        self.transport.server_clock().not_before(micros, now)
+    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
+        self.transport.server_clock().not_before(grant.epoch, grant.micros, now)
     }
 }

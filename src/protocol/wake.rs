@@ -50,6 +50,8 @@ pub(crate) struct GrantMessage {
     pub(crate) micros: u64,
     pub(crate) window: Duration,
     pub(crate) waiters: u32,
+    /// In which epoch of the server it was heard.
+    pub(crate) epoch: u64,
 }
 
 /// Where a client hears what wakes it.
@@ -62,9 +64,6 @@ pub(crate) trait Listener: Send {
 
     /// Listens to a channel no longer.
     fn remove(&mut self, channel: &[u8]) -> Result<(), Failure>;
-
-    /// Asks for a sign of life, which comes as another [`Wake::Live`].
-    fn ping(&mut self) -> Result<(), Failure>;
 }
 
 /// A listener on one server.
@@ -81,7 +80,11 @@ impl Subscribed {
 
 impl Listener for Subscribed {
     fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
-        Ok(understand(self.subscription.next(wait)?, &self.own))
+        let mut wake = understand(self.subscription.next(wait)?, &self.own);
+        if let Wake::Grant { grant, .. } = &mut wake {
+            grant.epoch = self.subscription.epoch();
+        }
+        Ok(wake)
     }
 
     fn add(&mut self, channel: &[u8]) -> Result<(), Failure> {
@@ -90,13 +93,6 @@ impl Listener for Subscribed {
 
     fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
         self.subscription.unsubscribe(channel)
-    }
-
-    fn ping(&mut self) -> Result<(), Failure> {
-        // Asking again for what one has is answered, needs no other permission, and cannot be
-        // mistaken for the answer to something else.
-        let own = self.own.clone();
-        self.subscription.subscribe(&own)
     }
 }
 
@@ -132,6 +128,7 @@ fn read_inner(payload: &[u8]) -> Option<Wake> {
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
+                epoch: 0,
             };
             Some(Wake::Grant { name: fields.rest(), grant })
         }
@@ -194,6 +191,7 @@ mod tests {
             micros: 1_795_248_287_440_246,
             window: Duration::from_millis(3000),
             waiters: 2,
+            epoch: 0,
         };
         assert_eq!(
             read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff"),

@@ -9,7 +9,8 @@ use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Mode, Protocol, Return, Target, Task, Told, Verdict,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Return, Target, Task,
+    Told, Verdict,
 };
 use crate::schedule::world::EXCHANGE;
 use crate::wire::Pipeline;
@@ -202,7 +203,7 @@ impl Protocol for Seam {
         self.memory.nudge_listener(deadline)
     }
 
-    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
-        self.memory.not_before(micros, now)
+    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
+        self.memory.not_before(grant, now)
     }
 }

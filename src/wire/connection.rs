@@ -8,6 +8,7 @@ use redis::{RedisError, ServerErrorKind, Value};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
+use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, io_kind, is_of_replica};
 use crate::wire::script::Call;
 
@@ -23,6 +24,8 @@ pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) sent: Moment,
     pub(crate) received: Moment,
+    /// In which epoch of the server it was given.
+    pub(crate) epoch: u64,
 }
 
 /// A connection with its time-outs, and whether it may be used again.
@@ -38,13 +41,11 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late answer must not be read as
     /// the answer to the next command.
     poisoned: bool,
-    /// The server said that it is a replica. Its address may lead to another by now, which only a new
-    /// connection would reach.
-    is_demoted: bool,
     /// How many answers were not read. Who panics between a command and its answer leaves some.
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
     pub(crate) generation: u64,
+    epoch: Epoch,
     /// What is known of the server behind it.
     pub(crate) standing: Standing,
 }
@@ -70,6 +71,7 @@ impl Connection {
         clock: Arc<dyn Clock>,
         patience: Duration,
         generation: u64,
+        epoch: Epoch,
     ) -> Result<Connection, RedisError> {
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
@@ -80,9 +82,9 @@ impl Connection {
             patience,
             timeout: patience,
             poisoned: false,
-            is_demoted: false,
             unanswered: 0,
             generation,
+            epoch,
             standing: Standing { run: 0, counts_from: Moment::PAST },
         })
     }
@@ -91,9 +93,9 @@ impl Connection {
         (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
     }
 
-    /// Whether the server behind it was found to be no master.
-    pub(crate) fn is_demoted(&self) -> bool {
-        self.is_demoted
+    /// The time during which its server is where it was when this was made.
+    pub(crate) fn epoch(&self) -> &Epoch {
+        &self.epoch
     }
 
     /// Marks the connection as not to be used again.
@@ -109,7 +111,7 @@ impl Connection {
                 Some(whole) => self.call(&whole, deadline),
                 None => Err(Failure::Refused(error)),
             },
-            answer => answer.map(|value| Reply { value, sent, received: self.clock.now() }),
+            answer => answer.map(|value| self.reply(value, sent)),
         }
     }
 
@@ -138,8 +140,7 @@ impl Connection {
             if let Err(failure @ Failure::Unknown(_)) = answer {
                 return Err(failure);
             }
-            let received = self.clock.now();
-            batch.tell(answer.map(|value| Reply { value, sent, received }));
+            batch.tell(answer.map(|value| self.reply(value, sent)));
         }
         Ok(())
     }
@@ -202,14 +203,15 @@ impl Connection {
                 Err(failure @ Failure::Unknown(_)) => {
                     replies.resize_with(count, || Err(failure.clone()));
                 }
-                answer => replies.push(answer.map(|value| Reply {
-                    value,
-                    sent,
-                    received: self.clock.now(),
-                })),
+                answer => replies.push(answer.map(|value| self.reply(value, sent))),
             }
         }
         replies
+    }
+
+    /// What was answered just now.
+    fn reply(&self, value: Value, sent: Moment) -> Reply {
+        Reply { value, sent, received: self.clock.now(), epoch: self.epoch.number() }
     }
 
     /// Sends so many packed commands; answers when that began.
@@ -248,8 +250,11 @@ impl Connection {
             };
         };
         self.unanswered = self.unanswered.saturating_sub(1);
+        // The address may lead to another server by now, which only new connections reach. All of the
+        // client's leave this one, whatever was asked here.
         if is_of_a_replica(&answer) {
-            (self.is_demoted, self.poisoned) = (true, true);
+            self.poisoned = true;
+            self.epoch.end();
         }
         answer
     }
@@ -289,17 +294,63 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Whether a server answers so that is a replica; in an array are the answers of a transaction.
+/// Whether only a replica gives this reply. In an array are the replies of a transaction.
 fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
-    let is_refused =
-        |part: &Value| matches!(part, Value::ServerError(error) if is_of_replica(error.code()));
+    fn is_refusal(value: &Value) -> bool {
+        match value {
+            Value::ServerError(error) => is_of_replica(error.code(), error.details()),
+            Value::Array(parts) => parts.iter().any(is_refusal),
+            _ => false,
+        }
+    }
     match answer {
-        Ok(Value::Array(parts)) => parts.iter().any(is_refused),
-        Ok(_) => false,
+        Ok(value) => is_refusal(value),
         Err(failure) => failure.is_of_replica(),
     }
 }
 
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(line: &str) -> Result<Value, Failure> {
+        match redis::parse_redis_value(line.as_bytes()) {
+            Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Failure::Refused(error)),
+        }
+    }
+
+    #[test]
+    fn every_refusal_of_a_replica_is_seen() {
+        let write = "READONLY You can't write against a read only replica.";
+        for line in [
+            format!("-{write}\r\n"),
+            format!("-{write} script: 5a9e, on @user_script:1.\r\n"),
+            format!("-ERR Error running script (call to f_5a9e): @user_script:1: -{write}\r\n"),
+            format!("-EXECABORT Transaction discarded because of: {write}\r\n"),
+            format!("*2\r\n+OK\r\n-{write}\r\n"),
+            format!("*2\r\n+OK\r\n*1\r\n-{write}\r\n"),
+            "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.\r\n".into(),
+            "-UNBLOCKED force unblock from blocking operation, instance state changed \
+             (master -> replica?)\r\n"
+                .into(),
+        ] {
+            assert!(is_of_a_replica(&refused(&line)), "{line}");
+        }
+        for line in [
+            "-ERR unknown command\r\n",
+            "-NOPERM User x has no permissions to run the 'get' command\r\n",
+            "-EXECABORT Transaction discarded because of previous errors.\r\n",
+            "-NOREPLICAS Not enough good replicas to write.\r\n",
+            "*2\r\n+READONLY\r\n:1\r\n",
+            "+OK\r\n",
+        ] {
+            assert!(!is_of_a_replica(&refused(line)), "{line}");
+        }
+    }
 }

@@ -192,12 +192,7 @@ impl Failure {
     /// Whether the server refused it as the replica that it is, or has become.
     pub(crate) fn is_of_replica(&self) -> bool {
         let Failure::Refused(error) = self else { return false };
-        match error.code() {
-            Some(code) if is_of_replica(code) => true,
-            // A whole transaction is refused for what one of its commands would be.
-            Some("EXECABORT") => error.detail().is_some_and(|text| text.contains("READONLY")),
-            _ => false,
-        }
+        is_of_replica(error.code().unwrap_or_default(), error.detail())
     }
 
     /// Whether the key holds something else.
@@ -326,9 +321,16 @@ pub(crate) fn is_denial(error: &RedisError) -> bool {
     Refusal::of(error) == Refusal::Denied
 }
 
-/// Whether a refusal that begins so is a replica's.
-pub(crate) fn is_of_replica(code: &str) -> bool {
-    matches!(code, "READONLY" | "MASTERDOWN")
+/// Whether only a replica, or a server that becomes one, refuses something so. What a transaction or a
+/// script is refused for may be in the text. A server that is made a replica unblocks who waits there.
+pub(crate) fn is_of_replica(code: &str, text: Option<&str>) -> bool {
+    matches!(code, "READONLY" | "MASTERDOWN" | "UNBLOCKED")
+        || text.is_some_and(|text| text.contains("READONLY You can't write"))
+}
+
+/// What a connection fails with that has to lead to a master, and leads to a replica.
+pub(crate) fn not_a_master(text: &str) -> RedisError {
+    RedisError::from((ErrorKind::Io, "not a master", text.to_owned()))
 }
 
 /// Whether the two sides could not agree on a TLS connection.

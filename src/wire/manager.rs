@@ -3,28 +3,28 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, ErrorKind, ProtocolVersion, RedisError, Value};
+use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter, Reply};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::epoch::Epoch;
+use crate::wire::failure::{Failure, Hindrance, not_a_master};
 use crate::wire::greeting;
 use crate::wire::probation::Probation;
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
-use crate::wire::subscription::{Epoch, Subscription};
+use crate::wire::subscription::{Place, Subscription};
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
     source: Source,
     clock: Arc<dyn Clock>,
+    /// Who has the same knows of the same moves.
     server_clock: Arc<ServerClock>,
     timeouts: Timeouts,
     generation: AtomicU64,
-    /// Grows when the master is elsewhere than before.
-    epoch: Arc<AtomicU64>,
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
@@ -46,12 +46,15 @@ pub(crate) struct Timeouts {
 pub(crate) enum Source {
     /// Always to the same server.
     Fixed(ConnectionInfo),
+    /// Always to the same node of a cluster, to listen there. Nodes pass on to each other what is published,
+    /// so that a replica is as good a place as its master.
+    ClusterNode(ConnectionInfo),
     /// To the master that sentinels tell of.
     Sentinels(Sentinels),
 }
 
 /// Where a connection goes to, and what it belongs to.
-struct Place {
+struct Goal {
     info: ConnectionInfo,
     generation: u64,
     epoch: Epoch,
@@ -79,7 +82,6 @@ impl Manager {
             server_clock,
             timeouts,
             generation: AtomicU64::new(0),
-            epoch: Arc::default(),
             attempts: Mutex::new(Attempts::default()),
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
@@ -110,9 +112,10 @@ impl Manager {
         self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)
     }
 
-    /// Whether a connection was made before the server was last seen to hang up.
+    /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere.
     pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
         connection.generation != self.generation.load(Ordering::Relaxed)
+            || connection.epoch().is_over()
     }
 
     /// Whether a connection may be used again.
@@ -121,8 +124,7 @@ impl Manager {
     }
 
     /// Outdates all connections made so far: where the server hung up on one, the idle others are
-    /// likely dead too, and each would cost somebody an unknown outcome. Where it is no master any
-    /// longer, they lead to it as well.
+    /// likely dead too, and each would cost somebody an unknown outcome.
     pub(crate) fn outdate(&self, connection: &Connection) {
         let _ = self.generation.compare_exchange(
             connection.generation,
@@ -139,17 +141,17 @@ impl Manager {
 
     /// Outdates all connections, and what listens: the master is elsewhere.
     pub(crate) fn move_on(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.outdate_all();
+        self.server_clock.epochs().advance();
     }
 
     /// Where the next connection goes to. What it belongs to is read before that is asked: if the
     /// master moves meanwhile, the connection is outdated from the start.
-    fn locate(&self, most: Duration, asks_all: bool) -> Result<Place, RedisError> {
-        let here = || (self.generation.load(Ordering::SeqCst), Epoch::now(&self.epoch));
+    fn locate(&self, most: Duration, asks_all: bool) -> Result<Goal, RedisError> {
+        let epochs = self.server_clock.epochs();
+        let here = || (self.generation.load(Ordering::SeqCst), epochs.current());
         let (mut generation, mut epoch) = here();
         let info = match &self.source {
-            Source::Fixed(info) => info.clone(),
+            Source::Fixed(info) | Source::ClusterNode(info) => info.clone(),
             Source::Sentinels(sentinels) => {
                 let (info, moved) = sentinels.locate(self.timeouts.connect, most, asks_all)?;
                 if moved {
@@ -159,7 +161,7 @@ impl Manager {
                 info
             }
         };
-        Ok(Place { info, generation, epoch })
+        Ok(Goal { info, generation, epoch })
     }
 
     pub(crate) fn has_sentinels(&self) -> bool {
@@ -168,7 +170,7 @@ impl Manager {
 
     fn sentinels(&self) -> Option<&Sentinels> {
         match &self.source {
-            Source::Fixed(_) => None,
+            Source::Fixed(_) | Source::ClusterNode(_) => None,
             Source::Sentinels(sentinels) => Some(sentinels),
         }
     }
@@ -176,9 +178,15 @@ impl Manager {
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
-        let place = self.locate(self.timeouts.connect, false).map_err(connect)?;
-        let inner = self.open_resp3(&place.info).inspect_err(|_| self.doubt()).map_err(connect)?;
-        Subscription::new(inner, self.timeouts.command, channel, place.epoch)
+        let goal = self.locate(self.timeouts.connect, false).map_err(connect)?;
+        let place = match &self.source {
+            Source::ClusterNode(_) => Place::Any,
+            Source::Fixed(_) | Source::Sentinels(_) => Place::Master(goal.epoch),
+        };
+        let opened = self.open_resp3(&goal.info).map_err(connect);
+        opened
+            .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, place))
+            .inspect_err(|_| self.doubt())
     }
 
     /// Makes a connection to a sentinel that listens to what it tells of new masters, and answers which
@@ -194,7 +202,7 @@ impl Manager {
         })?;
         sentinels.trust(number);
         let patience = self.timeouts.command;
-        Ok((number, Subscription::new(inner, patience, SWITCHES, Epoch::never())?))
+        Ok((number, Subscription::new(inner, patience, SWITCHES, Place::Any)?))
     }
 
     /// How long it takes to find out whether a connection can be made, as a rule.
@@ -235,16 +243,16 @@ impl Manager {
     /// answer may take as long as the time-outs say, and all of it no longer than this.
     pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
         let deadline = self.clock.now().after(most);
-        let place = self.locate(most, false)?;
-        self.open_at(&place, deadline).inspect_err(|_| self.doubt())
+        let goal = self.locate(most, false)?;
+        self.open_at(&goal, deadline).inspect_err(|_| self.doubt())
     }
 
-    fn open_at(&self, place: &Place, deadline: Moment) -> Result<Connection, RedisError> {
+    fn open_at(&self, goal: &Goal, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
-        let inner = greeting::connect(&place.info, &*self.clock, left)?;
+        let inner = greeting::connect(&goal.info, &*self.clock, left)?;
         let clock = Arc::clone(&self.clock);
-        let mut connection =
-            Connection::new(inner, clock, self.timeouts.command, place.generation)?;
+        let (patience, epoch) = (self.timeouts.command, goal.epoch.clone());
+        let mut connection = Connection::new(inner, clock, patience, goal.generation, epoch)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.
@@ -257,8 +265,8 @@ impl Manager {
             && !is_master(&reply.value)
             && !mutated!("role-not-verified")
         {
-            let text = "the sentinel told of a server that is no master".to_owned();
-            return Err(RedisError::from((ErrorKind::Io, "not a master", text)));
+            goal.epoch.end();
+            return Err(not_a_master("the sentinel told of a server that is no master"));
         }
         if let Some(probation) = &self.probation {
             let info: [&[u8]; 2] = [b"INFO", b"server"];
@@ -299,11 +307,8 @@ impl Manager {
                 (redis::from_redis_value_ref::<u64>(seconds), redis::from_redis_value_ref(micros))
         {
             let micros: u64 = micros;
-            self.server_clock.note(
-                seconds.saturating_mul(1_000_000).saturating_add(micros),
-                reply.sent,
-                reply.received,
-            );
+            let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
+            self.server_clock.note(reply.epoch, micros, reply.sent, reply.received);
         }
     }
 }

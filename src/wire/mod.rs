@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
 //! | `greeting` | what a connection says first |
+//! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, remembers why one could not be made |
 //! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
 //! | `combine` | commands of many threads travel together |
@@ -33,6 +34,7 @@ pub(crate) mod cluster;
 pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
+pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fan;
 pub(crate) mod follower;

@@ -316,8 +316,7 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get(deadline)?;
         let outcome = exchange(&mut connection);
-        let hung_up = outcome.as_ref().is_err_and(Failure::is_disconnect);
-        if hung_up || connection.is_demoted() {
+        if outcome.as_ref().is_err_and(Failure::is_disconnect) {
             self.manager.outdate(&connection);
         }
         self.spoil_surplus(&mut connection);

@@ -3,7 +3,7 @@
 //! | a server's thread | does | then |
 //! | --- | --- | --- |
 //! | connects | within the server's time-outs | listens, or rests |
-//! | listens | asks for the channels that are wished for there, passes on what is news, asks for a sign of life after a long silence | rests when the connection fails |
+//! | listens | asks for the channels that are wished for there, passes on what is news | rests when the connection fails |
 //! | rests | for a time that grows while the server cannot be listened to | connects |
 //!
 //! Each ends soon after its server was removed, or the relay dropped, whatever it does at that time.
@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::wire::failure::Failure;
-use crate::wire::subscription::{Event, SIGN_OF_LIFE, SILENCE, Subscription};
+use crate::wire::subscription::{Event, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -238,30 +238,13 @@ impl Ear {
             self.station.subscribe(&self.own).map_err(|failure| (failure, false))?;
         let mut asked = Asked::default();
         let mut confirmed = false;
-        // How long the silence was when it asked for a sign of life.
-        let mut asked_after = None;
         while !self.is_closed() {
             let event = self
                 .wishes
                 .follow(&mut asked, &*self.station, &mut subscription)
                 .and_then(|()| subscription.next(LOOK));
             let heard = match event {
-                Ok(Event::Nothing) => {
-                    let silence = subscription.silence();
-                    match asked_after {
-                        _ if silence < SILENCE => asked_after = None,
-                        // Asking again for what one has is answered, and needs no other permission.
-                        None => {
-                            subscription.subscribe(&self.own).map_err(|failure| (failure, true))?;
-                            asked_after = Some(silence);
-                        }
-                        Some(then) if silence >= then + SIGN_OF_LIFE => {
-                            return Err((Failure::silent(), true));
-                        }
-                        Some(_) => {}
-                    }
-                    continue;
-                }
+                Ok(Event::Nothing) => continue,
                 Ok(event) => {
                     confirmed |=
                         matches!(&event, Event::Subscribed { channel } if *channel == self.own);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::sync::Mutex;
 use crate::base::time::{Moment, drift_allowance};
+use crate::wire::epoch::Epochs;
 
 /// A reading older than this is not relied on to date a message.
 const STALE: Duration = Duration::from_secs(2);
@@ -15,35 +16,57 @@ const DOUBT: Duration = Duration::from_secs(1);
 /// and `received` it was `micros`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
+    epoch: u64,
     micros: u64,
     sent: Moment,
     received: Moment,
 }
 
 /// Maps the holder's time to the server's and back.
+///
+/// Another server has another clock. A reading is relied on only in the epoch of the server that it was
+/// taken in, and for messages of that epoch.
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Reading>>);
+pub(crate) struct ServerClock {
+    epochs: Epochs,
+    reading: Mutex<Option<Reading>>,
+}
 
 impl ServerClock {
-    /// Notes the server's time, as told by the answer to a command. The latest answer counts, whoever
-    /// comes to note it last: an older one may be of another server, before a fail-over.
-    pub(crate) fn note(&self, micros: u64, sent: Moment, received: Moment) {
-        let mut reading = self.0.lock();
-        if reading.is_none_or(|known| known.received <= received) {
-            *reading = Some(Reading { micros, sent, received });
+    /// Where the server is that has this clock.
+    pub(crate) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// Notes the server's time, as a reply of this epoch reports it. The latest reply counts, in whatever
+    /// order they are noted: an older one may be of another server, before a fail-over.
+    pub(crate) fn note(&self, epoch: u64, micros: u64, sent: Moment, received: Moment) {
+        let mut reading = self.reading.lock();
+        if reading.is_none_or(|known| (known.epoch, known.received) <= (epoch, received)) {
+            *reading = Some(Reading { epoch, micros, sent, received });
         }
     }
 
-    /// Whether the server's time has ever been told.
+    /// The latest reading, if it was taken in this epoch.
+    fn reading_of(&self, epoch: u64) -> Option<Reading> {
+        let reading = *self.reading.lock();
+        reading.filter(|reading| reading.epoch == epoch || mutated!("clock-of-another-server"))
+    }
+
+    fn reading(&self) -> Option<Reading> {
+        self.reading_of(self.epochs.number())
+    }
+
+    /// Whether the time of the server is known, wherever it is now.
     pub(crate) fn is_known(&self) -> bool {
-        self.0.lock().is_some()
+        self.reading().is_some()
     }
 
     /// The server's time in microseconds that is surely reached at `moment`, so that a request
     /// with this deadline is dead on the server once the holder's clock is past `moment`
     /// (rule 2). `None` before the server's time is known.
     pub(crate) fn reached_at(&self, moment: Moment) -> Option<u64> {
-        let reading = (*self.0.lock())?;
+        let reading = self.reading()?;
         let read =
             if mutated!("deadline-from-the-sending") { reading.sent } else { reading.received };
         let ahead = moment.since(read);
@@ -56,7 +79,7 @@ impl ServerClock {
     /// Whether the server's time may have been `micros` between two moments. An answer that says
     /// otherwise is none to what was asked, or the server's clock was set.
     pub(crate) fn agrees(&self, micros: u64, sent: Moment, received: Moment) -> bool {
-        let Some(reading) = *self.0.lock() else { return true };
+        let Some(reading) = self.reading() else { return true };
         let least = sent.since(reading.received);
         let most = received.since(reading.sent);
         let micros = Duration::from_micros(micros);
@@ -66,10 +89,10 @@ impl ServerClock {
     }
 
     /// A moment at which the server's time had surely not passed `micros`, as a message that was
-    /// received before `now` tells it. `None` if that cannot be told: the last reading is too old,
-    /// or the message is said to come from after its own receipt.
-    pub(crate) fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
-        let reading = (*self.0.lock())?;
+    /// received before `now` in this epoch tells it. `None` if that cannot be told: the last reading is
+    /// too old or of another epoch, or the message is said to come from after its own receipt.
+    pub(crate) fn not_before(&self, epoch: u64, micros: u64, now: Moment) -> Option<Moment> {
+        let reading = self.reading_of(epoch)?;
         if now.since(reading.received) > STALE {
             return None;
         }
@@ -93,7 +116,7 @@ mod tests {
 
     fn clock() -> ServerClock {
         let clock = ServerClock::default();
-        clock.note(1_000_000, SENT, SENT.after(MILLI));
+        clock.note(0, 1_000_000, SENT, SENT.after(MILLI));
         clock
     }
 
@@ -109,9 +132,9 @@ mod tests {
     #[test]
     fn the_latest_answer_counts_whenever_it_is_noted() {
         let clock = clock();
-        clock.note(9_000_000, SENT.before(MILLI * 2), SENT);
+        clock.note(0, 9_000_000, SENT.before(MILLI * 2), SENT);
         assert_eq!(clock.reached_at(SENT.after(MILLI)), Some(1_000_000));
-        clock.note(9_000_000, SENT, SENT.after(MILLI * 2));
+        clock.note(0, 9_000_000, SENT, SENT.after(MILLI * 2));
         assert_eq!(clock.reached_at(SENT.after(MILLI * 2)), Some(9_000_000));
     }
 
@@ -119,9 +142,9 @@ mod tests {
     fn a_message_is_dated_no_later_than_it_was_sent() {
         let now = SENT.after(MILLI * 1000);
         // Half a second after the reading, less 1 % and 2 ms.
-        assert_eq!(clock().not_before(1_500_000, now), Some(SENT.after(MILLI * 493)));
+        assert_eq!(clock().not_before(0, 1_500_000, now), Some(SENT.after(MILLI * 493)));
         // Before the reading: earlier still.
-        assert_eq!(clock().not_before(900_000, now), Some(SENT.before(MILLI * 103)));
+        assert_eq!(clock().not_before(0, 900_000, now), Some(SENT.before(MILLI * 103)));
     }
 
     #[test]
@@ -137,8 +160,26 @@ mod tests {
 
     #[test]
     fn a_message_from_the_future_or_after_a_long_silence_is_not_believed() {
-        assert_eq!(clock().not_before(3_000_000, SENT.after(MILLI * 1000)), None);
-        assert_eq!(clock().not_before(1_000_001, SENT.after(MILLI * 2002)), None);
-        assert_eq!(ServerClock::default().not_before(1, SENT), None);
+        assert_eq!(clock().not_before(0, 3_000_000, SENT.after(MILLI * 1000)), None);
+        assert_eq!(clock().not_before(0, 1_000_001, SENT.after(MILLI * 2002)), None);
+        assert_eq!(ServerClock::default().not_before(0, 1, SENT), None);
+    }
+
+    /// The new server's clock may be behind, and then the old one's would date a grant too late.
+    #[test]
+    fn the_clock_of_the_server_before_a_move_dates_nothing_of_the_next() {
+        let clock = clock();
+        let now = SENT.after(MILLI * 1000);
+        clock.epochs().current().end();
+        assert!(!clock.is_known() && clock.reached_at(now).is_none());
+        assert_eq!(clock.not_before(1, 1_500_000, now), None);
+        // What the old server granted before the move, and is heard only now.
+        assert_eq!(clock.not_before(0, 1_500_000, now), Some(SENT.after(MILLI * 493)));
+        clock.note(1, 9_000_000, SENT, SENT.after(MILLI));
+        // A late reply of the old server does not take the place of the new one's.
+        clock.note(0, 1_000_000, SENT, SENT.after(MILLI * 2));
+        assert!(clock.is_known());
+        assert_eq!(clock.not_before(0, 1_500_000, now), None);
+        assert_eq!(clock.not_before(1, 9_500_000, now), Some(SENT.after(MILLI * 493)));
     }
 }

@@ -1,8 +1,25 @@
 //! A connection that listens to channels.
 //!
-//! It speaks RESP3, in which messages are told apart from answers. redis-rs counts a time-out as
-//! an answer that will come late and skips the next one, but never a message; so all that is
-//! waited for here comes as a message, the sign of life too.
+//! It speaks RESP3, in which messages are told apart from replies, and asks for one reply only: what
+//! `HELLO` reports. That is a sign of life, and reports whether the server is a replica, to any user.
+//!
+//! A replica passes on what its master publishes, to listeners that the master does not count, late, and
+//! only while it follows that master. Where an address leads to another server by now, the connections
+//! of a pool find that out as soon as they are refused a write, but nothing refuses a listener. So it asks,
+//! whether it hears messages or not:
+//!
+//! | when | it |
+//! | --- | --- |
+//! | it connects | asks, and listens once the server says that it is no replica |
+//! | [`ASK_EVERY`] has passed since the last reply | asks again |
+//! | there is no reply within [`SIGN_OF_LIFE`] | fails |
+//! | the server is a replica | ends the [epoch](crate::wire::epoch), and fails |
+//! | the epoch is over, as another connection saw | fails |
+//!
+//! redis-rs takes each time-out of a read for a reply that comes late, and skips that many of the next
+//! replies, but no message. Every reply here is one to the same question, so that it does not matter
+//! which are skipped, only how many: [`owed`](Subscription::owed) counts that, and for each reply that is to be
+//! skipped the question is sent once more.
 
 use std::fmt;
 use std::io;
@@ -10,15 +27,15 @@ use std::time::Duration;
 
 use redis::{PushKind, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{BootClock, Clock, Moment};
-use crate::wire::failure::{Failure, io_kind};
+use crate::wire::epoch::Epoch;
+use crate::wire::failure::{Failure, io_kind, not_a_master};
 use crate::wire::script::Call;
 
-/// After this much silence who listens asks for a sign of life…
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
-/// …which must come within this time.
-pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+/// How long a reply of the server counts.
+const ASK_EVERY: Duration = Duration::from_secs(3);
+/// How long a reply may take.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// What was heard.
 #[derive(Debug)]
@@ -28,86 +45,87 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// A time during which the master is in one place.
+/// What is listened to.
 #[derive(Debug)]
-pub(crate) struct Epoch(Option<(Arc<AtomicU64>, u64)>);
-
-impl Epoch {
-    /// That which lasts until the number changes.
-    pub(crate) fn now(number: &Arc<AtomicU64>) -> Epoch {
-        Epoch(Some((Arc::clone(number), number.load(Ordering::SeqCst))))
-    }
-
-    /// That which does not end.
-    pub(crate) fn never() -> Epoch {
-        Epoch(None)
-    }
-
-    fn is_over(&self) -> bool {
-        self.0.as_ref().is_some_and(|(number, then)| number.load(Ordering::SeqCst) != *then)
-    }
+pub(crate) enum Place {
+    /// The master, for as long as it is where it was in this epoch.
+    Master(Epoch),
+    /// A server, whatever its role.
+    Any,
 }
 
 /// A connection for one thread that listens.
 pub(crate) struct Subscription {
     inner: redis::Connection,
-    epoch: Epoch,
+    place: Place,
     timeout: Option<Duration>,
-    /// When anything was last read.
-    read: Moment,
+    /// When the server last replied.
+    replied: Moment,
+    /// Since when a reply is awaited.
+    asked: Option<Moment>,
+    /// How many replies are due, less those that the driver skips. There may be more: the driver may have
+    /// skipped a refusal in the place of a reply.
+    owed: i64,
 }
 
 impl Subscription {
-    /// Takes over a connection that speaks RESP3, and asks for a first channel.
+    /// Takes over a connection that speaks RESP3, and asks for a first channel once the server has said
+    /// what it is. That, and each command, may take this long.
     pub(crate) fn new(
         inner: redis::Connection,
-        write_timeout: Duration,
+        patience: Duration,
         channel: &[u8],
-        epoch: Epoch,
+        place: Place,
     ) -> Result<Subscription, Failure> {
-        inner.set_write_timeout(Some(write_timeout)).map_err(Failure::Unknown)?;
-        let mut subscription = Subscription { inner, epoch, timeout: None, read: BootClock.now() };
+        inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
+        let now = BootClock.now();
+        let mut subscription =
+            Subscription { inner, place, timeout: None, replied: now, asked: None, owed: 0 };
+        subscription.ask(now)?;
+        while subscription.asked.is_some() {
+            if BootClock.now().since(now) >= patience {
+                return Err(Failure::silent());
+            }
+            subscription.next(patience)?;
+        }
         subscription.subscribe(channel)?;
         Ok(subscription)
     }
 
     pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send(b"SUBSCRIBE", channel)
+        self.send(&Call::plain(&[b"SUBSCRIBE", channel]).pack())
     }
 
     pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send(b"UNSUBSCRIBE", channel)
+        self.send(&Call::plain(&[b"UNSUBSCRIBE", channel]).pack())
     }
 
-    fn send(&mut self, verb: &[u8], channel: &[u8]) -> Result<(), Failure> {
-        let packed = Call::plain(&[verb, channel]).pack();
-        self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
+    fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
+        self.inner.send_packed_command(packed).map_err(Failure::Unknown)
     }
 
-    /// For how long nothing was read, be it only an acknowledgement.
-    pub(crate) fn silence(&self) -> Duration {
-        BootClock.now().since(self.read)
+    /// The number of the epoch to which belongs what is heard here.
+    pub(crate) fn epoch(&self) -> u64 {
+        match &self.place {
+            Place::Master(epoch) => epoch.number(),
+            Place::Any => 0,
+        }
     }
 
     /// Waits for something to hear, at most this long.
     pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
-        if self.epoch.is_over() {
-            return Err(Failure::Unknown(io::Error::from(io::ErrorKind::ConnectionReset).into()));
-        }
+        self.look()?;
         if self.timeout != Some(wait) {
             self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
             self.timeout = Some(wait);
         }
-        let response = self.inner.recv_response();
-        if response.is_ok() {
-            self.read = BootClock.now();
-        }
-        match response {
+        match self.inner.recv_response() {
             Ok(Value::Push { kind, data }) => Ok(event(&kind, data)),
-            Ok(value) => value.extract_error().map(|_| Event::Nothing).map_err(Failure::Refused),
+            Ok(reply) => self.hear(reply).map(|()| Event::Nothing),
             Err(error)
                 if error.is_timeout() || io_kind(&error) == Some(io::ErrorKind::Interrupted) =>
             {
+                self.owed -= 1;
                 Ok(Event::Nothing)
             }
             Err(error) if error.is_io_error() || error.code().is_none() => {
@@ -116,6 +134,68 @@ impl Subscription {
             Err(error) => Err(Failure::Refused(error)),
         }
     }
+
+    /// Whether this is still the place to listen; asks the server when it is time to.
+    fn look(&mut self) -> Result<(), Failure> {
+        if let Place::Master(epoch) = &self.place
+            && epoch.is_over()
+            && !mutated!("demotion-leaves-the-listener")
+        {
+            return Err(Failure::Unknown(not_a_master("the server is elsewhere by now")));
+        }
+        let now = BootClock.now();
+        match self.asked {
+            Some(asked) if now.since(asked) >= SIGN_OF_LIFE => Err(Failure::silent()),
+            // Each time-out since then has cost a reply.
+            Some(asked) => self.ask(asked),
+            None if now.since(self.replied) >= ASK_EVERY => self.ask(now),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks so often that the driver skips all replies but one.
+    fn ask(&mut self, since: Moment) -> Result<(), Failure> {
+        self.asked = Some(since);
+        let missing = usize::try_from(1 - self.owed).unwrap_or(0);
+        if missing == 0 {
+            return Ok(());
+        }
+        self.owed = 1;
+        // What the connection began with is allowed again, and changes nothing.
+        self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(missing))
+    }
+
+    /// Takes a reply, of which the driver has none left to skip.
+    fn hear(&mut self, reply: Value) -> Result<(), Failure> {
+        self.owed = self.owed.max(0);
+        // A channel is refused so.
+        let reply = reply.extract_error().map_err(Failure::Refused)?;
+        self.owed = (self.owed - 1).max(0);
+        let Value::Map(fields) = reply else {
+            return Err(Failure::Unknown((redis::ErrorKind::Parse, "no reply to HELLO").into()));
+        };
+        (self.replied, self.asked) = (BootClock.now(), None);
+        if let Place::Master(epoch) = &self.place
+            && is_of_replica(&fields)
+            && !mutated!("replica-not-noticed-by-the-listener")
+        {
+            epoch.end();
+            return Err(Failure::Unknown(not_a_master("the server is a replica")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a reply to `HELLO` is a replica's. A sentinel reports no role.
+fn is_of_replica(fields: &[(Value, Value)]) -> bool {
+    let text = |value: &Value, text: &str| match value {
+        Value::BulkString(bytes) => bytes == text.as_bytes(),
+        Value::SimpleString(string) => string == text,
+        _ => false,
+    };
+    fields.iter().any(|(field, value)| {
+        text(field, "role") && (text(value, "replica") || text(value, "slave"))
+    })
 }
 
 impl fmt::Debug for Subscription {

@@ -359,6 +359,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
     // Replicas.
+    bug("demotion-leaves-the-listener", "rule 12", "demotion::a_refused_script_moves_the_listener"),
+    bug(
+        "replica-not-noticed-by-the-listener",
+        "rule 12",
+        "demotion::a_silent_listener_at_a_replica_finds_out",
+    ),
+    bug(
+        "clock-of-another-server",
+        "rule 10",
+        "leasehold::wire::server_clock::tests::the_clock_of_the_server_before_a_move_dates_nothing_of_the_next",
+    ),
     bug(
         "too-few-replicas",
         "fail-over",

@@ -307,12 +307,6 @@ impl Listener for Choir {
         self.channels.remove(channel);
         Ok(())
     }
-
-    /// Each master is asked for a sign of life by its own thread.
-    fn ping(&mut self) -> Result<(), Failure> {
-        self.wakes.push_back(Wake::Live);
-        Ok(())
-    }
 }
 
 impl Drop for Choir {

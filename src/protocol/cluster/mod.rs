@@ -25,7 +25,8 @@ use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
+    Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
@@ -181,7 +182,7 @@ impl Protocol for Cluster {
         self.nudge(None, deadline)
     }
 
-    fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {
+    fn not_before(&self, _grant: &GrantMessage, _now: Moment) -> Option<Moment> {
         None
     }
 }

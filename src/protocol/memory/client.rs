@@ -10,7 +10,8 @@ use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Forced, acquired, flag, forced, told, verdict};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Told, Verdict, Wake, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
+    Verdict, Wake, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
@@ -68,14 +69,14 @@ impl Protocol for Memory {
                 return Err(Failure::no_connection());
             }
             let now = self.server.now();
-            clock.note(self.server.micros(), now, self.server.now());
+            clock.note(0, self.server.micros(), now, self.server.now());
         }
         let mut again = true;
         loop {
             let reached = clock.reached_at(deadline).unwrap_or(0);
             let reply = self.exchange(target, Request::acquire(attempt, reached), deadline)?;
             let (answer, micros) = acquired(&reply, attempt.ttl)?;
-            clock.note(micros, reply.sent, reply.received);
+            clock.note(reply.epoch, micros, reply.sent, reply.received);
             if answer != Answer::Late || !std::mem::take(&mut again) {
                 return Ok(answer);
             }
@@ -167,8 +168,8 @@ impl Protocol for Memory {
         Ok(())
     }
 
-    fn not_before(&self, micros: u64, now: Moment) -> Option<Moment> {
-        self.server_clock.not_before(micros, now)
+    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
+        self.server_clock.not_before(grant.epoch, grant.micros, now)
     }
 }
 
@@ -196,11 +197,6 @@ impl Listener for Listening {
 
     fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
         self.ear.unsubscribe(channel);
-        Ok(())
-    }
-
-    fn ping(&mut self) -> Result<(), Failure> {
-        self.ear.subscribe(&self.own);
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ use crate::protocol::wake::client_channel;
 use crate::protocol::{Attempt, Mode, Target};
 use crate::wire::Value;
 use crate::wire::script::{Argument, Call};
-use crate::wire::subscription::{Epoch, Event, Subscription};
+use crate::wire::subscription::{Event, Place, Subscription};
 
 use super::request::Request;
 use super::store::{Store, WrongType};
@@ -80,7 +80,7 @@ impl Pair {
                 let mut ears = servers.map(|server| {
                     let url = format!("{}?protocol=resp3", server.url());
                     let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-                    Subscription::new(connection, SOON, &mark, Epoch::never()).unwrap()
+                    Subscription::new(connection, SOON, &mark, Place::Any).unwrap()
                 });
                 if let Some(channel) = target.channel() {
                     ears[0].subscribe(channel).unwrap();

@@ -142,7 +142,7 @@ impl Server {
             let (answer, published) = state.store.serve(target, request, self.micros());
             state.deliver(published);
             let value = answer.map_err(|WrongType| Failure::wrong_type())?;
-            Ok(Reply { value, sent, received: self.now() })
+            Ok(Reply { value, sent, received: self.now(), epoch: 0 })
         };
         errands.iter().map(&mut serve).collect()
     }

@@ -257,12 +257,6 @@ impl Listener for Chorus {
         self.channels.remove(name);
         Ok(())
     }
-
-    /// Each server is asked for a sign of life by its own thread.
-    fn ping(&mut self) -> Result<(), Failure> {
-        self.wakes.push_back(Wake::Live);
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Chorus {

@@ -88,7 +88,8 @@ use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::{Ask, is_open};
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, Listener, Protocol, Return, Target, Task, Told, Verdict, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Task, Told,
+    Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::failure::{Failure, Hindrance};
@@ -451,7 +452,7 @@ impl Protocol for Quorum {
         if denials.len() < self.rules.need { Ok(()) } else { Err(denials.swap_remove(0)) }
     }
 
-    fn not_before(&self, _micros: u64, _now: Moment) -> Option<Moment> {
+    fn not_before(&self, _grant: &GrantMessage, _now: Moment) -> Option<Moment> {
         None
     }
 }

@@ -188,7 +188,7 @@ impl Quorum {
                         continue;
                     };
                     let clock = self.nodes[node].server_clock();
-                    clock.note(micros, reply.sent, reply.received);
+                    clock.note(reply.epoch, micros, reply.sent, reply.received);
                     round.unheard -= 1;
                     let counts = voters.counts(answer.standing, reply);
                     match vote {

@@ -106,7 +106,7 @@ impl Member {
 
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let ear = self.ear.get_or_init(|| {
-            let (source, clock) = (Source::Fixed(self.info.clone()), Arc::clone(&self.clock));
+            let (source, clock) = (Source::ClusterNode(self.info.clone()), Arc::clone(&self.clock));
             Manager::new(source, clock, Arc::default(), self.settings.timeouts)
         });
         ear.subscribe(channel)

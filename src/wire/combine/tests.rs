@@ -50,7 +50,8 @@ fn words(packed: &[u8]) -> Vec<String> {
 }
 
 fn echo(word: &str) -> Outcome {
-    Ok(Reply { value: Value::SimpleString(word.to_owned()), sent: now(), received: now() })
+    let value = Value::SimpleString(word.to_owned());
+    Ok(Reply { value, sent: now(), received: now(), epoch: 0 })
 }
 
 fn word_of(outcome: &Outcome) -> &str {
