@@ -165,8 +165,9 @@ fn a_refused_renewal_moves_the_listener() {
     moves_when_it_is_seen(|pair, client| {
         let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
         // By then the worker has its connection.
-        let mut left = pttl(&pair.new, "x");
-        until("it is renewed", || std::mem::replace(&mut left, pttl(&pair.new, "x")) < left);
+        let mut left = pttl(&pair.old, "x");
+        until("it is renewed", || std::mem::replace(&mut left, pttl(&pair.old, "x")) < left);
+        until("it is replicated", || exists(&pair.new, "x"));
         pair.swap();
         within(SEEN, "the replica is left", || listeners(&pair.old) == 0);
         guard.check().unwrap();

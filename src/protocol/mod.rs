@@ -32,9 +32,9 @@
 //! | 7 | The window is by the next owner's lease, and the grant says all that its waiter may believe. |
 //! | 8 | A waiter shows itself each heartbeat; the window outlasts two of them and a time-out; after three, or at its own deadline, a waiter counts as dead. |
 //! | 9 | The first renewal makes a window a whole lease. A fixed lease is made whole before the guard is answered. |
-//! | 10 | The server's time is told from the latest answer, less an allowance for drift; where that is too old, a beat asks. A grant that is heard before the answer to its join is kept. |
+//! | 10 | The server's time is told from the latest answer of the same epoch, less an allowance for drift; where that is too old, or the server is elsewhere by now, a beat asks. A grant that is heard before the answer to its join is kept. |
 //! | 11 | A waiter that was skipped keeps its place for as long again, and is told to ask. A newcomer stands behind it. |
-//! | 12 | A message is published last. How many heard it is never used: a grant that was published is never withdrawn, and each has a token of its own. A waiter is skipped only before its grant: as dead, or because one server, which may be asked, counts no subscriber of its channel. A waiter joins once it is sure to be heard; after a reconnect all ask again. |
+//! | 12 | A message is published last. How many heard it is never used: a grant that was published is never withdrawn, and each has a token of its own. A waiter is skipped only before its grant: as dead, or because one server, which may be asked, counts no subscriber of its channel. A listener leaves a server that is a replica. A waiter joins once it is sure to be heard; after a reconnect all ask again. |
 //! | 13 | Without any message a waiter has a free lock within a heartbeat, a window and a time-out. |
 //! | 14 | No script shortens a lease; bounds of a hold are kept in its process. |
 //! | 15 | A hold is over here before its release is sent. Where the first answer was lost, "not the owner" is success while it was valid, else unknown. |

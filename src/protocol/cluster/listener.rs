@@ -22,6 +22,10 @@
 //! be listened to makes what is said there late, and nobody deaf. When a master is heard again, or a new
 //! one for the first time, those who wait for names there ask again; so do those who wait at the channel
 //! of a name that another has the word on now (rule 12).
+//!
+//! A node that becomes a replica is listened to until the map has another in its place. Nodes pass on
+//! what is published by themselves, not by replication, so a replica hears what its master hears, and a
+//! listener that left it early would hear less.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
