@@ -18,8 +18,9 @@
 //!
 //! redis-rs takes each time-out of a read for a reply that comes late, and skips that many of the next
 //! replies, but no message. Every reply here is one to the same question, so that it does not matter
-//! which are skipped, only how many: [`owed`](Subscription::owed) counts that, and for each reply that is to be
-//! skipped the question is sent once more.
+//! which are skipped, only how many: [`owed`](Subscription::owed) counts that, and for each reply that is
+//! to be skipped the question is sent once more. Where a reply takes longer than a read, more reads time
+//! out before it comes, so each time-out adds more questions than it costs replies.
 
 use std::fmt;
 use std::io;
@@ -61,8 +62,8 @@ pub(crate) struct Subscription {
     timeout: Option<Duration>,
     /// When the server last replied.
     replied: Moment,
-    /// Since when a reply is awaited.
-    asked: Option<Moment>,
+    /// Since when a reply is awaited, and how many reads have timed out since.
+    asked: Option<(Moment, i64)>,
     /// How many replies are due, less those that the driver skips. There may be more: the driver may have
     /// skipped a refusal in the place of a reply.
     owed: i64,
@@ -81,7 +82,7 @@ impl Subscription {
         let now = BootClock.now();
         let mut subscription =
             Subscription { inner, place, timeout: None, replied: now, asked: None, owed: 0 };
-        subscription.ask(now)?;
+        subscription.ask(now, 0)?;
         while subscription.asked.is_some() {
             if BootClock.now().since(now) >= patience {
                 return Err(Failure::silent());
@@ -126,6 +127,9 @@ impl Subscription {
                 if error.is_timeout() || io_kind(&error) == Some(io::ErrorKind::Interrupted) =>
             {
                 self.owed -= 1;
+                if let Some((_, missed)) = &mut self.asked {
+                    *missed += 1;
+                }
                 Ok(Event::Nothing)
             }
             Err(error) if error.is_io_error() || error.code().is_none() => {
@@ -145,22 +149,27 @@ impl Subscription {
         }
         let now = BootClock.now();
         match self.asked {
-            Some(asked) if now.since(asked) >= SIGN_OF_LIFE => Err(Failure::silent()),
-            // Each time-out since then has cost a reply.
-            Some(asked) => self.ask(asked),
-            None if now.since(self.replied) >= ASK_EVERY => self.ask(now),
+            Some((asked, _)) if now.since(asked) >= SIGN_OF_LIFE => Err(Failure::silent()),
+            Some((asked, missed)) => self.ask(asked, missed),
+            None if now.since(self.replied) >= ASK_EVERY => {
+                // Replies to earlier questions may still come, and say nothing new.
+                self.owed = self.owed.min(0);
+                self.ask(now, 0)
+            }
             None => Ok(()),
         }
     }
 
-    /// Asks so often that the driver skips all replies but one.
-    fn ask(&mut self, since: Moment) -> Result<(), Failure> {
-        self.asked = Some(since);
-        let missing = usize::try_from(1 - self.owed).unwrap_or(0);
+    /// Asks so often that the driver does not skip all replies, even if as many reads time out again as
+    /// have since it first asked.
+    fn ask(&mut self, since: Moment, missed: i64) -> Result<(), Failure> {
+        self.asked = Some((since, missed));
+        let wanted = 1 + 2 * missed;
+        let missing = usize::try_from(wanted - self.owed).unwrap_or(0);
         if missing == 0 {
             return Ok(());
         }
-        self.owed = 1;
+        self.owed = wanted;
         // What the connection began with is allowed again, and changes nothing.
         self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(missing))
     }
