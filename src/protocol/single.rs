@@ -162,7 +162,7 @@ impl Protocol for Single {
             let reply = self.call(&call, deadline)?;
             match self.read(forced(&reply.value))? {
                 Forced::Done(had) => return Ok(had),
-                Forced::Late(micros) => clock.note(micros, reply.sent, reply.received),
+                Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),
             }
             if !std::mem::take(&mut again) {
                 return Err(Failure::NotSent(Hindrance::Overdue));

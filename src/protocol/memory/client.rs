@@ -133,7 +133,7 @@ impl Protocol for Memory {
             let reply = self.exchange(target, Request::force(owner, reached), deadline)?;
             match forced(&reply.value)? {
                 Forced::Done(had) => return Ok(had),
-                Forced::Late(micros) => clock.note(micros, reply.sent, reply.received),
+                Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),
             }
             if !std::mem::take(&mut again) {
                 return Err(Failure::NotSent(Hindrance::Overdue));

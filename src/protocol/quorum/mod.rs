@@ -374,7 +374,7 @@ impl Protocol for Quorum {
                     }
                     Forced::Late(micros) => {
                         let clock = self.nodes[node].server_clock();
-                        clock.note(micros, reply.sent, reply.received);
+                        clock.note(reply.epoch, micros, reply.sent, reply.received);
                         late += 1;
                     }
                 }

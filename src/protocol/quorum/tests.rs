@@ -72,7 +72,7 @@ fn contended_attempts_leave_nothing_in_the_table() {
 
 fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<Delivery> {
     let now = BootClock.now();
-    let reply = |number| Reply { value: Value::Int(number), sent: now, received: now };
+    let reply = |number| Reply { value: Value::Int(number), sent: now, received: now, epoch: 0 };
     Some(Delivery {
         outcomes: vec![outcome.map(reply)],
         standing: Some(Standing { run, counts_from: Moment::PAST }),
