@@ -199,7 +199,6 @@ impl<'a> Delegate<'a> {
                         shut_down_lease(&lease);
                         return Err(called_off());
                     }
-                    self.engine.worker().watch(&lease);
                     self.engine.listen_for(self.options);
                     return Ok(Some(lease));
                 }

@@ -63,7 +63,7 @@ impl Hold {
     fn set(&self, count: u32) {
         self.count.set(count);
         if self.lease.slot().target().kind().shows_count() && self.lease.set_hold_count(count) {
-            self.lease.slot().engine().worker().show(&self.lease);
+            self.lease.slot().show(&self.lease);
         }
     }
 }

@@ -350,11 +350,7 @@ impl Ear<'_> {
             Wake::Request { name, number } => self.request(&engine, &name, number),
             Wake::Evicted { name, number } => {
                 for slot in engine.table().of_name(&name) {
-                    let (held, lingering) = slot.hear_evicted(number);
-                    give_back(lingering, &engine);
-                    if let Some(lease) = held {
-                        engine.worker().look_into(&lease);
-                    }
+                    give_back(slot.hear_evicted(number), &engine);
                 }
             }
             Wake::Released { channel } => {

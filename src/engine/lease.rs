@@ -104,6 +104,12 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// …rounded down to a tick of this share of that period.
 const TICKS_PER_PERIOD: u32 = 16;
 
+/// A thread waits for the server's clock to come up to its token if no more than so many microseconds
+/// are missing…
+const MICROS_WORTH_WAITING: u64 = 4;
+/// …and looks at its own clock no more often than this, which takes about as long as a request.
+const LOOKS: u32 = 1_000;
+
 /// When a lease that was last asked for at `sent` is to be renewed.
 fn renewal_after(sent: Moment, ttl: Duration, options: &LockOptions, renewals: u32) -> Moment {
     let renewed = options.lease_option().is_renewed();
@@ -144,7 +150,7 @@ impl LiveLease {
         if !self.terms.options.asks_as(options) || !whole || !self.may_last(now) {
             return None;
         }
-        let token = FencingToken::new(self.next_token(now)?);
+        let token = FencingToken::new(self.next_token()?);
         let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
         let leased_until = self.leased_until();
         let renew_at = match self.renew_at() {
@@ -186,19 +192,40 @@ impl LiveLease {
         self.terms.options.lease_option().is_renewed()
             && (self.under_way.load(Ordering::SeqCst) == 0 || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
-            && self.doubted_at.load(Ordering::SeqCst) == 0
+            && !self.is_doubted()
             && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
 
-    /// The token after this one, if the server's clock has surely come so far.
-    fn next_token(&self, now: Moment) -> Option<u64> {
+    /// The token after this one, if the server's clock has surely come so far, or is about to: a
+    /// microsecond is worth the wait, as a request takes many.
+    fn next_token(&self) -> Option<u64> {
+        let next = self.terms.token.get().checked_add(1)?;
+        let engine = self.terms.slot.engine();
+        if mutated!("tokens-ahead-of-the-clock") {
+            return Some(next);
+        }
+        let looks = if mutated!("tokens-never-waited-for") { 1 } else { LOOKS };
+        // Bounded by looks too, for a clock that stands still.
+        for _ in 0..looks {
+            let sure = self.least_server_time(engine.now());
+            if next <= sure {
+                return Some(next);
+            }
+            if next - sure > MICROS_WORTH_WAITING {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// What the server's clock surely shows by now, in microseconds (rule 10).
+    fn least_server_time(&self, now: Moment) -> u64 {
         let (micros, at) = self.terms.server_time;
         let passed = now.since(at);
-        let sure = u64::try_from((passed - passed / 100).as_micros()).ok()?;
-        let next = self.terms.token.get().checked_add(1)?;
-        (next <= micros.saturating_add(sure) || mutated!("tokens-ahead-of-the-clock"))
-            .then_some(next)
+        let sure = u64::try_from((passed - passed / 100).as_micros()).unwrap_or(0);
+        micros.saturating_add(sure)
     }
 
     /// The last token used, where that is not the one that Redis minted.
@@ -338,6 +365,11 @@ impl LiveLease {
     /// Notes that it is said to be another's. Redis is to be asked.
     pub(crate) fn doubt(&self, now: Moment) {
         self.doubted_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
+    }
+
+    /// Whether Redis is to be asked whose it is.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted_at.load(Ordering::SeqCst) != 0
     }
 
     /// Notes that Redis was asked then, and says that it is its owner's.

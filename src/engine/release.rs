@@ -26,15 +26,8 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
         return Err(gone(lease));
     };
     match lease.slot().pass_on(lease) {
-        PassedOn::ToThread => {
+        PassedOn::ToThread | PassedOn::Lingering => {
             lease.end();
-            Ok(())
-        }
-        PassedOn::Lingering(until) => {
-            lease.end();
-            if let Some(until) = until {
-                lease.slot().engine().worker().look_at_linger(lease.slot(), until);
-            }
             Ok(())
         }
         PassedOn::No => {

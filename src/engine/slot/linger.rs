@@ -20,10 +20,17 @@ impl Slot {
         };
         if let Some(next) = lease.successor(options, self.engine.now()) {
             inner.state = State::Held(Arc::downgrade(&next));
+            let wake = self.watch(&mut inner, &next);
+            if mutated!("live-thrown-away") {
+                self.unwatch(&mut inner);
+            }
             drop(inner);
-            self.engine.worker().watch(&next);
+            if wake {
+                self.engine.worker().wake();
+            }
             return Turn::Held(next);
         }
+        self.unwatch(&mut inner);
         inner.state = State::Trying { told_busy: false };
         inner.number = None;
         let seen = inner.cancellations;
@@ -64,25 +71,16 @@ impl Slot {
         self.end(&mut self.inner.lock())
     }
 
-    fn end(&self, inner: &mut Inner) -> Option<Ending> {
+    /// The same for one who has the slot.
+    pub(super) fn end(&self, inner: &mut Inner) -> Option<Ending> {
         let State::Lingering(lease) = &inner.state else { return None };
         let ending = Ending { lease: Arc::clone(lease), returned: false };
+        self.unwatch(inner);
         let overlooked = mutated!("shutdown-overlooks-a-linger");
         inner.state = if overlooked { State::Free } else { State::Releasing };
         inner.number = None;
         inner.asked_at = Some(self.engine.now());
         Some(ending)
-    }
-
-    /// The worker's look at a linger. Answers the lease if its time is over, and when to look again
-    /// if it is not.
-    pub(crate) fn look_at_linger(&self, now: Moment) -> (Option<Ending>, Option<Moment>) {
-        let mut inner = self.inner.lock();
-        if matches!(inner.state, State::Lingering(_)) && inner.linger_until > now {
-            return (None, Some(inner.linger_until));
-        }
-        inner.linger_watched = false;
-        (self.end(&mut inner), None)
     }
 }
 

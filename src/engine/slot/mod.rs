@@ -21,6 +21,7 @@
 mod bid;
 mod linger;
 mod waiter;
+mod watch;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,6 +39,7 @@ pub(crate) use bid::Bid;
 pub(crate) use linger::Ending;
 pub(crate) use waiter::{Patience, Turn};
 use waiter::{Waiter, refuse_the_hasty};
+pub(crate) use watch::Look;
 
 /// How long a lease is passed on from thread to thread while another process waits.
 const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
@@ -71,8 +73,8 @@ pub(crate) struct Heard {
 pub(crate) enum PassedOn {
     /// Another thread has it.
     ToThread,
-    /// Nobody has it; the worker is to look at it then, if it does not already.
-    Lingering(Option<Moment>),
+    /// Nobody has it, and the worker ends that.
+    Lingering,
     /// It goes back to Redis; [`Slot::vacate`] is owed afterwards.
     No,
 }
@@ -126,8 +128,8 @@ struct Inner {
     granted_at: Moment,
     passed_at: Moment,
     linger_until: Moment,
-    /// Whether the worker is to look at the linger.
-    linger_watched: bool,
+    /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
+    look_at: Moment,
 }
 
 /// One name, one kind, one client.
@@ -157,7 +159,7 @@ impl Slot {
             granted_at: Moment::PAST,
             passed_at: Moment::PAST,
             linger_until: Moment::PAST,
-            linger_watched: false,
+            look_at: Moment::FAR,
         };
         Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
     }
@@ -177,6 +179,7 @@ impl Slot {
             return Turn::Cancelled;
         }
         if inner.state.is_free() {
+            self.unwatch(&mut inner);
             inner.state = State::Trying { told_busy: false };
             inner.waits = patience != Patience::Once;
             return Turn::Delegate(None, inner.cancellations);
@@ -321,7 +324,7 @@ impl Slot {
         self.inner.lock().grant.take()
     }
 
-    /// The delegate has the lease now.
+    /// The delegate has the lease now, and the worker renews it.
     pub(crate) fn granted(&self, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
         let mut inner = self.inner.lock();
         inner.state = State::Held(Arc::downgrade(lease));
@@ -332,12 +335,18 @@ impl Slot {
         inner.remote = inner.remote.max(waiters);
         inner.wanted |= waiters > 0;
         refuse_the_hasty(&mut inner.queue);
+        let wake = self.watch(&mut inner, lease);
+        drop(inner);
+        if wake {
+            self.engine.worker().wake();
+        }
     }
 
     /// The delegate goes without the lease, or the lease has ended: the next thread has its turn,
     /// with the place in the queue if it can use it. Answers the bid if nobody can.
     pub(crate) fn vacate(&self, bid: Option<Bid>) -> Option<Bid> {
         let mut inner = self.inner.lock();
+        self.unwatch(&mut inner);
         inner.asked_at = None;
         if !matches!(inner.state, State::Trying { .. }) {
             inner.told_at = self.engine.now();
@@ -376,23 +385,30 @@ impl Slot {
             next.assign(Turn::Held(Arc::clone(&successor)));
             let brisk = now.since(std::mem::replace(&mut inner.passed_at, now)) <= BRISK;
             let after = inner.queue.front().filter(|_| brisk).map(Arc::clone);
+            let wake = self.watch(&mut inner, &successor);
             drop(inner);
             next.woken.notify_one();
             if let Some(after) = after {
                 after.soon.store(true, Ordering::Relaxed);
                 after.woken.notify_one();
             }
-            self.engine.worker().watch(&successor);
+            if wake {
+                self.engine.worker().wake();
+            }
             self.engine.listen_for_waiters(lease.options());
             return PassedOn::ToThread;
         }
         if let Some(until) = self.may_linger(&inner, lease, now) {
             inner.state = State::Lingering(Arc::clone(lease));
             inner.linger_until = until;
-            // One look of the worker at a time is enough, however often the lock is taken meanwhile.
-            let looks = std::mem::replace(&mut inner.linger_watched, true);
-            return PassedOn::Lingering((!looks).then_some(until));
+            let wake = self.look_by(&mut inner, lease, until);
+            drop(inner);
+            if wake {
+                self.engine.worker().wake();
+            }
+            return PassedOn::Lingering;
         }
+        self.unwatch(&mut inner);
         inner.state = State::Releasing;
         inner.asked_at = Some(now);
         PassedOn::No
@@ -472,22 +488,27 @@ impl Slot {
         (ours && held, if ours { self.end_linger() } else { None })
     }
 
-    /// It is said that this attempt was taken its lock from. Answers the lease, if a thread has it, which
-    /// is not passed on before Redis was asked; a lease that lingers is to be given back.
-    pub(crate) fn hear_evicted(&self, number: u64) -> (Option<Arc<LiveLease>>, Option<Ending>) {
-        let inner = self.inner.lock();
+    /// This attempt is said to have been evicted: the worker asks Redis at once whether that is so. Returns
+    /// a lingering lease, which is to be given back.
+    pub(crate) fn hear_evicted(&self, number: u64) -> Option<Ending> {
+        let mut inner = self.inner.lock();
         if inner.number != Some(number) {
-            return (None, None);
+            return None;
         }
+        // Dropped after the slot is unlocked: ours may be the last reference.
         let held = match &inner.state {
             State::Held(lease) => lease.upgrade(),
             _ => None,
         };
         if let Some(lease) = &held {
-            lease.doubt(self.engine.now());
+            let now = self.engine.now();
+            lease.doubt(now);
+            if self.look_by(&mut inner, lease, now) {
+                self.engine.worker().wake();
+            }
         }
         drop(inner);
-        (held, self.end_linger())
+        self.end_linger()
     }
 
     /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was
@@ -531,6 +552,7 @@ impl fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        self.unwatch(&mut self.inner.lock());
         self.engine.forget(&self.target);
     }
 }

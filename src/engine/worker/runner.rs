@@ -1,17 +1,18 @@
 //! The worker's thread: what it does in a turn, and for how long it sleeps.
 
-use std::collections::BinaryHeap;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
-use crate::base::sync::{self, Arc, AtomicU64, Ordering};
+use crate::base::sync::{self, Arc};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{News, survive};
+use crate::engine::lease::LiveLease;
 use crate::engine::release::{lost, taken};
-use crate::engine::worker::duty::{Duty, Entry, live, watch};
+use crate::engine::slot::{Look, Slot};
+use crate::engine::worker::agenda::Agenda;
+use crate::engine::worker::duty::{Duty, Entry};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
-use crate::engine::worker::{AWAKE, IDLE, PILE, Unreturned};
 use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Told};
 use crate::wire::failure::Failure;
@@ -28,23 +29,18 @@ pub(super) struct Runner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) exchange: Duration,
     pub(super) callbacks: Callbacks,
-    pub(super) receiver: Arc<Receiver<Entry>>,
     pub(super) rung: Receiver<()>,
-    /// When the worker wakes by itself, in nanoseconds.
-    pub(super) wakes_at: Arc<AtomicU64>,
-    pub(super) agenda: BinaryHeap<Entry>,
-    /// How long the agenda was when what is over was last thrown out of it.
-    pub(super) purged: usize,
+    pub(super) agenda: Arc<Agenda>,
     /// What is being done, put back on the agenda if that panics.
     pub(super) hand: Vec<Duty>,
     /// So many turns have only one duty each, so that one that panics again keeps no other from
     /// being done.
     pub(super) suspects: usize,
-    pub(super) unreturned: Arc<Unreturned>,
 }
 
 impl Runner {
     pub(super) fn run(&mut self) {
+        self.agenda.wake();
         loop {
             match survive("the renewal worker, which goes on,", || self.turn()) {
                 Some(true) => {}
@@ -61,22 +57,32 @@ impl Runner {
         let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };
         self.suspects = if culprit { self.suspects - 1 } else { duties.len() };
         let due = self.clock.now().after(pause);
-        self.agenda.extend(duties.into_iter().filter(|duty| !duty.is_over()).map(|duty| {
-            let due = due.min(duty.latest().max(self.clock.now()));
-            Entry { due, duty }
-        }));
+        self.put(duties.into_iter().map(|duty| Entry { due, duty }));
+    }
+
+    /// Puts on the agenda what is to be done later.
+    fn put(&self, entries: impl IntoIterator<Item = Entry>) {
+        // The worker itself is awake.
+        for Entry { due, duty } in entries {
+            match duty {
+                Duty::Look(slot) => {
+                    if let Some(slot) = slot.upgrade() {
+                        slot.look_again(due);
+                    }
+                }
+                Duty::GiveBack(duty) => _ = self.agenda.give_back(due, duty),
+                Duty::Announce(news) => _ = self.agenda.announce(due, news),
+            }
+        }
     }
 
     /// Does what is due and sleeps until more is. Answers whether to go on.
-    fn turn(&mut self) -> bool {
-        self.collect();
+    pub(super) fn turn(&mut self) -> bool {
         let now = self.clock.now();
         let most = if self.suspects > 0 { 1 } else { usize::MAX };
-        while let Some(entry) = self.agenda.peek()
-            && entry.due <= now
-            && self.hand.len() < most
-        {
-            self.hand.extend(self.agenda.pop().map(|entry| entry.duty));
+        self.agenda.take(now, most, &mut self.hand);
+        while mutated!("turn-without-end") && self.agenda.sleep() <= self.clock.now() {
+            self.agenda.take(self.clock.now(), most, &mut self.hand);
         }
         let taken = self.hand.len();
         self.carry_out(now);
@@ -85,43 +91,24 @@ impl Runner {
         self.sleep()
     }
 
-    fn collect(&mut self) {
-        while let Ok(entry) = self.receiver.try_recv() {
-            if !entry.duty.is_over() {
-                self.agenda.push(entry);
-            }
-        }
-        // What ended since it came may be due only in an hour. So seldom, it costs each entry little.
-        if self.agenda.len() > 2 * self.purged + PILE {
-            self.agenda.retain(|entry| !entry.duty.is_over());
-            self.purged = self.agenda.len();
-        }
-    }
-
     fn sleep(&mut self) -> bool {
-        let next = self.agenda.peek().map_or(Moment::FAR, |entry| entry.due);
-        self.wakes_at.store(next.as_nanos().min(IDLE), Ordering::SeqCst);
-        // Work that came before that was stored may not have rung.
-        let heard = if !self.receiver.is_empty() {
-            Ok(())
-        } else if next == Moment::FAR {
+        let next = self.agenda.sleep();
+        let heard = if next == Moment::FAR {
             self.rung.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             let mut heard = Ok(());
             self.clock.doze(next, &mut |left| heard = self.rung.recv_timeout(left));
             heard
         };
-        self.wakes_at.store(AWAKE, Ordering::SeqCst);
+        self.agenda.wake();
         if heard != Err(RecvTimeoutError::Disconnected) {
             return true;
         }
-        // The client is gone. Leases keep it alive, so only what was left to us remains.
-        self.collect();
-        self.agenda.retain(|entry| !entry.duty.is_over());
-        match self.agenda.peek() {
-            None => false,
-            Some(entry) => {
-                self.clock.doze(entry.due, &mut sync::sleep);
+        // The client is gone. Slots keep it alive, so only what was left to us remains.
+        match self.agenda.close() {
+            Moment::FAR => false,
+            next => {
+                self.clock.doze(next, &mut sync::sleep);
                 true
             }
         }
@@ -130,41 +117,29 @@ impl Runner {
     fn carry_out(&mut self, now: Moment) {
         let mut jobs = Vec::new();
         let mut news = Vec::new();
-        let mut follow = Vec::new();
         for duty in &self.hand {
             match duty {
-                Duty::Watch(lease) => {
-                    let Some(lease) = live(lease) else { continue };
-                    if let Some(loss) = lease.expire(now) {
-                        lost(&lease, loss);
-                    } else if lease.renew_at() <= now {
-                        jobs.push(Job::Renew(lease.command()));
-                    } else {
-                        follow.push(watch(&lease, lease.next_look()));
+                Duty::Look(slot) => {
+                    let Some(slot) = slot.upgrade() else { continue };
+                    match slot.look(now) {
+                        Look::Idle => {}
+                        // Comes in as a duty to give back.
+                        Look::Over(ending) => drop(ending),
+                        Look::Held(lease) => jobs.extend(self.look(&slot, &lease, now)),
                     }
-                }
-                Duty::Show(lease) => {
-                    jobs.extend(live(lease).map(|lease| Job::Show(lease.command())));
                 }
                 // A place in the queue may outlive a short lease.
                 Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl.max(DEAD_AFTER)) => {
                     jobs.push(Job::GiveBack(Arc::clone(duty)));
                 }
                 // It has expired by itself.
-                Duty::GiveBack(duty) => self.unreturned.remove(duty),
-                Duty::LookAtLinger(slot) => {
-                    let Some(slot) = slot.upgrade() else { continue };
-                    // What it ends comes in as a duty to give back.
-                    let (_, again) = slot.look_at_linger(now);
-                    let look = || Duty::LookAtLinger(Arc::downgrade(&slot));
-                    follow.extend(again.map(|due| Entry { due, duty: look() }));
-                }
+                Duty::GiveBack(duty) => self.agenda.is_given_back(duty),
                 Duty::Announce(told) => news.push(told.clone()),
             }
         }
         // Told once, whatever happens next.
         self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
-        self.agenda.extend(self.call_back(news, now));
+        self.put(self.call_back(news, now));
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
             let now = self.clock.now();
@@ -174,12 +149,31 @@ impl Runner {
                 if let Some(duty) = gives_back
                     && next.is_none()
                 {
-                    self.unreturned.remove(&duty);
+                    self.agenda.is_given_back(&duty);
                 }
-                follow.extend(next);
+                self.put(next);
             }
         }
-        self.agenda.extend(follow);
+    }
+
+    /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
+    fn look(&self, slot: &Slot, lease: &Arc<LiveLease>, now: Moment) -> Option<Job> {
+        if let Some(loss) = lease.expire(now) {
+            lost(lease, loss);
+            return None;
+        }
+        // Before the look at its phase: a release that comes in between does not pass it on while a
+        // renewal is under way.
+        let command = lease.command();
+        if !lease.is_live() {
+            return None;
+        }
+        if lease.renew_at() <= now {
+            // What comes of it says when to look again.
+            return Some(Job::Renew(command));
+        }
+        slot.look_again(lease.next_look());
+        (lease.is_unshown() || lease.is_doubted()).then(|| Job::Show(command))
     }
 
     /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
@@ -242,6 +236,6 @@ impl Runner {
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("agenda", &self.agenda.len()).finish_non_exhaustive()
+        f.debug_struct("Runner").field("hand", &self.hand.len()).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,101 @@
+//! When the worker is to look at a slot.
+//!
+//! The slot knows by when the worker looks, and asks for an earlier look only where that is too late.
+//! A lease that is passed on inside the process, or taken again while it lingers, needs none: the
+//! entry of the hold before serves the next. What the worker finds when it looks is what counts.
+
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::{Ending, Inner, Slot, State};
+use crate::engine::worker::SHOW_AFTER;
+
+/// What the worker finds at a slot.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Nothing to do.
+    Idle,
+    /// A linger whose time is over.
+    Over(Ending),
+    /// The lease that a thread has, live or not. Another look at the slot is owed.
+    Held(Arc<LiveLease>),
+}
+
+impl Slot {
+    /// Makes the worker look when this lease needs it. Returns whether the worker is to be woken once
+    /// the slot is unlocked.
+    pub(super) fn watch(&self, inner: &mut Inner, lease: &Arc<LiveLease>) -> bool {
+        let due = lease.next_look();
+        let due =
+            if lease.is_unshown() { due.min(self.engine.now().after(SHOW_AFTER)) } else { due };
+        self.look_by(inner, lease, due)
+    }
+
+    /// The same, by a moment.
+    pub(super) fn look_by(&self, inner: &mut Inner, lease: &LiveLease, due: Moment) -> bool {
+        if due >= inner.look_at && !mutated!("relocks-starve-renewal") {
+            return false;
+        }
+        inner.look_at = due;
+        self.engine.worker().look_at(lease.slot(), due)
+    }
+
+    /// Spares the worker the look: there is no lease any more.
+    pub(super) fn unwatch(&self, inner: &mut Inner) {
+        let watched = std::mem::replace(&mut inner.look_at, Moment::FAR) != Moment::FAR;
+        if watched && !mutated!("pile-without-end") {
+            self.engine.worker().forget(self);
+        }
+    }
+
+    /// Makes the worker show the hold count of a lease soon.
+    pub(crate) fn show(&self, lease: &Arc<LiveLease>) {
+        let mut inner = self.inner.lock();
+        let wake = self.watch(&mut inner, lease);
+        drop(inner);
+        if wake {
+            self.engine.worker().wake();
+        }
+    }
+
+    /// The worker looks at the slot.
+    pub(crate) fn look(&self, now: Moment) -> Look {
+        let mut inner = self.inner.lock();
+        inner.look_at = Moment::FAR;
+        match &inner.state {
+            State::Held(lease) => lease.upgrade().map_or(Look::Idle, Look::Held),
+            State::Lingering(lease) if inner.linger_until > now => {
+                let (lease, until) = (Arc::clone(lease), inner.linger_until);
+                self.look_by(&mut inner, &lease, until);
+                Look::Idle
+            }
+            State::Lingering(_) => self.end(&mut inner).map_or(Look::Idle, Look::Over),
+            _ => Look::Idle,
+        }
+    }
+
+    /// Makes the worker look again then, or when the lease ends, which is never told late. Where there
+    /// is none any more, nothing is to be looked at.
+    pub(crate) fn look_again(&self, due: Moment) {
+        let now = self.engine.now();
+        // Dropped after the slot is unlocked: ours may be the last reference.
+        let lease;
+        let mut inner = self.inner.lock();
+        let due = match &inner.state {
+            State::Held(held) => {
+                let Some(held) = held.upgrade() else { return };
+                lease = held;
+                if !lease.is_live() {
+                    return;
+                }
+                due.min(lease.valid_until().max(now))
+            }
+            State::Lingering(lingering) => {
+                lease = Arc::clone(lingering);
+                due.min(inner.linger_until)
+            }
+            _ => return,
+        };
+        self.look_by(&mut inner, &lease, due);
+    }
+}
