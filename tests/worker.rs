@@ -32,6 +32,30 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
     assert_eq!(there, LOCKS);
 }
 
+/// Threads that take a lingering lease again and again leave the worker its time.
+#[test]
+fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
+    let _turn = TURN.lock();
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let held = client.mutex_with("held", renewed(3_000)).unwrap().lock().unwrap();
+    let options = renewed(30_000).linger(ms(12_000));
+    let end = Instant::now() + ms(7_000);
+    thread::scope(|scope| {
+        for number in 0..64 {
+            let lock = client.mutex_with(format!("relocked{number}"), options).unwrap();
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    lock.lock().unwrap().release().unwrap();
+                }
+            });
+        }
+    });
+    assert!(held.loss().is_none(), "{:?}", held.loss());
+    held.release().unwrap();
+}
+
 /// What a worker that is in a hurry for one lease does to the others: every lease that is about to
 /// run out must not cut short the exchange that renews the rest.
 #[test]

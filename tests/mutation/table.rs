@@ -292,13 +292,28 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     bug(
         "pile-without-end",
-        "the work that waits for the worker is bounded",
-        "linger::locking_again_while_redis_is_silent_takes_no_memory",
+        "the work that waits for the worker is bounded by live leases",
+        "leasehold::engine::worker::tests::released_leases_leave_nothing_on_the_agenda",
     ),
     bug(
         "live-thrown-away",
         "what the worker must do is never thrown away",
-        "linger::leases_taken_while_redis_keeps_the_worker_waiting_are_renewed",
+        "leasehold::engine::worker::tests::a_lease_taken_again_is_renewed",
+    ),
+    bug(
+        "relocks-starve-renewal",
+        "the work that waits for the worker is bounded by live leases",
+        "leasehold::engine::worker::tests::a_lease_taken_again_has_one_entry_on_the_agenda",
+    ),
+    bug(
+        "turn-without-end",
+        "a renewal that is due does not wait for what comes meanwhile",
+        "leasehold::engine::worker::tests::a_turn_ends_whatever_falls_due_meanwhile",
+    ),
+    bug(
+        "returns-starve-renewal",
+        "a renewal that is due does not wait for all that is given back",
+        "leasehold::engine::worker::tests::a_turn_takes_all_slots_but_only_some_returns",
     ),
     bug(
         "shutdown-overlooks-a-linger",
@@ -331,6 +346,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "tokens-ahead-of-the-clock",
         "rule 19",
         "handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
+    ),
+    bug(
+        "tokens-never-waited-for",
+        "rule 19",
+        "leasehold::engine::slot::tests::a_token_that_is_a_microsecond_ahead_is_waited_for",
     ),
     bug(
         "token-not-written-back-by-watch",

@@ -20,6 +20,8 @@
 
 mod bid;
 mod linger;
+#[cfg(test)]
+mod tests;
 mod waiter;
 mod watch;
 
