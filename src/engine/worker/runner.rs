@@ -81,7 +81,7 @@ impl Runner {
         let now = self.clock.now();
         let most = if self.suspects > 0 { 1 } else { usize::MAX };
         self.agenda.take(now, most, &mut self.hand);
-        while mutated!("turn-without-end") && self.agenda.sleep() <= self.clock.now() {
+        while mutated!("turn-without-end") && self.clock.now() >= self.agenda.sleep() {
             self.agenda.take(self.clock.now(), most, &mut self.hand);
         }
         let taken = self.hand.len();
