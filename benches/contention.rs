@@ -12,7 +12,7 @@
 //! | `1x1` … `1x128` | each way to wait | processes × threads that want one lock again and again |
 //! | `hand-over` | `unix`, `tcp`, `afar` | from a release to the waiter's having it, in another process |
 //! | `idle` | | 64 threads in 4 processes behind one holder |
-//! | `linger` | `relock`, `remote unix`, `remote tcp`, `remote afar` | a lease that stays: for its process, and for another |
+//! | `linger` | `relock`, `tight`, `remote unix`, `remote tcp`, `remote afar` | a lease that stays: for its process, and for another |
 //! | `names` | `unix`, `tcp` | 32 threads, each its own name |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |

@@ -1,6 +1,6 @@
 //! A lease that stays with its process for a while: what that saves, and what another pays for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LockClient, LockOptions};
 use leasehold_support::Child;
@@ -22,6 +22,8 @@ const NAME: &str = "lingering";
 const LINGER: Duration = Duration::from_secs(5);
 /// Operations in a batch.
 const BATCH: usize = 500;
+/// Relocks without a pause: enough to use up every token that the server's clock had ahead.
+const TIGHT: usize = 200_000;
 const ROUNDS: usize = 24;
 
 pub(crate) fn rows(bench: &mut Bench) {
@@ -49,6 +51,11 @@ fn relock(bench: &mut Bench) {
     );
     let commands = Cost::of(&bench.server, BATCH, repeat(BATCH, operation)).calls();
     let ratio = ratio(&raws.time, &times.time);
+    // The batches pause for raw ones, and tokens grow meanwhile. In a tight loop they limit the rate.
+    let begin = Instant::now();
+    repeat(TIGHT, operation)();
+    let tight = TIGHT as f64 / begin.elapsed().as_secs_f64();
+    let tight_commands = Cost::of(&bench.server, TIGHT, repeat(TIGHT, operation)).calls();
     bench.report.row(
         Row::new("linger", "relock")
             .set("processes", 1.0)
@@ -66,6 +73,20 @@ fn relock(bench: &mut Bench) {
     );
     bench.at_most("linger: commands of a relock", commands, 0.0);
     bench.at_least("linger: rate of relocking by raw rate", ratio, 20.0);
+    let by_raw = tight / raws.rate();
+    bench.report.row(
+        Row::new("linger", "tight")
+            .set("processes", 1.0)
+            .set("threads", 1.0)
+            .set("names", 1.0)
+            .set("hold_us", 0.0)
+            .set("acq_per_s", tight)
+            .set("raw_per_s", raws.rate())
+            .set("ratio", by_raw)
+            .set("commands_per_acq", tight_commands),
+    );
+    bench.at_most("linger: commands of a relock in a tight loop", tight_commands, 0.001);
+    bench.at_least("linger: rate of a tight loop by raw rate", by_raw, 20.0);
 }
 
 fn remote(bench: &mut Bench, mode: &str, url: &str) {

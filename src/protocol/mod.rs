@@ -41,7 +41,7 @@
 //! | 16 | A release works where the server is out of memory: it begins with a `ZREM`. |
 //! | 17 | A lease with a command under way is neither passed on nor lingers. Bounds of a hold count for each hold. |
 //! | 18 | Grants and answers say how many wait; that somebody waits is remembered until the attempt ends. Nothing lingers then. |
-//! | 19 | Tokens come in small blocks, never run ahead of the server's clock by more than one, and the last that was used is written back. |
+//! | 19 | A token is never ahead of the server's clock, unless the counter is: then it is minted. A hold that Redis does not hear of takes the next token once that clock has come so far, and waits for it if that is a few microseconds away. The last that was used is written back. |
 //! | 20 | Numbers reach Redis in full: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are alike only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
@@ -51,6 +51,11 @@
 //! Rule 12 holds for the scripts of this version. Versions before it took a count of 0 for "nobody heard the
 //! grant", and withdrew it. The script of the client that releases decides: while clients of such a version
 //! release a lock, it may still have two valid holders where a waiter listens at a replica.
+//!
+//! Of rule 19 the model allows blocks: tokens reserved ahead of the clock. None are, as they would not let
+//! a lease be passed on or taken again more often: tokens may run ahead by one block at most, so in the
+//! long run a lease has one token a microsecond either way. What is not reserved cannot be lost in a
+//! crash, and nothing is stored for it.
 //!
 //! Of rule 17 more is kept than must be: a fixed lease is never passed on, as its holder asked for a
 //! length and would get a rest.

@@ -6,7 +6,9 @@
 //! | returns | owner's value that is to be taken out of Redis | the worker takes it |
 //! | news | loss; request to let go, up to a limit | the worker takes it |
 //!
-//! The lock is a leaf: nobody takes another one, or drops what is the user's, while he has it.
+//! The lock is a leaf: a thread that has it takes no other, and drops nothing that is the user's. A slot
+//! puts its entry in and takes it out while the slot itself is locked, so the entry is there exactly
+//! while the slot has a lease.
 
 use std::collections::HashMap;
 

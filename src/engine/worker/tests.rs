@@ -148,7 +148,7 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
 #[test]
 fn a_value_is_owed_once_and_until_it_is_done() {
     let agenda = Agenda::new();
-    let clock = Busy::default();
+    let clock = Busy::new();
     let (first, later) = (Moment::from_nanos(5), Moment::from_nanos(9));
     agenda.give_back(later, duty(1));
     agenda.give_back(first, duty(1));
@@ -175,10 +175,16 @@ fn requests_of_others_do_not_pile_up() {
 }
 
 /// A clock that others are as fast as: whenever the worker looks at it, something new is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Busy {
     looks: AtomicU64,
     agenda: OnceLock<Weak<Agenda>>,
+}
+
+impl Busy {
+    fn new() -> Busy {
+        Busy { looks: AtomicU64::new(0), agenda: OnceLock::new() }
+    }
 }
 
 impl Clock for Busy {
@@ -197,7 +203,7 @@ impl Clock for Busy {
 
 #[test]
 fn a_turn_ends_whatever_falls_due_meanwhile() {
-    let clock = Arc::new(Busy::default());
+    let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let worker = Worker::new(Arc::new(memory), as_clock(), SECOND, Callbacks::default());
@@ -205,7 +211,7 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     worker.started.store(true, Ordering::Release);
     // What is due one day keeps it from sleeping without end.
     worker.agenda.announce(Moment::FAR.before(HOUR), News::Requested(b"x".to_vec()));
-    clock.agenda.get_or_init(|| Arc::downgrade(&worker.agenda));
+    _ = clock.agenda.get_or_init(|| Arc::downgrade(&worker.agenda));
     for turn in 1..=10 {
         assert!(runner.turn(), "{turn}");
     }
