@@ -68,6 +68,8 @@
 //! [`Guard::transaction`](crate::Guard::transaction) is refused, with an error that says so. Time-outs
 //! of the pool do not happen, as there is none. How long things take can not be told from it.
 
+#[cfg(test)]
+mod agenda;
 mod link;
 #[cfg(test)]
 mod proof;

@@ -293,17 +293,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "pile-without-end",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::engine::worker::tests::released_leases_leave_nothing_on_the_agenda",
+        "leasehold::testing::agenda::released_leases_leave_nothing_on_the_agenda",
     ),
     bug(
         "live-thrown-away",
         "what the worker must do is never thrown away",
-        "leasehold::engine::worker::tests::a_lease_taken_again_is_renewed",
+        "leasehold::testing::agenda::a_lease_taken_again_is_renewed",
     ),
     bug(
         "relocks-starve-renewal",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::engine::worker::tests::a_lease_taken_again_has_one_entry_on_the_agenda",
+        "leasehold::testing::agenda::a_lease_taken_again_has_one_entry_on_the_agenda",
     ),
     bug(
         "turn-without-end",
