@@ -502,14 +502,15 @@ impl Slot {
             State::Held(lease) => lease.upgrade(),
             _ => None,
         };
-        if let Some(lease) = &held {
+        let wake = held.as_ref().is_some_and(|lease| {
             let now = self.engine.now();
             lease.doubt(now);
-            if self.look_by(&mut inner, lease, now) {
-                self.engine.worker().wake();
-            }
-        }
+            self.look_by(&mut inner, lease, now)
+        });
         drop(inner);
+        if wake {
+            self.engine.worker().wake();
+        }
         self.end_linger()
     }
 

@@ -162,18 +162,20 @@ impl Runner {
             lost(lease, loss);
             return None;
         }
-        // Before the look at its phase: a release that comes in between does not pass it on while a
-        // renewal is under way.
-        let command = lease.command();
+        let renews = lease.renew_at() <= now;
+        let asks = renews || lease.is_unshown() || lease.is_doubted();
+        // Taken before its phase is looked at, so that a release that comes in between does not pass on a
+        // lease that is about to be renewed.
+        let command = asks.then(|| lease.command());
         if !lease.is_live() {
             return None;
         }
-        if lease.renew_at() <= now {
+        if renews {
             // What comes of it says when to look again.
-            return Some(Job::Renew(command));
+            return command.map(Job::Renew);
         }
         slot.look_again(lease.next_look());
-        (lease.is_unshown() || lease.is_doubted()).then(|| Job::Show(command))
+        command.map(Job::Show)
     }
 
     /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
