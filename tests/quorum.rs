@@ -294,6 +294,22 @@ fn what_was_given_without_an_answer_is_taken_back() {
 }
 
 #[test]
+fn lost_hold_that_is_dropped_leaves_no_vote() {
+    let _turn = together();
+    let servers = servers(3);
+    let lock = open(direct(&servers)).mutex_with("x", fixed(30_000)).unwrap();
+    until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
+    let guard = lock.lock().unwrap();
+    assert_eq!(on(&servers, "x"), 3);
+    for server in &servers[..2] {
+        ask::<()>(server, &["DEL", "x"]);
+    }
+    assert!(guard.check().unwrap_err().is_lost());
+    drop(guard);
+    until("nothing is left", || on(&servers, "x") == 0);
+}
+
+#[test]
 fn a_connection_that_died_unnoticed_is_replaced_at_once() {
     let _turn = together();
     let servers = servers(5);

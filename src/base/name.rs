@@ -6,6 +6,7 @@ use std::fmt;
 use crate::base::error::{Error, Result};
 use crate::base::reserved::{self, Reserved, Word, reserved};
 use crate::base::sync::Arc;
+use crate::base::text::is_plain;
 
 const MAX_BYTES: usize = 64 * 1024;
 const SHOWN_BYTES: usize = 96;
@@ -79,7 +80,7 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
         match std::str::from_utf8(shown) {
-            Ok(text) if !text.chars().any(char::is_control) => f.write_str(text)?,
+            Ok(text) if text.chars().all(is_plain) => f.write_str(text)?,
             _ => write!(f, "{}", shown.escape_ascii())?,
         }
         if shown.len() < self.0.len() {

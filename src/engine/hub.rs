@@ -207,15 +207,16 @@ fn run_inner(shared: &Arc<Shared>, engine: &Weak<Engine>) {
         let outcome = protocol
             .listen()
             .and_then(|listener| Ear { shared, engine, protocol: &*protocol, listener }.listen());
-        if shared.live.swap(false, Ordering::AcqRel) {
+        let was_live = shared.live.swap(false, Ordering::AcqRel);
+        if was_live {
             backoff = Backoff::new();
         }
         drop(protocol);
-        match outcome {
-            Ok(()) => return,
-            Err(failure) => shared.fail(failure),
-        }
-        sync::sleep(backoff.next());
+        let Err(failure) = outcome else { return };
+        // The address still leads to a replica: many clients wait for the same fail-over.
+        let awaits_master = !was_live && failure.is_not_a_master();
+        shared.fail(failure);
+        sync::sleep(if awaits_master { LOOK.mul_f64(fastrand::f64()) } else { backoff.next() });
         shared.rest_while_refused();
     }
 }

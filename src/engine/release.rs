@@ -114,9 +114,13 @@ pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
 }
 
 /// Gives back what Redis may have of a lease that was lost beyond the end that its holder knew: by a renewal
-/// or an extension that was never answered, or was confirmed too late.
+/// or an extension that was never answered, or was confirmed too late; or, of several servers, on the few that
+/// have not forgotten it.
 fn give_back_rest(lease: &LiveLease) {
-    if lease.loss().is_some() && lease.perhaps_until() > lease.slot().engine().now() {
+    let engine = lease.slot().engine();
+    let remains = lease.perhaps_until() > engine.now()
+        || engine.protocol().remains(lease.owner()) && !mutated!("votes-of-a-lost-hold-kept");
+    if lease.loss().is_some() && remains {
         give_back(lease);
     }
 }

@@ -361,7 +361,9 @@ macro_rules! lock_methods {
             ///
             /// It evicts that holder and no other, and nobody once the time for a call is over,
             /// however long the request was stuck. Other libraries' owners are evicted too; over
-            /// several servers it is the one that has a majority of them.
+            /// several servers it is the one that has a majority of them. A holder is one lease of one
+            /// process: where the process passes its lease on to another thread, or takes a lease that
+            /// lingers again, meanwhile, that is evicted.
             ///
             /// For people and for emergencies: the evicted holder goes on until it notices. Where its
             /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.

@@ -220,6 +220,11 @@ impl Failure {
         }
     }
 
+    /// Whether a connection that has to lead to a master leads to a replica.
+    pub(crate) fn is_not_a_master(&self) -> bool {
+        matches!(self, Failure::Unknown(error) if error.to_string().starts_with(NOT_A_MASTER))
+    }
+
     /// Whether the connection was lost, rather than silent.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
@@ -328,9 +333,11 @@ pub(crate) fn is_of_replica(code: &str, text: Option<&str>) -> bool {
         || text.is_some_and(|text| text.contains("READONLY You can't write"))
 }
 
+const NOT_A_MASTER: &str = "not a master";
+
 /// What a connection fails with that has to lead to a master, and leads to a replica.
 pub(crate) fn not_a_master(text: &str) -> RedisError {
-    RedisError::from((ErrorKind::Io, "not a master", text.to_owned()))
+    RedisError::from((ErrorKind::Io, NOT_A_MASTER, text.to_owned()))
 }
 
 /// Whether the two sides could not agree on a TLS connection.

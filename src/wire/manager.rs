@@ -265,7 +265,6 @@ impl Manager {
             && !is_master(&reply.value)
             && !mutated!("role-not-verified")
         {
-            goal.epoch.end();
             return Err(not_a_master("the sentinel told of a server that is no master"));
         }
         if let Some(probation) = &self.probation {

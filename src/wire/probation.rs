@@ -9,7 +9,7 @@
 //! | Another run was alive when a command was sent that it replied to. | A new run is no older than that. One that says so is not believed, and counts a whole span after it was first met. |
 //! | This run was met before. | What the first report said stands: no later report makes the run count earlier. |
 //! | This run was met before, and now reports a later start. | One of the two reports is wrong, so the later start is believed. It is never later than the first meeting. |
-//! | The server reports no run id. | Its reports describe one run only while they agree about its start. |
+//! | The server reports no run id. | Its reports describe one run only while they agree about its start, and what followed from the first of those stands. That a reply shows it alive is not used. |
 //! | Nothing yet. | The report is believed. |
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,6 +28,8 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Run {
     id: u64,
     counts_from: Moment,
+    /// The end of the span after its start, as the last report told it, believed or not.
+    reported: Moment,
     /// When its first report had come: it had started by then.
     seen: Moment,
     /// When the last command was sent that it replied to: it was alive then, or later.
@@ -111,15 +113,15 @@ impl Probation {
                     known
                 }
             }
-            Some(run) if run.agrees(id, earliest, latest) => latest,
+            Some(run) if run.agrees(id, earliest, latest) => latest.max(run.counts_from),
             Some(run) if uptime > received.since(run.met) + SECOND => whole,
             _ => latest,
         };
         let run = match *last {
             Some(run) if run.id == id && id != 0 => {
-                Run { counts_from, met: run.met.max(sent), ..run }
+                Run { counts_from, reported: latest, met: run.met.max(sent), ..run }
             }
-            _ => Run { id, counts_from, seen: received, met: sent },
+            _ => Run { id, counts_from, reported: latest, seen: received, met: sent },
         };
         // A report that comes late may be that of an earlier run.
         if last.is_none_or(|last| last.id == id || sent >= last.met) {
@@ -132,7 +134,7 @@ impl Probation {
 impl Run {
     /// Whether two reports without an id may be those of one run.
     fn agrees(&self, id: u64, earliest: Moment, latest: Moment) -> bool {
-        let (id, known) = (self.id | id, self.counts_from);
+        let (id, known) = (self.id | id, self.reported);
         id == 0 && earliest <= known && known <= latest.after(SECOND)
     }
 }
@@ -278,6 +280,23 @@ mod tests {
         let later = NOW.after(SECOND * 5);
         assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
         assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
+    }
+
+    #[test]
+    fn disbelieved_server_without_a_run_id_counts_after_one_span() {
+        let from = |probation: &Probation, seconds: u64, at| {
+            probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
+        };
+        let probation = Probation::new(SPAN);
+        from(&probation, YEAR, NOW);
+        // Its clock was set ahead once, by more than a report may be off.
+        let later = NOW.after(SECOND * 60);
+        assert_eq!(from(&probation, YEAR + 60 + 5, later), later.after(SPAN));
+        for minutes in 2..60 {
+            let at = NOW.after(SECOND * 60 * minutes);
+            let told = from(&probation, YEAR + 60 * u64::from(minutes) + 5, at);
+            assert_eq!(told, later.after(SPAN), "after {minutes} minutes");
+        }
     }
 
     #[derive(Clone, Copy, Debug)]

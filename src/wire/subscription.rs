@@ -13,7 +13,7 @@
 //! | it connects | asks, and listens once the server says that it is no replica |
 //! | [`ASK_EVERY`] has passed since the last reply | asks again |
 //! | there is no reply within [`SIGN_OF_LIFE`] | fails |
-//! | the server is a replica | ends the [epoch](crate::wire::epoch), and fails |
+//! | the server is a replica | fails, and ends the [epoch](crate::wire::epoch) if it was none before |
 //! | the epoch is over, as another connection saw | fails |
 //!
 //! redis-rs takes each time-out of a read for a reply that comes late, and skips that many of the next
@@ -62,6 +62,8 @@ pub(crate) struct Subscription {
     timeout: Option<Duration>,
     /// When the server last replied.
     replied: Moment,
+    /// Whether a reply on this connection was no replica's.
+    was_master: bool,
     /// Since when a reply is awaited, and how many reads have timed out since.
     asked: Option<(Moment, i64)>,
     /// How many replies are due, less those that the driver skips. There may be more: the driver may have
@@ -80,8 +82,15 @@ impl Subscription {
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
         let now = BootClock.now();
-        let mut subscription =
-            Subscription { inner, place, timeout: None, replied: now, asked: None, owed: 0 };
+        let mut subscription = Subscription {
+            inner,
+            place,
+            timeout: None,
+            replied: now,
+            was_master: false,
+            asked: None,
+            owed: 0,
+        };
         subscription.ask(now, 0)?;
         while subscription.asked.is_some() {
             if BootClock.now().since(now) >= patience {
@@ -188,9 +197,14 @@ impl Subscription {
             && is_of_replica(&fields)
             && !mutated!("replica-not-noticed-by-the-listener")
         {
-            epoch.end();
+            // A new connection shows no move: an address may lead to several servers for a while, and the
+            // other connections may be at the right one.
+            if self.was_master {
+                epoch.end();
+            }
             return Err(Failure::Unknown(not_a_master("the server is a replica")));
         }
+        self.was_master = true;
         Ok(())
     }
 }

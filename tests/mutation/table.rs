@@ -483,6 +483,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "quorum::a_lease_is_renewed_by_a_majority_and_lost_without_one",
     ),
     bug(
+        "votes-of-a-lost-hold-kept",
+        "nothing is left",
+        "quorum::lost_hold_that_is_dropped_leaves_no_vote",
+    ),
+    bug(
         "failed-attempt-not-taken-back",
         "nothing is left",
         "quorum::redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left",

@@ -93,6 +93,11 @@ impl Job {
                 let due = now.after(retry_after(time_left(&lease, now))).min(lease.valid_until());
                 lease.is_live().then(|| watch(&lease, due))
             }
+            // A lease that is said to be another's is asked about until Redis has replied: there may be
+            // no renewal to find out.
+            (Job::Show(lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
+                Some(watch(&lease, now.after(retry_after(time_left(&lease, now)))))
+            }
             // The next renewal shows it too.
             (Job::Show(_), Err(_)) => None,
             (Job::GiveBack(duty), Ok(told))
