@@ -765,7 +765,7 @@ fn half_a_release_is_an_unknown_outcome() {
     }
 }
 
-/// One of three says that nobody has the lock there. The others are asked, and do not reply.
+/// One of three says that nobody has the lock there. The others are sent the request, and do not reply.
 #[test]
 fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
     let _turn = together();
@@ -774,9 +774,15 @@ fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
     let client = open(through(&proxies));
     let lock = client.mutex_with("x", fixed(30_000)).unwrap();
     until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
-    proxies[1..].iter().for_each(Proxy::black_hole);
+    let guard = lock.lock().unwrap();
+    assert_eq!(on(&servers, "x"), 3);
+    ask::<()>(&servers[0], &["DEL", "x"]);
+    let force = Fault::request("x", Action::Hold).at(Operation::Force);
+    let held: Vec<_> = proxies[1..].iter().map(|proxy| proxy.add(force.clone())).collect();
     let error = lock.force_release().unwrap_err();
+    assert!(held.iter().all(|held| held.wait_fired(common::SOON)));
     assert!(error.is_unknown_outcome(), "{error:?}");
+    drop(guard);
 }
 
 #[test]
