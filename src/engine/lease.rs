@@ -190,7 +190,7 @@ impl LiveLease {
     /// (rule 17), not said to be another's, and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease_option().is_renewed()
-            && (self.under_way.load(Ordering::SeqCst) == 0 || mutated!("passed-on-unanswered"))
+            && (!self.is_under_way() || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
             && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
@@ -253,6 +253,11 @@ impl LiveLease {
     pub(crate) fn command(self: &Arc<LiveLease>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         UnderWay(Arc::clone(self))
+    }
+
+    /// Whether a command about it is under way, or was never answered.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) != 0
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -525,6 +530,7 @@ mod tests {
     use crate::base::name::Name;
     use crate::base::option::Lease;
     use crate::base::time::Clock;
+    use crate::engine::release::release;
     use crate::engine::{Bounds, Callbacks, Engine};
     use crate::protocol::memory::client::Memory;
     use crate::protocol::memory::server::Server;
@@ -620,6 +626,20 @@ mod tests {
             assert_eq!(loss.cause(), LossCause::Expired);
             assert!(bench.lease.perhaps_until() >= sent.after(LEASE), "Redis keeps it");
         }
+    }
+
+    /// As where the process sleeps, and its thread is the first to wake.
+    #[test]
+    fn lost_hold_whose_renewal_is_under_way_is_given_back() {
+        let bench = Bench::new(renewed());
+        let sent = bench.at(SECOND);
+        let renewal = bench.lease.command();
+        bench.at(CLAIM);
+        assert!(release(&bench.lease).unwrap_err().is_lost());
+        bench.lease.renewed(sent);
+        drop(renewal);
+        let worker = bench.lease.slot().engine().worker();
+        assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
     }
 
     /// As an extension during a hold that `max_hold` has ended.

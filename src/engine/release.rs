@@ -113,14 +113,22 @@ pub(crate) fn leave_to_worker(lease: &Arc<LiveLease>) {
     lease.forget_hooks();
 }
 
-/// Gives back what Redis may have of a lease that was lost beyond the end that its holder knew: by a renewal
-/// or an extension that was never answered, or was confirmed too late; or, of several servers, on the few that
-/// have not forgotten it.
+/// Gives back what Redis may have of a lost lease, now that its thread is done:
+///
+/// - beyond the end that its holder knew, by a renewal or an extension that was never answered, or was
+///   confirmed too late, or may yet be: the worker gives it back after it has read that reply;
+/// - until its end, where `max_hold` ended the hold;
+/// - of several servers, on the few that have not forgotten it.
 fn give_back_rest(lease: &LiveLease) {
+    let Some(loss) = lease.loss() else { return };
     let engine = lease.slot().engine();
-    let remains = lease.perhaps_until() > engine.now()
-        || engine.protocol().remains(lease.owner()) && !mutated!("votes-of-a-lost-hold-kept");
-    if lease.loss().is_some() && remains {
+    let mut end = lease.perhaps_until();
+    if loss.cause() == LossCause::MaxHold {
+        end = end.max(lease.leased_until());
+    }
+    let asked = lease.is_under_way() && !mutated!("renewal-under-way-forgotten");
+    let votes = engine.protocol().remains(lease.owner()) && !mutated!("votes-of-a-lost-hold-kept");
+    if end > engine.now() || asked || votes {
         give_back(lease);
     }
 }

@@ -17,6 +17,9 @@ use crate::wire::script::Call;
 use crate::wire::transport::Transport;
 use crate::wire::{Pipeline, Value};
 
+/// A deadline in server time, in microseconds, that every request misses.
+const ALWAYS_LATE: u64 = 1;
+
 /// Locks on one server, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Single {
@@ -74,7 +77,10 @@ impl Protocol for Single {
         }
         let mut again = true;
         loop {
-            let call = target.acquire(attempt, clock.reached_at(deadline).unwrap_or(0));
+            // Where the server is elsewhere since its time was known, the first request only asks for the
+            // time: one without a deadline could be carried out at any time.
+            let by = clock.reached_at(deadline).unwrap_or(ALWAYS_LATE);
+            let call = target.acquire(attempt, by);
             let reply = self.call(&call, deadline)?;
             let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
             // A bare number is easily another command's answer. Asked again, Redis tells more.
@@ -158,7 +164,7 @@ impl Protocol for Single {
         let mut again = true;
         loop {
             // A request without a deadline could come at any time: the first may only ask for the time.
-            let call = target.force(owner, clock.reached_at(deadline).unwrap_or(0));
+            let call = target.force(owner, clock.reached_at(deadline).unwrap_or(ALWAYS_LATE));
             let reply = self.call(&call, deadline)?;
             match self.read(forced(&reply.value))? {
                 Forced::Done(had) => return Ok(had),

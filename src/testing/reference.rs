@@ -67,6 +67,8 @@ pub(super) struct Hold {
     valid_until: u64,
     /// Since when the key is not its own any more.
     dispossessed: Option<u64>,
+    /// Its client is told of that, if it listens.
+    evicted: bool,
 }
 
 /// What a name's key holds.
@@ -116,7 +118,7 @@ impl Model {
             Some(since) if renewed && self.now < since + ttl / 3 => None,
             Some(_) if renewed => Some(false),
             // To show a hold count is to ask, too.
-            Some(_) if name == REENTRANT && self.now < hold.valid_until => None,
+            Some(_) if (name == REENTRANT || hold.evicted) && self.now < hold.valid_until => None,
             _ => Some(self.now < hold.valid_until),
         }
     }
@@ -143,7 +145,8 @@ impl Model {
         let end = |span| if renewed { u64::MAX } else { self.now + span };
         self.keys[name] = Key::Of(client, end(ttl));
         let valid_until = end(ttl - ttl / 100 - 2);
-        self.holds[client][name] = Some(Hold { count: 1, valid_until, dispossessed: None });
+        self.holds[client][name] =
+            Some(Hold { count: 1, valid_until, dispossessed: None, evicted: false });
     }
 
     /// The key is given up: the next has it.
@@ -340,6 +343,11 @@ impl ReferenceStateMachine for Model {
             Step::Check(client, name) => model.extend(client, name, 0),
             Step::Force(_, name) => {
                 let was = !model.is_free(name);
+                if let Key::Of(client, _) = model.keys[name]
+                    && let Some(hold) = &mut model.holds[client][name]
+                {
+                    hold.evicted = true;
+                }
                 model.dispossess(name, Key::Free);
                 model.vacate(name);
                 Expected::Was(was)

@@ -483,6 +483,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "quorum::a_lease_is_renewed_by_a_majority_and_lost_without_one",
     ),
     bug(
+        "renewal-under-way-forgotten",
+        "nothing is left",
+        "leasehold::engine::lease::tests::lost_hold_whose_renewal_is_under_way_is_given_back",
+    ),
+    bug(
+        "cut-look-forgotten",
+        "renewal",
+        "leasehold::engine::worker::tests::look_that_a_panic_cut_short_is_made_again",
+    ),
+    bug(
         "votes-of-a-lost-hold-kept",
         "nothing is left",
         "quorum::lost_hold_that_is_dropped_leaves_no_vote",

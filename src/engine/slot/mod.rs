@@ -125,6 +125,8 @@ struct Inner {
     /// the attempt began (rule 18).
     remote: u32,
     wanted: bool,
+    /// Whether the attempt was said to be evicted before its delegate knew of the grant.
+    evicted: bool,
     /// How often the lease was passed on since it was granted, and when that was.
     passed: u32,
     granted_at: Moment,
@@ -157,6 +159,7 @@ impl Slot {
             nudged: false,
             remote: 0,
             wanted: false,
+            evicted: false,
             passed: 0,
             granted_at: Moment::PAST,
             passed_at: Moment::PAST,
@@ -277,6 +280,7 @@ impl Slot {
         inner.grant = None;
         inner.remote = 0;
         inner.wanted = false;
+        inner.evicted = false;
     }
 
     /// The delegate was told that another process has the lock: who wants one attempt only has
@@ -337,7 +341,12 @@ impl Slot {
         inner.remote = inner.remote.max(waiters);
         inner.wanted |= waiters > 0;
         refuse_the_hasty(&mut inner.queue);
-        let wake = self.watch(&mut inner, lease);
+        let wake = if std::mem::take(&mut inner.evicted) {
+            lease.doubt(now);
+            self.look_by(&mut inner, lease, now)
+        } else {
+            self.watch(&mut inner, lease)
+        };
         drop(inner);
         if wake {
             self.engine.worker().wake();
@@ -497,6 +506,8 @@ impl Slot {
         if inner.number != Some(number) {
             return None;
         }
+        // The grant may be in a reply on its way.
+        inner.evicted = matches!(inner.state, State::Trying { .. });
         // Dropped after the slot is unlocked: ours may be the last reference.
         let held = match &inner.state {
             State::Held(lease) => lease.upgrade(),

@@ -74,8 +74,8 @@ impl Slot {
         }
     }
 
-    /// Makes the worker look again then, or when the lease ends, which is never told late. Where there
-    /// is none any more, nothing is to be looked at.
+    /// Makes the worker look again then, or when the lease ends, so that its end is told as soon as the
+    /// worker is free. Where there is none any more, nothing is to be looked at.
     pub(crate) fn look_again(&self, due: Moment) {
         let now = self.engine.now();
         // Dropped after the slot is unlocked: ours may be the last reference.
@@ -96,6 +96,11 @@ impl Slot {
             }
             _ => return,
         };
+        // The look before may have been cut short, by a panic of a logger, and then the slot still counts on
+        // it.
+        if !mutated!("cut-look-forgotten") {
+            inner.look_at = Moment::FAR;
+        }
         self.look_by(&mut inner, &lease, due);
     }
 }

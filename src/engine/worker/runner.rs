@@ -51,7 +51,7 @@ impl Runner {
     }
 
     /// Puts what was being done back on the agenda. The duty that panicked alone waits longest.
-    fn put_back(&mut self) {
+    pub(super) fn put_back(&mut self) {
         let duties = std::mem::take(&mut self.hand);
         let culprit = self.suspects > 0 && duties.len() == 1;
         let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };

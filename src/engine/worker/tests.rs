@@ -5,11 +5,14 @@ use std::time::Duration;
 use super::agenda::{Agenda, REQUESTS, RETURNS};
 use super::duty::Duty;
 use super::{GiveBack, Worker};
+use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
+use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
+use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Target;
 use crate::protocol::memory::client::Memory;
@@ -126,4 +129,35 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     for turn in 1..=10 {
         assert!(runner.turn(), "{turn}");
     }
+}
+
+/// As where a logger panics that was told of the loss of another lease.
+#[test]
+fn look_that_a_panic_cut_short_is_made_again() {
+    let clock = Arc::new(DrivenClock::new(false));
+    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let bounds = Bounds { exchange: SECOND, give_up_after: SECOND };
+    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let worker = engine.worker();
+    let mut runner = worker.runner.lock().take().unwrap();
+    worker.started.store(true, Ordering::Release);
+    let now = clock.now();
+    let grant = Grant {
+        owner: Arc::from(*b"owner"),
+        token: 1,
+        ttl: SECOND * 6,
+        sent: now,
+        server_time: (1_000_000, now),
+        settled: Moment::PAST,
+    };
+    let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
+    let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+    let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+    slot.granted(&lease, 0, now);
+    clock.put_forward(now.after(SECOND * 3));
+    worker.agenda.take(clock.now(), usize::MAX, &mut runner.hand);
+    assert_eq!((runner.hand.len(), worker.agenda.len().0), (1, 0));
+    runner.put_back();
+    assert_eq!(worker.agenda.len().0, 1, "nobody looks at it any more");
 }
