@@ -1,4 +1,4 @@
-//! Which token the next hold of a lease has, and when it has one.
+//! Which token the next hold of a lease has, and when it has one; an eviction that is told early.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, LiveLease};
+use crate::engine::slot::{Patience, Turn};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
@@ -28,9 +29,9 @@ impl Clock for Ticking {
     }
 }
 
-/// The tokens of the next holds of a lease that was granted just now with this token, while the server's
-/// clock showed so many microseconds.
-fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
+/// A lease that was granted just now with this token, while the server's clock showed so many
+/// microseconds, and the clock of its client.
+fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<LiveLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
@@ -46,13 +47,18 @@ fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
         server_time: (micros, now),
         settled: Moment::PAST,
     };
-    let options = LockOptions::new();
-    let mut lease = LiveLease::new(slot, grant, options);
+    (clock, LiveLease::new(slot, grant, LockOptions::new()))
+}
+
+/// The tokens of the next holds of such a lease.
+fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
+    let (clock, mut lease) = granted(look, token, micros);
+    let (options, begin) = (LockOptions::new(), clock.nanos.load(Ordering::SeqCst));
     let mut tokens = Vec::new();
     while tokens.len() < holds
         && let Some(next) = lease.successor(&options, clock.now())
     {
-        let passed = (clock.nanos.load(Ordering::SeqCst) - now.as_nanos()) / 1_000;
+        let passed = (clock.nanos.load(Ordering::SeqCst) - begin + look) / 1_000;
         assert!(next.token().get() <= micros + passed, "ahead of the server's clock");
         tokens.push(next.token().get());
         lease = next;
@@ -74,4 +80,28 @@ fn a_token_that_is_far_ahead_is_not_waited_for() {
 #[test]
 fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
+}
+
+/// The grant is in a reply on its way, and the delegate knows of it later.
+#[test]
+fn eviction_told_before_the_grant_is_asked_about() {
+    let (clock, lease) = granted(50, 1_000, 1_000);
+    let slot = lease.slot();
+    let turn = slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    assert!(matches!(turn, Turn::Delegate(..)), "{turn:?}");
+    slot.begin(7);
+    assert!(slot.hear_evicted(7).is_none());
+    slot.granted(&lease, 0, clock.now());
+    assert!(lease.is_doubted() && !lease.may_last(clock.now()));
+}
+
+#[test]
+fn eviction_of_another_attempt_is_ignored() {
+    let (clock, lease) = granted(50, 1_000, 1_000);
+    let slot = lease.slot();
+    slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    slot.begin(7);
+    assert!(slot.hear_evicted(8).is_none());
+    slot.granted(&lease, 0, clock.now());
+    assert!(!lease.is_doubted() && lease.may_last(clock.now()));
 }
