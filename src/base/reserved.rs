@@ -30,9 +30,9 @@ macro_rules! words {
 words! {
     /// The last token.
     FENCE = "fence",
-    /// Who waits.
+    /// The waiters.
     QUEUE = "queue",
-    /// When who waits counts as dead.
+    /// When each waiter counts as dead.
     BEATS = "beats",
     /// In a cluster, a key that is never there.
     NEVER = "never";

@@ -110,7 +110,7 @@ impl Handle {
         let (protocol, target) = (engine.protocol(), self.slot.target());
         let deadline = engine.exchange_deadline();
         let forced = protocol.holder(target, deadline).and_then(|holder| {
-            // Whoever comes next has done nothing for which it should lose the lock.
+            // The next holder has done nothing for which it should lose the lock.
             holder.map_or(Ok(false), |holder| {
                 protocol.force_release(target, holder.owner(), deadline)
             })
@@ -355,9 +355,9 @@ macro_rules! lock_methods {
                 self.0.hold_count()
             }
 
-            /// Takes the lock from whoever holds it at the moment of the call, and gives it to the
-            /// first who waits. Answers whether anybody was evicted: `false` where nobody held it, or
-            /// the holder has let go meanwhile.
+            /// Takes the lock from its holder at the moment of the call, and gives it to the first
+            /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
+            /// has let go meanwhile.
             ///
             /// It evicts that holder and no other, and nobody once the time for a call is over,
             /// however long the request was stuck. Other libraries' owners are evicted too; over

@@ -39,7 +39,7 @@ lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 
 impl Mutex {
     /// Asks the present holder, in whatever process, to let go. Returns whether its process heard, as far
-    /// as Redis counts those who listen: who listens at a replica of the server hears and is not counted.
+    /// as Redis counts listeners: a client that listens at a replica of the server hears and is not counted.
     ///
     /// There, what was given to
     /// [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a lease that only

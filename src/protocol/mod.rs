@@ -210,7 +210,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
 
     /// Takes the lock from an owner, who need not be one of ours, and tells its client to ask. Does
-    /// nothing to any other owner, and nothing once the deadline has passed. Answers whether that owner
+    /// nothing to any other owner, and nothing once the deadline has passed. Returns whether that owner
     /// had it.
     fn force_release(
         &self,

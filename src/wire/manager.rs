@@ -21,7 +21,7 @@ use crate::wire::subscription::{Place, Subscription};
 pub(crate) struct Manager {
     source: Source,
     clock: Arc<dyn Clock>,
-    /// Who has the same knows of the same moves.
+    /// Managers that share it know of the same moves.
     server_clock: Arc<ServerClock>,
     timeouts: Timeouts,
     generation: AtomicU64,

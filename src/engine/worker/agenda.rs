@@ -133,7 +133,7 @@ impl Agenda {
         let mut state = self.state.lock();
         let waiting = state.news.len();
         if waiting >= REQUESTS && matches!(news, News::Requested(_)) {
-            // The user is about to hear of as many, and whoever still wants the lock asks again.
+            // The user is about to hear of as many, and a process that still wants the lock asks again.
             return false;
         }
         state.told += 1;
@@ -164,7 +164,7 @@ impl Agenda {
         }
     }
 
-    /// The worker is about to sleep: whoever wants something earlier than it wakes by itself must
+    /// The worker is about to sleep: a caller that wants something earlier than it wakes by itself must
     /// wake it. Returns until when it sleeps.
     pub(super) fn sleep(&self) -> Moment {
         let mut state = self.state.lock();

@@ -6,8 +6,8 @@
 //! Redis, losses that the user is told.
 //!
 //! The channel holds one request at a time: to wake, because something is due before the worker would
-//! wake by itself. Whoever puts work in knows from the agenda whether that is so, and most of the time
-//! it is not: to wake a thread costs more than a lock.
+//! wake by itself. A caller that puts work in learns from the agenda whether that is so, and most of the
+//! time it is not: to wake a thread costs more than a lock.
 //!
 //! Each turn, all that is due goes out as one pipeline. A lease whose end is much nearer than that of the
 //! others travels before them, in one of its own. A turn takes what is due when it begins, so that others

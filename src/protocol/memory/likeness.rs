@@ -158,7 +158,7 @@ impl Pair {
         Request::acquire(&attempt, *self.rng.choice(&deadlines).unwrap())
     }
 
-    /// Whoever has the lock, foreign or not.
+    /// Any owner of the lock, foreign or not.
     fn holder(&mut self) -> Option<Vec<u8>> {
         let (found, _) = self.store.serve(&self.target, &Request::Inspect, self.micros);
         self.target.kind().inspected(found.ok()?).ok()?.map(|holder| holder.owner)

@@ -351,7 +351,7 @@ impl Protocol for Quorum {
         let limit = self.limit(deadline);
         let (mut again, mut had, mut open) = (true, false, false);
         loop {
-            // Who told the holder has told its time.
+            // A server that reported the holder has reported its time.
             let call = |node: &Arc<Node>| {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
