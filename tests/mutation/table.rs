@@ -15,11 +15,15 @@ const fn bug(name: &'static str, breaks: &'static str, checker: &'static str) ->
 /// All of them. Rules are those of the queue protocol.
 pub(crate) const MUTATIONS: &[Mutation] = &[
     // Attempts and requests.
-    bug("beat-that-may-join", "rule 1", "queue::dead::a_waiter_that_was_forgotten_queues_up_anew"),
+    bug(
+        "beat-that-may-join",
+        "rule 1",
+        "it::queue::dead::a_waiter_that_was_forgotten_queues_up_anew",
+    ),
     bug(
         "no-request-deadline",
         "rule 2",
-        "queue::late::a_request_that_comes_too_late_neither_takes_nor_joins",
+        "it::queue::late::a_request_that_comes_too_late_neither_takes_nor_joins",
     ),
     bug(
         "deadline-from-the-sending",
@@ -29,74 +33,74 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unanswered-request-forgotten",
         "rules 2, 6",
-        "queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
+        "it::queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
     ),
     bug(
         "full-ttl-on-a-repeated-grant",
         "rule 3",
-        "fault::a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says",
+        "it::fault::a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says",
     ),
-    bug("repeated-request-counts", "rule 3", "reentrant::a_repeated_request_counts_once"),
+    bug("repeated-request-counts", "rule 3", "it::reentrant::a_repeated_request_counts_once"),
     bug(
         "validity-from-receipt",
         "rule 3",
-        "fault::a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer",
+        "it::fault::a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer",
     ),
     bug(
         "validity-without-end",
         "validity",
-        "fault::a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced",
+        "it::fault::a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced",
     ),
-    bug("no-drift-allowance", "validity", "mutex::the_time_to_live_in_redis_is_the_lease"),
+    bug("no-drift-allowance", "validity", "it::mutex::the_time_to_live_in_redis_is_the_lease"),
     bug(
         "grant-that-is-over",
         "validity",
-        "fault::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
+        "it::fault::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
     ),
-    bug("newcomer-barges", "rule 4", "queue::order::nobody_takes_it_before_those_who_wait"),
+    bug("newcomer-barges", "rule 4", "it::queue::order::nobody_takes_it_before_those_who_wait"),
     bug(
         "attempt-reused-after-leave",
         "rule 5",
-        "queue::order::a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process",
+        "it::queue::order::a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process",
     ),
-    bug("one-value-per-client", "rule 5", "mutex::every_attempt_has_a_value_of_its_own"),
+    bug("one-value-per-client", "rule 5", "it::mutex::every_attempt_has_a_value_of_its_own"),
     bug(
         "leave-without-leaving",
         "rule 5",
-        "queue::order::a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing",
+        "it::queue::order::a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing",
     ),
     bug(
         "leave-sent-once",
         "rule 6",
-        "queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
+        "it::queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
     ),
     bug(
         "no-reconciliation-after-release",
         "rule 6",
-        "queue::late::a_request_that_comes_after_the_release_is_undone_in_the_end",
+        "it::queue::late::a_request_that_comes_after_the_release_is_undone_in_the_end",
     ),
     bug(
         "helper-key-as-a-name",
         "no lock is a key of another",
-        "input::a_name_that_is_another_locks_key_is_refused_before_any_io",
+        "it::input::a_name_that_is_another_locks_key_is_refused_before_any_io",
     ),
     // Hand-over and grants.
     bug(
         "releasers-ttl-for-the-next-owner",
         "rule 7",
-        "queue::grant::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
+        "it::queue::grant::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
     ),
-    bug("grant-of-another-attempt", "rule 7", "wake::nonsense_in_a_message_is_ignored"),
+    bug("grant-of-another-attempt", "rule 7", "it::wake::nonsense_in_a_message_is_ignored"),
     bug(
         "silent-waiter-not-skipped",
         "rule 8",
-        "queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "it::queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
-    bug("no-heartbeat", "rule 8", "notify::a_missed_message_costs_a_heartbeat_and_not_a_lease"),
+    bug("no-heartbeat", "rule 8", "it::notify::a_missed_message_costs_a_heartbeat_and_not_a_lease"),
     bug(
         "fixed-lease-not-made-whole",
         "rule 9",
-        "queue::grant::a_fixed_lease_that_was_handed_over_is_whole",
+        "it::queue::grant::a_fixed_lease_that_was_handed_over_is_whole",
     ),
     bug(
         "grant-dated-by-its-receipt",
@@ -106,131 +110,131 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "early-grant-not-kept",
         "rule 10",
-        "wake::a_grant_that_comes_before_the_answer_to_its_join_is_kept",
+        "it::wake::a_grant_that_comes_before_the_answer_to_its_join_is_kept",
     ),
     bug(
         "skipped-waiter-loses-its-place",
         "rule 11",
-        "queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "it::queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
     ),
     bug(
         "newcomer-overtakes-the-skipped",
         "rule 11",
-        "queue::script::newcomer_stands_behind_all_who_were_skipped",
+        "it::queue::script::newcomer_stands_behind_all_who_were_skipped",
     ),
     bug(
         "killed-waiter-not-skipped",
         "rule 12",
-        "queue::dead::three_killed_waiters_are_skipped_together",
+        "it::queue::dead::three_killed_waiters_are_skipped_together",
     ),
     bug(
         "grant-withdrawn-by-its-count",
         "rule 12",
-        "queue::replica::uncounted_grant_is_kept_where_numsub_is_denied",
+        "it::queue::replica::uncounted_grant_is_kept_where_numsub_is_denied",
     ),
     bug(
         "reconnect-wakes-nobody",
         "rule 12",
-        "wake::a_cut_wake_up_connection_comes_back_and_wakes_everybody",
+        "it::wake::a_cut_wake_up_connection_comes_back_and_wakes_everybody",
     ),
     bug(
         "fence-of-the-giver",
         "the counter of tokens ends before the lease",
-        "token::the_counter_outlives_a_lease_longer_than_the_givers",
+        "it::token::the_counter_outlives_a_lease_longer_than_the_givers",
     ),
     bug(
         "force-release-passes-nobody-on",
         "the queue stands still",
-        "queue::order::a_forced_release_serves_the_first_who_waits",
+        "it::queue::order::a_forced_release_serves_the_first_who_waits",
     ),
     bug(
         "force-without-its-owner",
         "a forced release evicts the one it is aimed at",
-        "force::stuck_force_leaves_a_later_holder_alone",
+        "it::force::stuck_force_leaves_a_later_holder_alone",
     ),
-    bug("force-without-a-deadline", "rule 2", "force::force_past_its_deadline_evicts_nobody"),
+    bug("force-without-a-deadline", "rule 2", "it::force::force_past_its_deadline_evicts_nobody"),
     bug(
         "eviction-not-told",
         "who is evicted is told",
-        "force::evicted_holder_that_listens_is_told_at_once",
+        "it::force::evicted_holder_that_listens_is_told_at_once",
     ),
     bug(
         "queue-without-an-end",
         "keys that never end",
-        "queue::dead::all_keys_share_the_names_slot_and_end",
+        "it::queue::dead::all_keys_share_the_names_slot_and_end",
     ),
     // Renewal and release.
     bug(
         "renewal-that-shortens",
         "rule 14",
-        "renewal::extend_makes_a_lease_longer_and_never_shorter",
+        "it::renewal::extend_makes_a_lease_longer_and_never_shorter",
     ),
     bug(
         "extension-that-shortens",
         "rule 14",
-        "renewal::extend_makes_a_lease_longer_and_never_shorter",
+        "it::renewal::extend_makes_a_lease_longer_and_never_shorter",
     ),
     bug(
         "renewal-makes-the-key-again",
         "ownership",
-        "renewal::a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again",
+        "it::renewal::a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again",
     ),
     bug(
         "renewal-of-anothers-lock",
         "ownership",
-        "renewal::a_key_that_another_has_is_a_loss_and_is_left_alone",
+        "it::renewal::a_key_that_another_has_is_a_loss_and_is_left_alone",
     ),
-    bug("delete-without-a-look", "rule 15", "release::another_owners_key_is_not_touched"),
+    bug("delete-without-a-look", "rule 15", "it::release::another_owners_key_is_not_touched"),
     bug(
         "reentrant-delete-without-a-look",
         "rule 15",
-        "reentrant::another_owners_hash_is_not_touched",
+        "it::reentrant::another_owners_hash_is_not_touched",
     ),
     bug(
         "transaction-without-watch",
         "WATCH",
-        "release::release_by_watch_loses_the_race_for_a_key_that_changed_in_between",
+        "it::release::release_by_watch_loses_the_race_for_a_key_that_changed_in_between",
     ),
-    bug("transaction-without-a-look", "WATCH", "release::another_owners_key_is_not_touched"),
+    bug("transaction-without-a-look", "WATCH", "it::release::another_owners_key_is_not_touched"),
     bug(
         "renewed-after-release",
         "rule 15",
-        "release::a_renewal_that_races_the_release_makes_no_key",
+        "it::release::a_renewal_that_races_the_release_makes_no_key",
     ),
     bug(
         "late-release-as-done",
         "rule 15",
-        "release::a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome",
+        "it::release::a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome",
     ),
     bug(
         "unknown-release-as-released",
         "outcomes",
-        "release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
+        "it::release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
     ),
     bug(
         "repetition-speaks-for-both",
         "outcomes",
-        "fault::what_was_lost_with_the_only_connection_is_an_unknown_outcome",
+        "it::fault::what_was_lost_with_the_only_connection_is_an_unknown_outcome",
     ),
     bug(
         "failed-release-forgotten",
         "outcomes",
-        "release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
+        "it::release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
     ),
     bug(
         "first-write-refused-when-full",
         "rule 16",
-        "queue::dead::the_lock_is_handed_over_when_memory_is_full",
+        "it::queue::dead::the_lock_is_handed_over_when_memory_is_full",
     ),
     bug(
         "unanswered-extension-forgotten",
         "an unknown outcome is cleaned up",
-        "fault::what_an_unanswered_extension_has_left_is_given_back",
+        "it::fault::what_an_unanswered_extension_has_left_is_given_back",
     ),
     bug(
         "lost-hold-leaves-a-ghost",
         "rules 6, 30",
-        "queue::late::request_that_arrives_after_the_loss_leaves_no_ghost",
+        "it::queue::late::request_that_arrives_after_the_loss_leaves_no_ghost",
     ),
     bug(
         "late-reply-revives-a-hold",
@@ -261,34 +265,34 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "passed-on-unanswered",
         "rule 17",
-        "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
     ),
     bug(
         "repeated-extension-forgotten",
         "rules 17, 31",
-        "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
     ),
     bug(
         "passed-on-unsettled",
         "rule 17",
-        "handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
     ),
-    bug("max-hold-ignored", "rule 17", "renewal::max_hold_ends_the_hold_and_its_renewal"),
+    bug("max-hold-ignored", "rule 17", "it::renewal::max_hold_ends_the_hold_and_its_renewal"),
     bug(
         "hand-off-bound-ignored",
         "fairness",
-        "handoff::passing_on_is_bounded_while_another_process_waits",
+        "it::handoff::passing_on_is_bounded_while_another_process_waits",
     ),
     bug(
         "hand-off-time-ignored",
         "fairness",
-        "handoff::passing_on_is_bounded_in_time_while_another_process_waits",
+        "it::handoff::passing_on_is_bounded_in_time_while_another_process_waits",
     ),
-    bug("cut-lease-never-renewed", "rule 9", "handoff::nothing_is_passed_on_that_must_not_be"),
+    bug("cut-lease-never-renewed", "rule 9", "it::handoff::nothing_is_passed_on_that_must_not_be"),
     bug(
         "linger-with-waiters",
         "rule 18",
-        "linger::a_lease_that_somebody_waits_for_does_not_linger",
+        "it::linger::a_lease_that_somebody_waits_for_does_not_linger",
     ),
     bug(
         "pile-without-end",
@@ -320,32 +324,32 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "shutdown",
         "leasehold::testing::shutdown::the_end_of_a_linger_is_waited_for",
     ),
-    bug("linger-not-revoked", "rule 18", "linger::a_waiter_of_another_process_ends_it_at_once"),
+    bug("linger-not-revoked", "rule 18", "it::linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
         "reentry-after-loss",
         "validity",
-        "hold::reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold",
+        "it::hold::reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold",
     ),
     bug(
         "inner-release-hides-the-loss",
         "validity",
-        "hold::every_release_of_a_lost_lease_tells_of_the_loss",
+        "it::hold::every_release_of_a_lost_lease_tells_of_the_loss",
     ),
     bug(
         "inner-release-ends-the-hold",
         "reentry",
-        "hold::the_last_guard_dropped_gives_it_back_in_whatever_order",
+        "it::hold::the_last_guard_dropped_gives_it_back_in_whatever_order",
     ),
     bug(
         "valid-after-the-loss",
         "invalid first, then the callback",
-        "renewal::the_callback_runs_after_the_guard_is_invalid",
+        "it::renewal::the_callback_runs_after_the_guard_is_invalid",
     ),
     // Tokens.
     bug(
         "tokens-ahead-of-the-clock",
         "rule 19",
-        "handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
+        "it::handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
     ),
     bug(
         "tokens-never-waited-for",
@@ -355,35 +359,39 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "token-not-written-back-by-watch",
         "rule 19",
-        "handoff::a_release_by_watch_writes_the_last_token_back",
+        "it::handoff::a_release_by_watch_writes_the_last_token_back",
     ),
     bug(
         "token-not-written-back",
         "rule 19",
-        "handoff::a_token_that_was_written_back_is_respected_by_the_next_process",
+        "it::handoff::a_token_that_was_written_back_is_respected_by_the_next_process",
     ),
     bug(
         "short-counter-ttl",
         "rule 19",
-        "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
+        "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
-    bug("counter-not-renewed", "rule 19", "token::the_counter_outlives_a_lock_that_is_renewed"),
+    bug("counter-not-renewed", "rule 19", "it::token::the_counter_outlives_a_lock_that_is_renewed"),
     bug(
         "token-of-the-clock-alone",
         "rule 19",
-        "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
+        "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
     bug(
         "token-with-an-exponent",
         "rule 20",
-        "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
+        "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
     // Replicas.
-    bug("demotion-leaves-the-listener", "rule 12", "demotion::a_refused_script_moves_the_listener"),
+    bug(
+        "demotion-leaves-the-listener",
+        "rule 12",
+        "it::demotion::a_refused_script_moves_the_listener",
+    ),
     bug(
         "replica-not-noticed-by-the-listener",
         "rule 12",
-        "demotion::a_silent_listener_at_a_replica_finds_out",
+        "it::demotion::a_silent_listener_at_a_replica_finds_out",
     ),
     bug(
         "clock-of-another-server",
@@ -393,33 +401,33 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "too-few-replicas",
         "fail-over",
-        "replica::without_enough_replicas_the_lock_is_given_back_and_the_error_says_so",
+        "it::replica::without_enough_replicas_the_lock_is_given_back_and_the_error_says_so",
     ),
     bug(
         "master-not-followed",
         "fail-over",
-        "failover::a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told",
+        "it::failover::a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told",
     ),
     bug(
         "promoted-not-looked-for",
         "fail-over",
-        "sentinel::a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_master",
+        "it::sentinel::a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_master",
     ),
     bug("role-not-verified", "fail-over", "registry::group::kinds::sentinel_lies_at_connect"),
     bug(
         "own-disk-not-looked-at",
         "crash of the server",
-        "replica::without_enough_disks_the_lock_is_given_back_and_the_error_says_so",
+        "it::replica::without_enough_disks_the_lock_is_given_back_and_the_error_says_so",
     ),
     bug(
         "replicas-of-nothing",
         "fail-over",
-        "replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
+        "it::replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
     ),
     bug(
         "replicas-of-anothers-lock",
         "fail-over",
-        "replica::what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer",
+        "it::replica::what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer",
     ),
     // A majority of several servers.
     bug(
@@ -435,7 +443,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "second-look-admits-a-restarted-server",
         "servers that forgot",
-        "quorum::restarted_server_has_no_vote_however_often_it_is_met",
+        "it::quorum::restarted_server_has_no_vote_however_often_it_is_met",
     ),
     bug(
         "replies-show-no-life",
@@ -450,7 +458,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "first-sending-forgotten",
         "nothing is left",
-        "quorum::first_sending_of_a_refused_repetition_leaves_no_vote",
+        "it::quorum::first_sending_of_a_refused_repetition_leaves_no_vote",
     ),
     bug(
         "half-a-release-as-not-sent",
@@ -460,27 +468,27 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unanswered-force-as-not-sent",
         "outcomes",
-        "quorum::force_that_two_servers_may_yet_do_is_an_unknown_outcome",
+        "it::quorum::force_that_two_servers_may_yet_do_is_an_unknown_outcome",
     ),
     bug(
         "withdrawn-attempt-asked-again",
         "rule 5",
-        "quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",
+        "it::quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",
     ),
     bug(
         "two-votes-of-one-server",
         "majority of all",
-        "quorum::two_addresses_of_one_server_are_refused_where_it_can_be_told",
+        "it::quorum::two_addresses_of_one_server_are_refused_where_it_can_be_told",
     ),
     bug(
         "validity-from-the-last-vote",
         "validity",
-        "quorum::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
+        "it::quorum::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
     ),
     bug(
         "renewed-by-a-minority",
         "validity",
-        "quorum::a_lease_is_renewed_by_a_majority_and_lost_without_one",
+        "it::quorum::a_lease_is_renewed_by_a_majority_and_lost_without_one",
     ),
     bug(
         "renewal-under-way-forgotten",
@@ -495,84 +503,84 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "votes-of-a-lost-hold-kept",
         "nothing is left",
-        "quorum::lost_hold_that_is_dropped_leaves_no_vote",
+        "it::quorum::lost_hold_that_is_dropped_leaves_no_vote",
     ),
     bug(
         "failed-attempt-not-taken-back",
         "nothing is left",
-        "quorum::redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left",
+        "it::quorum::redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left",
     ),
     bug(
         "unanswered-vote-not-taken-back",
         "nothing is left",
-        "quorum::what_was_given_without_an_answer_is_taken_back",
+        "it::quorum::what_was_given_without_an_answer_is_taken_back",
     ),
     bug(
         "vote-taken-back-from-another",
         "ownership",
-        "quorum::a_late_release_leaves_the_next_holders_votes_alone",
+        "it::quorum::a_late_release_leaves_the_next_holders_votes_alone",
     ),
     bug(
         "vote-after-its-deadline",
         "rule 2",
-        "quorum::a_request_that_was_stuck_in_a_paused_server_does_nothing",
+        "it::quorum::a_request_that_was_stuck_in_a_paused_server_does_nothing",
     ),
     bug(
         "token-below-the-clocks",
         "tokens of a quorum",
-        "quorum::tokens_grow_also_where_all_servers_have_forgotten_them",
+        "it::quorum::tokens_grow_also_where_all_servers_have_forgotten_them",
     ),
     bug(
         "any-token-accepted",
         "tokens of a quorum",
-        "quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+        "it::quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
     ),
     bug(
         "fence-shorter-than-its-lead",
         "tokens of a quorum",
-        "quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+        "it::quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
     ),
     bug(
         "servers-asked-one-by-one",
         "one round trip",
-        "quorum::lock_and_unlock_take_one_round_as_on_one_server",
+        "it::quorum::lock_and_unlock_take_one_round_as_on_one_server",
     ),
     bug(
         "silent-server-waited-for-again",
         "one time-out",
-        "quorum::two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most",
+        "it::quorum::two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most",
     ),
     bug(
         "release-told-to-nobody",
         "wake-ups of a quorum",
-        "quorum_wait::a_waiter_is_told_of_a_release_long_before_it_would_ask_again",
+        "it::quorum_wait::a_waiter_is_told_of_a_release_long_before_it_would_ask_again",
     ),
     bug(
         "failed-attempt-wakes-others",
         "wake-ups of a quorum",
-        "quorum_wait::waiters_do_not_wake_each_other",
+        "it::quorum_wait::waiters_do_not_wake_each_other",
     ),
     bug(
         "split-votes-as-a-holder",
         "wake-ups of a quorum",
-        "quorum_wait::split_votes_are_not_waited_for_like_a_holder",
+        "it::quorum_wait::split_votes_are_not_waited_for_like_a_holder",
     ),
     // What is told.
     bug(
         "unknown-outcome-as-busy",
         "outcomes",
-        "fault::a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key",
+        "it::fault::a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key",
     ),
     bug(
         "unsent-request-as-outage",
         "outcomes",
         "leasehold::testing::scenario::who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all",
     ),
-    bug("wrong-type-as-no-loss", "outcomes", "release::a_key_of_another_type_is_not_touched"),
+    bug("wrong-type-as-no-loss", "outcomes", "it::release::a_key_of_another_type_is_not_touched"),
     bug(
         "outage-as-busy",
         "outcomes",
-        "slot::a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none",
+        "it::slot::a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none",
     ),
     bug(
         "late-request-as-outage",
@@ -617,7 +625,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "untold-listener-ends-the-wait",
         "outcomes",
-        "notify::a_listener_that_could_not_be_told_of_a_channel_ends_no_wait",
+        "it::notify::a_listener_that_could_not_be_told_of_a_channel_ends_no_wait",
     ),
     bug(
         "heartbeat-as-long-ago",
@@ -627,13 +635,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "failing-delegates-as-a-holder",
         "outcomes",
-        "slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
+        "it::slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
     ),
-    bug("wrong-type-as-busy", "outcomes", "wire::a_key_of_another_type_is_an_error_and_never_busy"),
+    bug(
+        "wrong-type-as-busy",
+        "outcomes",
+        "it::wire::a_key_of_another_type_is_an_error_and_never_busy",
+    ),
     bug(
         "refusal-speaks-for-all",
         "an unknown outcome is told as unknown",
-        "fault::a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open",
+        "it::fault::a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open",
     ),
     bug(
         "ordered-into-the-void",
@@ -643,64 +655,64 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "silent-server-tested-again",
         "every wait has a deadline",
-        "wire::a_silent_server_is_not_tested_at_each_connection",
+        "it::wire::a_silent_server_is_not_tested_at_each_connection",
     ),
     bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
-        "fault::an_answer_that_never_comes_spoils_only_its_own_command",
+        "it::fault::an_answer_that_never_comes_spoils_only_its_own_command",
     ),
     bug(
         "any-number-is-a-grant",
         "a late answer read by the next",
-        "queue::late::a_number_out_of_place_is_not_a_grant",
+        "it::queue::late::a_number_out_of_place_is_not_a_grant",
     ),
     bug(
         "odd-answer-spoils-nothing",
         "a late answer read by the next",
-        "fault::an_answer_too_many_ends_its_connection_once_it_is_seen",
+        "it::fault::an_answer_too_many_ends_its_connection_once_it_is_seen",
     ),
-    bug("password-in-an-error", "secrets", "input::a_password_is_never_shown"),
+    bug("password-in-an-error", "secrets", "it::input::a_password_is_never_shown"),
     // Several nodes of a cluster.
     bug(
         "cluster-count-of-listeners-believed",
         "rule 12",
-        "cluster::waiter_that_is_heard_elsewhere_is_handed_the_lock",
+        "it::cluster::waiter_that_is_heard_elsewhere_is_handed_the_lock",
     ),
     bug(
         "cluster-grant-dated-by-its-receipt",
         "rule 10",
-        "cluster::a_grant_that_comes_late_is_not_dated_by_its_coming",
+        "it::cluster::a_grant_that_comes_late_is_not_dated_by_its_coming",
     ),
     bug(
         "cluster-script-stops-half-way",
         "rule 7",
-        "cluster::a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all",
+        "it::cluster::a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all",
     ),
     bug(
         "cluster-renewal-with-all-keys",
         "renewal",
-        "cluster::a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end",
+        "it::cluster::a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end",
     ),
     bug(
         "cluster-one-master-listened-to",
         "wake-ups of a cluster",
-        "cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
+        "it::cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
     ),
     bug(
         "cluster-name-listened-to-everywhere",
         "wake-ups of a cluster",
-        "cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
+        "it::cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
     ),
     bug(
         "cluster-new-master-not-listened-to",
         "wake-ups of a cluster",
-        "cluster::a_promoted_master_is_listened_to",
+        "it::cluster::a_promoted_master_is_listened_to",
     ),
     bug(
         "cluster-echo-told",
         "wake-ups of a cluster",
-        "cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
+        "it::cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
     ),
     bug(
         "cluster-gone-master-not-believed",
@@ -710,6 +722,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-return-wakes-nobody",
         "rule 12",
-        "cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",
+        "it::cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",
     ),
 ];

@@ -32,7 +32,7 @@ mod census;
 mod client;
 mod clock;
 mod cluster;
-#[path = "../common/mod.rs"]
+#[path = "../it/common/mod.rs"]
 mod common;
 mod group;
 mod holder;

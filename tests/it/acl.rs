@@ -1,0 +1,532 @@
+//! The rules of the README for users of the server: each is enough for its kind of lock, and nothing in
+//! it can be left out.
+
+use std::sync::Mutex as Shared;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{SOON, ask, ms, open, renewed, until};
+use leasehold::{
+    LockClient, LockClientBuilder, LockOptions, Mutex, QuorumClient, ReentrantLock, Release,
+    Result, Wait,
+};
+use leasehold_support::{Cluster, Group, Server};
+
+const README: &str = include_str!("../../README.md");
+
+/// What the README tells of this kind of lock: the words behind the password.
+fn rule(title: &str) -> Vec<String> {
+    let begin = "ACL SETUSER locks reset resetchannels on >secret ";
+    let (_, rest) = README.split_once(&format!("\n# {title}\n{begin}")).expect(title);
+    let ends = [rest.find("\n\n"), rest.find("\n```")];
+    let end = ends.into_iter().flatten().min().expect("an end");
+    rest[..end].split_whitespace().map(str::to_owned).collect()
+}
+
+/// What the README tells to add for this. A line in a word is escaped in its table.
+fn added(reason: &str) -> Vec<String> {
+    let (_, rest) = README.split_once(&format!("\n| {reason} | `")).expect(reason);
+    let (words, _) = rest.split_once('`').expect("an end");
+    words.replace("\\|", "|").split(' ').map(str::to_owned).collect()
+}
+
+/// Gives the user these rules and no others.
+fn allow(server: &Server, user: &str, rule: &[String]) {
+    let begin = ["ACL", "SETUSER", user, "reset", "resetchannels", "on", ">secret"];
+    let words: Vec<&str> = begin.into_iter().chain(rule.iter().map(String::as_str)).collect();
+    ask::<()>(server, &words);
+}
+
+/// Servers, a user of theirs, and the name of a lock.
+struct Stage<'a> {
+    servers: &'a [&'a Server],
+    user: &'a str,
+    name: &'a str,
+}
+
+impl Stage<'_> {
+    /// What the user was denied.
+    fn denied(&self) -> Vec<String> {
+        let log = |server: &&Server| ask::<Vec<redis::Value>>(server, &["ACL", "LOG"]);
+        let entries = self.servers.iter().flat_map(log).map(|entry| format!("{entry:?}"));
+        entries.filter(|entry| entry.contains(&format!("\"{}\"", self.user))).collect()
+    }
+
+    fn url(&self, server: &Server) -> String {
+        format!("{}?user={}&pass=secret", server.unix_url(), self.user)
+    }
+
+    /// Of clients that send nothing but what locks need.
+    fn builder(&self) -> LockClientBuilder {
+        LockClient::builder(self.url(self.servers[0])).name_prefix("shop:")
+    }
+
+    fn client(&self) -> LockClient {
+        self.builder().build().expect("a client")
+    }
+
+    /// The lock, by a client of its own.
+    fn mutex(&self, options: LockOptions) -> Mutex {
+        self.client().mutex_with(self.name, options).expect("a lock")
+    }
+
+    fn reentrant(&self, options: LockOptions) -> ReentrantLock {
+        self.client().reentrant_with(self.name, options).expect("a lock")
+    }
+}
+
+/// A rule, and what is done by a user that has it.
+struct Trial<'a> {
+    /// What is allowed all the time.
+    base: Vec<String>,
+    /// What is allowed besides, all of it or all but one word.
+    rule: Vec<String>,
+    /// What is missed by nobody but the server's log.
+    quiet: &'static [&'static str],
+    live: &'a (dyn Fn(&Stage<'_>) -> Result<()> + Sync),
+}
+
+impl Trial<'_> {
+    /// With its rule all goes well, and nothing is denied; without any word of it something is.
+    #[track_caller]
+    fn is_exact(&self, stages: &[Vec<&Server>]) {
+        let trials = Shared::new((0..=self.rule.len()).rev().collect::<Vec<_>>());
+        let failures = Shared::new(Vec::new());
+        thread::scope(|scope| {
+            for servers in stages {
+                scope.spawn(|| {
+                    loop {
+                        let trial = trials.lock().unwrap().pop();
+                        let Some(trial) = trial else { return };
+                        if let Err(failure) = self.without(trial, servers) {
+                            failures.lock().unwrap().push(failure);
+                        }
+                    }
+                });
+            }
+        });
+        let failures = failures.into_inner().unwrap();
+        assert!(failures.is_empty(), "{failures:#?}");
+    }
+
+    /// Leaves out the word of this number, or none.
+    fn without(&self, number: usize, servers: &[&Server]) -> Result<(), String> {
+        let mut rule = self.rule.clone();
+        let word = (number < rule.len()).then(|| rule.remove(number));
+        rule.extend_from_slice(&self.base);
+        let (user, name) = (format!("locks{number}"), format!("x{number}"));
+        for server in servers {
+            allow(server, &user, &rule);
+        }
+        let stage = Stage { servers, user: &user, name: &name };
+        let outcome = (self.live)(&stage);
+        let denied = stage.denied();
+        for server in servers {
+            ask::<()>(server, &["ACL", "DELUSER", &user]);
+        }
+        let quiet = word.as_deref().is_some_and(|word| self.quiet.contains(&word));
+        match &outcome {
+            Ok(()) if denied.is_empty() == word.is_none() && quiet == word.is_some() => Ok(()),
+            Err(error) if error.is_denied() && word.is_some() && !quiet => Ok(()),
+            _ => Err(format!("without {word:?}: {outcome:?}, {denied:#?}")),
+        }
+    }
+}
+
+/// So many servers at once, for as many trials.
+fn servers(count: usize) -> Vec<Server> {
+    let start = || Server::start().expect("a server");
+    thread::scope(|scope| {
+        let starting: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
+        starting.into_iter().map(|server| server.join().expect("a server")).collect()
+    })
+}
+
+/// Tries the rule of the README with this title on several servers at once.
+#[track_caller]
+fn is_exact(
+    title: &str,
+    quiet: &'static [&'static str],
+    live: impl Fn(&Stage<'_>) -> Result<()> + Sync,
+) {
+    let servers = servers(5);
+    let stages: Vec<_> = servers.iter().map(|server| vec![server]).collect();
+    Trial { base: Vec::new(), rule: rule(title), quiet, live: &live }.is_exact(&stages);
+}
+
+/// The same for what is to be added to the rule of the mutex, or another.
+#[track_caller]
+fn is_exact_beside(
+    base: &str,
+    reason: &str,
+    quiet: &'static [&'static str],
+    live: impl Fn(&Stage<'_>) -> Result<()> + Sync,
+) {
+    let server = Server::start().expect("a server");
+    let trial = Trial { base: rule(base), rule: added(reason), quiet, live: &live };
+    trial.is_exact(&[vec![&server]]);
+}
+
+/// Everything that can be done with locks of all kinds.
+macro_rules! life {
+    ($name:ident, $lock:ty) => {
+        fn $name(servers: &[&Server], one: &$lock, other: &$lock) -> Result<()> {
+            for server in servers {
+                // Or it would not show that a script has to be sent whole.
+                ask::<()>(server, &["SCRIPT", "FLUSH"]);
+            }
+            let guard = one.lock()?;
+            // Passed on inside the process, which it is only for a short time.
+            let guard = thread::scope(|scope| -> Result<_> {
+                let next = scope.spawn(|| one.lock().map(|guard| guard.into_owned().expect("one")));
+                until("it waits", || guard.waiters() > 0);
+                guard.release()?;
+                Ok(next.join().expect("no panic")?.into_guard())
+            })?;
+            guard.check()?;
+            assert!(other.is_locked()? && other.holder()?.is_some());
+            assert!(other.try_lock()?.is_none());
+            match other.try_lock_for(ms(200)) {
+                // The machine stood still.
+                Err(error) if error.is_unknown_outcome() => {}
+                other => assert!(other?.is_none()),
+            }
+            guard.extend(ms(3_200))?;
+            thread::scope(|scope| -> Result<()> {
+                let waiter = scope.spawn(|| -> Result<()> {
+                    other.try_lock_for(SOON)?.expect("its turn").release()
+                });
+                // It renews meanwhile, and the waiter asks again.
+                thread::sleep(ms(1_400));
+                let released = guard.release();
+                waiter.join().expect("no panic")?;
+                released
+            })?;
+            assert!(!one.force_release()?);
+            let guard = one.lock()?;
+            assert!(other.force_release()?);
+            let next = other.lock()?;
+            // What it has lost it does not give back.
+            let error = guard.release().unwrap_err();
+            if !error.is_lost() {
+                return Err(error);
+            }
+            next.release()
+        }
+    };
+}
+
+life!(live, Mutex);
+life!(live_reentrant, ReentrantLock);
+
+/// Renewed while it is lived.
+fn short() -> LockOptions {
+    renewed(3_000)
+}
+
+#[test]
+fn the_rule_of_a_mutex_is_exact() {
+    is_exact("Mutex", &["+pubsub|numsub"], |stage| {
+        let locks = [(); 3].map(|()| stage.mutex(short()));
+        live(stage.servers, &locks[0], &locks[1])?;
+        let guard = stage.mutex(renewed(3_000).linger(ms(500))).lock()?;
+        thread::scope(|scope| -> Result<()> {
+            let waiters = [&locks[1], &locks[2]]
+                .map(|lock| scope.spawn(|| lock.try_lock_for(SOON)?.expect("its turn").release()));
+            // Both ask again.
+            thread::sleep(ms(1_300));
+            let requested = locks[1].request_release();
+            let released = guard.release();
+            for waiter in waiters {
+                waiter.join().expect("no panic")?;
+            }
+            requested?;
+            released
+        })?;
+        // A process that was killed while it queued.
+        let guard = locks[0].lock()?;
+        let dead = "1q:00000000000000000000000000000000:1:3000:1:host:";
+        let beside = |end: &str| format!("{{shop:{}}}:{end}", stage.name);
+        ask::<()>(stage.servers[0], &["ZADD", &beside("queue"), "1", dead]);
+        ask::<()>(stage.servers[0], &["ZADD", &beside("beats"), "9000000000000000", dead]);
+        guard.release()?;
+        locks[1].lock()?.release()
+    });
+}
+
+#[test]
+fn the_rule_of_a_mutex_that_spins_is_exact() {
+    is_exact("Mutex, Wait::spin()", &["+zrange"], |stage| {
+        let lock = || stage.mutex(short().wait(Wait::spin()));
+        live(stage.servers, &lock(), &lock())
+    });
+}
+
+#[test]
+fn the_rule_of_a_release_by_watch_is_exact() {
+    is_exact("Mutex, Wait::spin(), Release::watch()", &["+zrange", "+zrem"], |stage| {
+        let lock = || stage.mutex(short().wait(Wait::spin()).release(Release::watch()));
+        live(stage.servers, &lock(), &lock())
+    });
+}
+
+#[test]
+fn the_rule_of_a_reentrant_lock_is_exact() {
+    is_exact("ReentrantLock", &["+get", "+unsubscribe"], |stage| {
+        let (lock, other) = (stage.reentrant(short()), stage.reentrant(short()));
+        live_reentrant(stage.servers, &lock, &other)?;
+        // Meanwhile the channel that nobody needs any longer is left, and the count is shown.
+        let (outer, inner) = (lock.lock()?, lock.lock()?);
+        thread::sleep(ms(1_500));
+        inner.release()?;
+        outer.release()
+    });
+}
+
+#[test]
+fn the_rule_of_a_reentrant_lock_that_spins_is_exact() {
+    let quiet = &["+get", "+publish", "&leasehold:*", "&redisson_lock__channel:{shop:*"];
+    is_exact("ReentrantLock, Wait::spin()", quiet, |stage| {
+        let lock = || stage.reentrant(short().wait(Wait::spin()));
+        live_reentrant(stage.servers, &lock(), &lock())
+    });
+}
+
+/// The rule of the README with this title, tried on three servers at a time.
+#[track_caller]
+fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: LockOptions) {
+    const LONGEST: Duration = ms(3_500);
+    let servers = servers(9);
+    let stages: Vec<_> = servers.chunks(3).map(|servers| servers.iter().collect()).collect();
+    // They count when they have surely run for longer than the longest lease, in whole seconds.
+    thread::sleep(LONGEST + ms(2_500));
+    let live = |stage: &Stage<'_>| {
+        let urls: Vec<_> = stage.servers.iter().map(|server| stage.url(server)).collect();
+        let builder = || QuorumClient::builder(&urls).name_prefix("shop:").node_timeout(SOON / 5);
+        let client = || builder().max_lease(LONGEST).build().expect("a client");
+        let lock = || client().mutex_with(stage.name, options);
+        let (lock, other) = (lock()?, lock()?);
+        live(stage.servers, &lock, &other)?;
+        // Meanwhile the channel that nobody needs any longer is left.
+        let guard = lock.lock()?;
+        thread::sleep(ms(1_500));
+        guard.release()
+    };
+    Trial { base: Vec::new(), rule: rule(title), quiet, live: &live }.is_exact(&stages);
+}
+
+#[test]
+fn the_rule_of_a_quorum_is_exact() {
+    let quiet = &["+unsubscribe"];
+    is_exact_of_several("QuorumClient, on each of its servers", quiet, short());
+}
+
+#[test]
+fn the_rule_of_a_quorum_that_spins_is_exact() {
+    let title = "QuorumClient, Wait::spin(), on each of its servers";
+    let quiet = &["+publish", "&leasehold:*"];
+    is_exact_of_several(title, quiet, short().wait(Wait::spin()));
+}
+
+#[test]
+fn servers_that_keep_their_data_are_not_asked_since_when_they_run() {
+    let servers = servers(3);
+    let mut rule = rule("QuorumClient, on each of its servers");
+    rule.retain(|word| word != "+info");
+    servers.iter().for_each(|server| allow(server, "locks", &rule));
+    let all: Vec<&Server> = servers.iter().collect();
+    let stage = Stage { servers: &all, user: "locks", name: "x" };
+    let urls = servers.iter().map(|server| stage.url(server));
+    let builder = QuorumClient::builder(urls).name_prefix("shop:").keeps_data(true);
+    let client = builder.node_timeout(SOON).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+}
+
+#[test]
+fn the_rule_of_a_sentinel_and_what_the_master_needs_are_exact() {
+    let group = Group::start(1, SOON * 6).expect("a group");
+    let (master, sentinels) = (&group.servers[0], group.sentinels.iter().collect::<Vec<_>>());
+    let through = |servers: Vec<String>, user: &str, name: &str| {
+        let url = format!("redis://{user}:secret@{}", Group::MASTER);
+        let lock = || {
+            let client = LockClient::builder(&url).sentinels(servers.clone()).name_prefix("shop:");
+            client.build().expect("a client").mutex_with(name, short()).expect("a lock")
+        };
+        live(&[master], &lock(), &lock())
+    };
+    let whole = [rule("Mutex"), added("a server that sentinels tell of")].concat();
+    allow(master, "master", &whole);
+    let live = |stage: &Stage<'_>| {
+        let url = |server: &&Server| format!("redis://{}:secret@{}", stage.user, server.addr());
+        through(sentinels.iter().map(url).collect(), "master", stage.name)
+    };
+    let quiet = &["&+switch-master", "+subscribe"];
+    let rule_of_sentinels = rule("sentinels, on each of them");
+    Trial { base: Vec::new(), rule: rule_of_sentinels, quiet, live: &live }
+        .is_exact(std::slice::from_ref(&sentinels));
+    let live = |stage: &Stage<'_>| through(group.sentinel_urls(), stage.user, stage.name);
+    let rule_of_master = added("a server that sentinels tell of");
+    Trial { base: rule("Mutex"), rule: rule_of_master, quiet: &["+role"], live: &live }
+        .is_exact(&[vec![master]]);
+}
+
+/// Also while a slot is on its way from one node to another.
+#[test]
+fn a_cluster_needs_what_is_added() {
+    let cluster = Cluster::start(2, 0).expect("a cluster");
+    let nodes: Vec<&Server> = cluster.nodes().iter().collect();
+    let client = |stage: &Stage<'_>| {
+        let url = |node: &&Server| format!("redis://{}:secret@{}", stage.user, node.addr());
+        let urls: Vec<_> = stage.servers.iter().map(url).collect();
+        let builder = LockClient::builder(&urls[0]).cluster(&urls[1..]).name_prefix("shop:");
+        builder.build().expect("a client")
+    };
+    let on_its_way = |stage: &Stage<'_>| {
+        let name = format!("shop:{}", stage.name);
+        let (slot, from) = (cluster.slot(&name), cluster.home(&name));
+        cluster.open(slot, from, 1 - from);
+        let held = client(stage).mutex(stage.name)?.is_locked();
+        cluster.migrate(slot, from, 1 - from);
+        held.map(drop)
+    };
+    let live_as_mutex = |stage: &Stage<'_>| {
+        let lock = || client(stage).mutex_with(stage.name, short());
+        live(stage.servers, &lock()?, &lock()?)?;
+        on_its_way(stage)
+    };
+    let live_as_reentrant = |stage: &Stage<'_>| {
+        let lock = || client(stage).reentrant_with(stage.name, short());
+        live_reentrant(stage.servers, &lock()?, &lock()?)
+    };
+    let rule = added("each node of a cluster");
+    let shared = added("a `ReentrantLock` in a cluster that is shared with Redisson");
+    let whole = [self::rule("ReentrantLock"), rule.clone(), shared].concat();
+    Trial { base: self::rule("Mutex"), rule, quiet: &[], live: &live_as_mutex }
+        .is_exact(std::slice::from_ref(&nodes));
+    let stage = Stage { servers: &nodes, user: "reentrant", name: "reentrant" };
+    nodes.iter().for_each(|node| allow(node, stage.user, &whole));
+    live_as_reentrant(&stage).unwrap();
+    assert_eq!(stage.denied(), [""; 0]);
+}
+
+#[test]
+fn another_database_and_a_test_of_connections_need_what_is_added() {
+    is_exact_beside("Mutex", "a database other than 0 in the URL", &[], |stage| {
+        let url = format!("{}&db=2", stage.url(stage.servers[0]));
+        let client = LockClient::builder(url).name_prefix("shop:").build()?;
+        client.mutex(stage.name)?.lock()?.release()
+    });
+    is_exact_beside("Mutex", "`test_on_borrow(true)`", &["+ping"], |stage| {
+        let lock = stage.builder().test_on_borrow(true).build()?.mutex(stage.name)?;
+        lock.lock()?.release()?;
+        lock.lock()?.release()
+    });
+}
+
+#[test]
+fn replicas_need_what_is_added() {
+    let (master, _replica) = Server::start_with_replica().expect("a server and its replica");
+    let live = |stage: &Stage<'_>| {
+        let client = stage.builder().command_timeout(SOON).build()?;
+        let options = LockOptions::new().min_replicas(1, SOON / 2);
+        client.mutex_with(stage.name, options)?.lock()?.release()
+    };
+    let trial =
+        Trial { base: rule("Mutex"), rule: added("`min_replicas`"), quiet: &[], live: &live };
+    trial.is_exact(&[vec![&master]]);
+}
+
+#[test]
+fn disks_need_what_is_added() {
+    let server = Server::builder().arg("--appendonly").arg("yes").start().expect("a server");
+    let mut known = redis::cmd("COMMAND");
+    let known =
+        known.arg("INFO").arg("WAITAOF").query::<Vec<redis::Value>>(&mut server.connection());
+    let live = |stage: &Stage<'_>| {
+        let client = stage.builder().command_timeout(SOON).build()?;
+        let options = LockOptions::new().min_fsyncs(true, 0, SOON / 2);
+        client.mutex_with(stage.name, options)?.lock()?.release()
+    };
+    let trial = Trial { base: rule("Mutex"), rule: added("`min_fsyncs`"), quiet: &[], live: &live };
+    if known.is_ok_and(|known| known != [redis::Value::Nil]) {
+        trial.is_exact(&[vec![&server]]);
+    } else {
+        // Before Redis 7.2 there is nothing to allow.
+        let lock = open(&server).mutex_with("x", LockOptions::new().min_fsyncs(true, 0, ms(500)));
+        assert!(lock.unwrap().lock().unwrap_err().is_config());
+    }
+}
+
+#[test]
+fn a_transaction_needs_what_is_added() {
+    is_exact_beside("Mutex", "`guard.transaction`", &[], |stage| {
+        let (lock, other) = (stage.mutex(short()), stage.mutex(short()));
+        let guard = lock.lock()?;
+        let write = |guard: &leasehold::Guard| {
+            guard.transaction(|pipe| {
+                pipe.cmd("SET").arg("shop:stock").arg(41);
+            })
+        };
+        write(&guard)?;
+        // It looks, and leaves it at that.
+        assert!(other.force_release()?);
+        match write(&guard) {
+            Err(error) if error.is_lost() => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    });
+}
+
+#[test]
+fn a_reentrant_lock_with_a_tag_needs_what_is_added() {
+    let added_for = "a `ReentrantLock` whose name has a `{`";
+    is_exact_beside("ReentrantLock", added_for, &[], |stage| {
+        let name = format!("{{{}}}", stage.name);
+        let lock = || stage.client().reentrant_with(&name, short());
+        live_reentrant(stage.servers, &lock()?, &lock()?)
+    });
+}
+
+/// Not at the first lock.
+#[test]
+fn who_may_run_no_scripts_is_told_when_connecting() {
+    let cluster = Cluster::start(3, 0).expect("a cluster");
+    let server = || Server::builder().tcp().start().expect("a server");
+    let (server, group) = (&server(), [server(), server(), server()]);
+    let url = |server: &Server| format!("redis://locks:secret@{}", server.addr());
+    for word in ["+eval", "+evalsha", "+time", "none"] {
+        let without = |title: &str| -> Vec<String> {
+            rule(title).into_iter().filter(|rule| rule != word).collect()
+        };
+        for server in cluster.nodes().iter().chain([server]) {
+            allow(server, "locks", &[without("Mutex"), added("each node of a cluster")].concat());
+        }
+        for server in &group {
+            allow(server, "locks", &without("QuorumClient, on each of its servers"));
+        }
+        let first = &cluster.nodes()[0];
+        let nodes = LockClient::builder(url(first)).cluster([""; 0]).connect_now(true);
+        let majority = QuorumClient::builder(group.iter().map(url)).keeps_data(true);
+        let majority = majority.node_timeout(SOON);
+        let outcomes = [
+            LockClient::open(url(server)).map(drop),
+            nodes.build().map(drop),
+            majority.connect_now(true).build().map(drop),
+        ];
+        for outcome in outcomes {
+            assert_eq!(outcome.is_err(), word != "none", "{word}: {outcome:?}");
+            let denied = outcome.is_err_and(|error| error.is_denied());
+            assert_eq!(denied, word != "none", "{word}");
+        }
+    }
+}
+
+/// What a waiter may not hear it does not wait for.
+#[test]
+fn a_client_that_connects_at_once_needs_no_more() {
+    let server = Server::start().expect("a server");
+    allow(&server, "locks", &rule("Mutex"));
+    let stage = Stage { servers: &[&server], user: "locks", name: "x" };
+    let client = stage.builder().connect_now(true).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+}

@@ -1,0 +1,166 @@
+//! What the tests of this folder share.
+#![allow(dead_code, reason = "each file uses its own part of this")]
+
+pub(crate) mod detour;
+pub(crate) mod log;
+pub(crate) mod queue;
+pub(crate) mod several;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, Lease, LockClient, LockOptions};
+use leasehold_support::lag::{self, Spent};
+use leasehold_support::{Proxy, Server};
+use redis::FromRedisValue;
+
+/// The longest that a test waits for what must come.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// What a noisy machine may add to a bound, besides the time that it does not run at all.
+pub(crate) const SLACK: Duration = ms(500);
+
+pub(crate) const fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+pub(crate) fn server() -> Server {
+    lag::watch();
+    Server::start().expect("a server")
+}
+
+pub(crate) fn open(server: &Server) -> LockClient {
+    LockClient::open(server.url()).expect("a client")
+}
+
+/// A server that knows all scripts, and a proxy before it.
+pub(crate) fn behind_proxy() -> (Server, Proxy) {
+    let server = server();
+    warm(&server);
+    let proxy = Proxy::start(&server).expect("a proxy");
+    (server, proxy)
+}
+
+/// How long a hasty client waits for an answer, a connection, or a free one: longer than a machine
+/// stands still, as it does now and then, in the midst of what is to go well.
+pub(crate) const HASTE: Duration = ms(1_000);
+
+/// A client that does not wait long for anything.
+pub(crate) fn hasty(url: &str) -> LockClient {
+    let builder = LockClient::builder(url).command_timeout(HASTE).connect_timeout(HASTE);
+    builder.max_wait(HASTE).give_up_after(HASTE * 2).build().expect("a client")
+}
+
+/// A test with a silent server, and one that measures, must not meet another.
+static SILENCE: RwLock<()> = RwLock::new(());
+
+/// While this lives, no other test of this file runs that asked for either.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    lag::watch();
+    SILENCE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives, no test of this file runs that has to be alone.
+pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
+    lag::watch();
+    SILENCE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes all scripts known to the server, so that each call is one command.
+pub(crate) fn warm(server: &Server) {
+    let builder = LockClient::builder(server.url()).command_timeout(SOON).connect_timeout(SOON);
+    let client = builder.max_wait(SOON).build().expect("a client");
+    let mutex = client.mutex("warm").expect("a lock").lock().expect("a guard");
+    mutex.extend(ms(40_000)).expect("an answer");
+    mutex.release().expect("an answer");
+    let reentrant = client.reentrant("warm").expect("a lock").lock().expect("a guard");
+    reentrant.extend(ms(40_000)).expect("an answer");
+    reentrant.release().expect("an answer");
+    ask::<()>(server, &["FLUSHALL"]);
+    server.reset_stats();
+}
+
+pub(crate) fn renewed(ttl: u64) -> LockOptions {
+    LockOptions::new().lease(Lease::renewed(ms(ttl)))
+}
+
+pub(crate) fn fixed(ttl: u64) -> LockOptions {
+    LockOptions::new().lease(Lease::fixed(ms(ttl)))
+}
+
+/// Sets a flag at last, also where the test fails before: the threads that look at it must end.
+pub(crate) struct AtLast<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for AtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Polls until it is so.
+#[track_caller]
+pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) -> Duration {
+    within(SOON, what, condition)
+}
+
+/// Polls until it is so, and answers how long that took, less what the machine took.
+#[track_caller]
+pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !condition() {
+        let late = begin.elapsed() >= limit && begin.spent() >= limit;
+        assert!(!late, "not within {limit:?}: {what}");
+        std::thread::sleep(ms(2));
+    }
+    begin.spent()
+}
+
+/// Sends a bare command on a connection of its own.
+#[track_caller]
+pub(crate) fn ask<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    match command.query(&mut server.connection()) {
+        Ok(answer) => answer,
+        Err(error) => panic!("{words:?}: {error}"),
+    }
+}
+
+pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
+    ask(server, &["PTTL", key])
+}
+
+pub(crate) fn exists(server: &Server, key: &str) -> bool {
+    ask(server, &["EXISTS", key])
+}
+
+/// Every key of the server has a time to live.
+#[track_caller]
+pub(crate) fn no_key_is_immortal(server: &Server) {
+    let mut connection = server.connection();
+    for key in server.keys() {
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).expect("a number");
+        // -2: it ended since the look.
+        assert_ne!(left, -1, "{} never ends", key.escape_ascii());
+    }
+}
+
+/// An error about a setting names the setting, its value, and what is allowed.
+#[track_caller]
+pub(crate) fn names(error: &Error, parts: [&str; 3]) {
+    assert!(error.is_config(), "{error:?}");
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+}
+
+/// The memory of this process, in bytes.
+pub(crate) fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("a file");
+    let pages = pages.split(' ').nth(1).expect("a second number");
+    pages.parse::<usize>().expect("a number") * 4096
+}

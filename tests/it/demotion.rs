@@ -1,0 +1,356 @@
+//! A master becomes a replica, and its address leads to the new master, while connections to the old one
+//! stay open.
+//!
+//! A replica passes on what its master publishes. A listener that stays there hears grants of which the
+//! new master does not know that anybody hears them.
+
+use std::sync::Mutex as Shared;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::queue::{listens, wait_for, waiting};
+use crate::common::{AtLast, SOON, ask, exists, ms, open, pttl, renewed, server, until, within};
+use leasehold::{LockClient, LockClientBuilder, LockOptions, QuorumClient, Wait};
+use leasehold_support::fault::{Direction, Operation};
+use leasehold_support::lag::{self, Spent as _};
+use leasehold_support::{Action, Fault, Proxy, Server};
+
+/// A listener knows of a demotion that another connection of its client saw within half a second. It
+/// takes ten for a sign of life.
+const SEEN: Duration = ms(5_000);
+/// A listener asks every three seconds.
+const ASKED: Duration = ms(6_000);
+/// A wake-up came with a message, not with the next heartbeat.
+const AT_ONCE: Duration = ms(700);
+
+/// A master with one replica, and the address at which clients reach the master.
+struct Pair {
+    old: Server,
+    new: Server,
+    address: Proxy,
+}
+
+impl Pair {
+    fn start() -> Pair {
+        lag::watch();
+        let start = |builder: leasehold_support::ServerBuilder| {
+            builder.tcp().arg("--repl-diskless-sync-delay").arg("0").start().expect("a server")
+        };
+        let old = start(Server::builder());
+        let of = format!("127.0.0.1 {}", old.addr().port());
+        let new = start(Server::builder().arg("--replicaof").arg(of));
+        follows(&new);
+        let address = Proxy::start(&old).expect("a proxy");
+        Pair { old, new, address }
+    }
+
+    fn client(&self) -> LockClientBuilder {
+        let builder = LockClient::builder(self.address.url()).give_up_after(SOON * 3);
+        builder.command_timeout(ms(2_000))
+    }
+
+    /// A client that listens to the master.
+    fn listening(&self) -> LockClient {
+        let client = self.client().build().expect("a client");
+        let before = listeners(&self.old);
+        listens(&self.old, &client);
+        assert_eq!(listeners(&self.old), before + 1);
+        client
+    }
+
+    /// The replica becomes the master, and the master its replica. New connections reach the new master,
+    /// and open ones stay.
+    fn swap(&self) {
+        let before = listeners(&self.old);
+        ask::<()>(&self.new, &["REPLICAOF", "NO", "ONE"]);
+        let port = self.new.addr().port().to_string();
+        ask::<()>(&self.old, &["REPLICAOF", "127.0.0.1", &port]);
+        self.address.lead_to(&self.new);
+        follows(&self.old);
+        assert_eq!(listeners(&self.old), before, "a listener left with the change of roles");
+    }
+
+    /// Waits until nobody listens to the replica any more, and `count` clients listen to the master.
+    #[track_caller]
+    fn moved(&self, limit: Duration, count: usize) {
+        within(limit, "the replica is left", || listeners(&self.old) == 0);
+        until("the master is listened to", || listeners(&self.new) == count);
+    }
+}
+
+/// Hands a lock over to a thread of the client, which hears of it at once.
+#[track_caller]
+fn hand_over(server: &Server, client: &LockClient) {
+    let guard = open(server).mutex("handed").unwrap().lock().unwrap();
+    let lock = client.mutex("handed").unwrap();
+    thread::scope(|scope| {
+        let waiter = wait_for(scope, &lock);
+        until("it waits", || waiting(server, "handed") == 1);
+        let begin = Instant::now();
+        guard.release().unwrap();
+        let took = waiter.join().unwrap().0.spent_since(begin);
+        assert!(took < AT_ONCE, "{took:?}");
+    });
+}
+
+/// Waits until a replica has all that its master has.
+fn follows(replica: &Server) {
+    until("it replicates", || {
+        ask::<String>(replica, &["INFO", "replication"]).contains("master_link_status:up")
+    });
+}
+
+fn channels(server: &Server) -> Vec<String> {
+    ask(server, &["PUBSUB", "CHANNELS", "leasehold:*"])
+}
+
+/// How many clients listen to a server.
+fn listeners(server: &Server) -> usize {
+    channels(server).len()
+}
+
+/// A client meets the demotion, in whatever way, and no listener asks: it knows from the other connections.
+#[track_caller]
+fn moves_when_it_is_seen(meet: impl FnOnce(&Pair, &LockClient)) {
+    let pair = Pair::start();
+    let client = pair.listening();
+    let unasked = pair.address.add(Fault::request("HELLO", Action::Drop).sticky());
+    meet(&pair, &client);
+    within(SEEN, "the replica is left", || listeners(&pair.old) == 0);
+    unasked.remove();
+    pair.moved(SEEN, 1);
+    hand_over(&pair.new, &client);
+}
+
+#[test]
+fn a_refused_script_moves_the_listener() {
+    moves_when_it_is_seen(|pair, client| {
+        pair.swap();
+        let error = client.mutex("x").unwrap().try_lock().unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+    });
+}
+
+#[test]
+fn a_refused_batch_moves_the_listener() {
+    moves_when_it_is_seen(|pair, client| {
+        pair.swap();
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let lock = client.mutex(format!("x{number}")).unwrap();
+                scope.spawn(move || drop(lock.try_lock()));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_refused_transaction_moves_the_listener() {
+    moves_when_it_is_seen(|pair, client| {
+        // It is not renewed meanwhile.
+        let guard = client.mutex_with("x", renewed(600_000)).unwrap().lock().unwrap();
+        until("it is replicated", || exists(&pair.new, "x"));
+        pair.swap();
+        guard.transaction(|pipe| _ = pipe.set("{x}:stock", 7)).unwrap_err();
+        // What is refused is the transaction, not a release.
+        std::mem::forget(guard);
+    });
+}
+
+#[test]
+fn a_refused_renewal_moves_the_listener() {
+    moves_when_it_is_seen(|pair, client| {
+        let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
+        // By then the worker has its connection.
+        let mut left = pttl(&pair.old, "x");
+        until("it is renewed", || std::mem::replace(&mut left, pttl(&pair.old, "x")) < left);
+        until("it is replicated", || exists(&pair.new, "x"));
+        pair.swap();
+        within(SEEN, "the replica is left", || listeners(&pair.old) == 0);
+        guard.check().unwrap();
+        guard.release().unwrap();
+    });
+}
+
+/// A client that sends nothing on its other connections has nothing but the listener's own question.
+#[track_caller]
+fn finds_out(pair: &Pair, client: &LockClient, while_it_hears: bool) {
+    let over = AtomicBool::new(false);
+    let channel = channels(&pair.old).remove(0);
+    thread::scope(|scope| {
+        let end = AtLast(&over);
+        pair.swap();
+        if while_it_hears {
+            let mut publish = redis::cmd("PUBLISH");
+            publish.arg(&channel).arg("n");
+            let (mut connection, over) = (pair.new.connection(), &over);
+            let heard = || pair.address.tally(Direction::Reply, Operation::Message).seen;
+            let before = heard();
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    publish.exec(&mut connection).expect("an answer");
+                    thread::sleep(ms(20));
+                }
+            });
+            until("the replica passes messages on", || heard() > before + 10);
+        }
+        pair.moved(ASKED, 1);
+        drop(end);
+    });
+    hand_over(&pair.new, client);
+}
+
+#[test]
+fn a_silent_listener_at_a_replica_finds_out() {
+    let pair = Pair::start();
+    finds_out(&pair, &pair.listening(), false);
+}
+
+#[test]
+fn a_busy_listener_at_a_replica_finds_out() {
+    let pair = Pair::start();
+    finds_out(&pair, &pair.listening(), true);
+}
+
+#[test]
+fn a_listener_of_a_user_without_role_finds_out() {
+    let pair = Pair::start();
+    for server in [&pair.old, &pair.new] {
+        let all = ["ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all"];
+        ask::<()>(server, &[&all[..], &["-hello", "-role", "-info", "-client"]].concat());
+        let told = ask::<String>(server, &["ACL", "DRYRUN", "locks", "ROLE"]);
+        assert!(told.contains("no permissions"), "{told}");
+    }
+    let url = pair.address.url().replace("redis://", "redis://locks:secret@");
+    let client = LockClient::builder(url).give_up_after(SOON).build().unwrap();
+    listens(&pair.old, &client);
+    finds_out(&pair, &client, false);
+}
+
+/// A reply may come after several reads have timed out, and the driver skips a reply for each of those.
+#[test]
+fn a_slow_reply_keeps_the_listener() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let asked = || server.commands().calls("hello");
+    let connection = || {
+        let listening = ask::<String>(&server, &["CLIENT", "LIST", "TYPE", "pubsub"]);
+        listening.split(' ').next().map(str::to_owned)
+    };
+    let before = connection();
+    proxy.delay(ms(700));
+    // Without a reply it would leave after thirteen seconds.
+    let begin = (Instant::now(), asked());
+    while begin.0.elapsed() < ms(15_000) {
+        assert_eq!(connection(), before, "it has left");
+        thread::sleep(ms(100));
+    }
+    let asked = asked() - begin.1;
+    assert!((5..200).contains(&asked), "it asked {asked} times");
+    proxy.heal();
+    hand_over(&server, &client);
+}
+
+/// Where the address still leads to the replica, nobody listens there.
+#[test]
+fn a_replica_is_refused_as_a_place_to_listen() {
+    let pair = Pair::start();
+    let client = pair.listening();
+    ask::<()>(&pair.new, &["REPLICAOF", "NO", "ONE"]);
+    let port = pair.new.addr().port().to_string();
+    ask::<()>(&pair.old, &["REPLICAOF", "127.0.0.1", &port]);
+    follows(&pair.old);
+    within(ASKED, "the replica is left", || listeners(&pair.old) == 0);
+    let accepted = pair.address.accepted();
+    until("it has tried again", || {
+        assert_eq!(listeners(&pair.old), 0);
+        pair.address.accepted() > accepted + 2
+    });
+    pair.address.lead_to(&pair.new);
+    pair.moved(SEEN, 1);
+    hand_over(&pair.new, &client);
+}
+
+/// Two clients wait at the old master when it is demoted. Whatever they hear, and wherever, one of them
+/// has the lock at a time, and hand-overs work again in the end.
+#[test]
+fn waiters_of_a_demoted_master_never_hold_together() {
+    let pair = Pair::start();
+    let holder = pair.client().build().unwrap().mutex_with("x", renewed(60_000)).unwrap();
+    let waiters = [pair.listening(), pair.listening()];
+    let guard = holder.lock().unwrap();
+    let (holds, over) = (Shared::new(Vec::new()), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let end = AtLast(&over);
+        for client in &waiters {
+            let (lock, holds, over) = (client.mutex("x").unwrap(), &holds, &over);
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    let guard = lock.lock().unwrap();
+                    let begin = Instant::now();
+                    thread::sleep(ms(40));
+                    let (end, token) = (Instant::now(), guard.fencing_token().get());
+                    if guard.is_valid() {
+                        holds.lock().unwrap().push((begin, end, token));
+                    }
+                    let _ = guard.release();
+                }
+            });
+        }
+        until("both wait", || waiting(&pair.new, "x") == 2);
+        pair.swap();
+        // By then both have asked at the new master.
+        thread::sleep(ms(2_500));
+        until("its holder has moved", || guard.extend(ms(60_000)).is_ok());
+        guard.release().unwrap();
+        within(SOON, "they have it again and again", || holds.lock().unwrap().len() > 30);
+        drop(end);
+    });
+    let mut holds = holds.into_inner().unwrap();
+    holds.sort_unstable();
+    for pair in holds.windows(2) {
+        let late = pair[0].1.saturating_duration_since(pair[1].0);
+        assert!(late.is_zero(), "two held it for {late:?}: {pair:?}");
+        assert!(pair[0].2 < pair[1].2, "tokens must grow: {pair:?}");
+    }
+    pair.moved(SOON, 2);
+    hand_over(&pair.new, &waiters[0]);
+}
+
+/// The same for a server of several.
+#[test]
+fn a_demoted_server_of_a_quorum_is_left_by_its_listener() {
+    let pair = Pair::start();
+    let others = [server(), server()];
+    let client = |url: String| {
+        let urls = [url, others[0].unix_url(), others[1].unix_url()];
+        QuorumClient::builder(urls).keeps_data(true).node_timeout(ms(2_000)).build().unwrap()
+    };
+    let lock = |client: &QuorumClient| {
+        client.mutex_with("x", LockOptions::new().wait(Wait::notify())).unwrap()
+    };
+    let (holder, waiter) = (client(pair.old.unix_url()), client(pair.address.url()));
+    let guard = lock(&holder).lock().unwrap();
+    let released = |server: &Server| {
+        let (_, count): (String, u64) = ask(server, &["PUBSUB", "NUMSUB", "leasehold:released:x"]);
+        count
+    };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock(&waiter).lock().unwrap().release());
+        until("it listens there, and asks there", || {
+            released(&pair.old) == 1 && pair.address.connections() >= 2
+        });
+        let unasked = pair.address.add(Fault::request("HELLO", Action::Drop).sticky());
+        pair.swap();
+        // A replica can say that another holds a lock. It cannot write one.
+        drop(waiter.mutex("y").unwrap().try_lock());
+        within(SEEN, "the replica is left", || released(&pair.old) == 0);
+        unasked.remove();
+        until("the master is listened to", || released(&pair.new) == 1);
+        guard.release().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}

@@ -1,0 +1,702 @@
+//! Injected faults of the network, the server and the holder. Each proves that its fault fired.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::queue::{listens, waiting};
+use crate::common::{
+    HASTE, SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed,
+    server, together, until, warm, within,
+};
+use leasehold::{Guard, LockClient, LossCause};
+use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fault::Operation;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Child, Fault, Proxy, Server};
+
+/// In the place of an answer: nothing, and the connection stays.
+const SILENCE: Action = Action::Garbage(Vec::new());
+/// How long one call of a hasty client may take.
+const BOUND: Duration = HASTE;
+
+fn scripts(server: &Server) -> u64 {
+    server.command_calls(&["eval", "evalsha"])
+}
+
+/// The key stays away, although there is time for whatever might bring it back.
+fn stays_away(server: &Server, key: &str) {
+    let begin = Instant::now();
+    while begin.elapsed() < ms(250) {
+        assert!(!exists(server, key), "a ghost, for {} ms more", pttl(server, key));
+        thread::sleep(ms(5));
+    }
+}
+
+#[test]
+fn a_reply_lost_after_execution_is_recognised_as_ours() {
+    let _turn = together();
+    for action in [Action::LoseReply, Action::HalfReply] {
+        // Anew each time: what the worker makes sure of later would be counted, and meet the fault.
+        let (server, proxy) = behind_proxy();
+        let client = LockClient::open(proxy.url()).unwrap();
+        let fault = proxy.add(Fault::request("ours", action));
+        server.reset_stats();
+        let guard = client.mutex("ours").unwrap().try_lock().unwrap().expect("ours");
+        assert_eq!((fault.fired(), scripts(&server)), (1, 2));
+        let counter: u64 = ask(&server, &["GET", "{ours}:fence"]);
+        assert_eq!(guard.fencing_token().get(), counter);
+        guard.check().unwrap();
+        guard.release().unwrap();
+        stays_away(&server, "ours");
+    }
+}
+
+/// The first request may have taken it, whatever the second is told.
+#[test]
+fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(HASTE * 3).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Acquire));
+    let error = thread::scope(|scope| {
+        let asks = scope.spawn(|| lock.try_lock_for(SOON).unwrap_err());
+        until("it is taken", || exists(&server, "x"));
+        ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+        asks.join().unwrap()
+    });
+    assert_eq!(fault.fired(), 1);
+    assert!(error.is_unknown_outcome() && error.to_string().contains("OOM"), "{error:?}");
+    until("it is given back", || !exists(&server, "x"));
+}
+
+/// It may have been carried out, and then outlasts by far what its holder knows of.
+#[test]
+fn what_an_unanswered_extension_has_left_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
+    for cut in [false, true] {
+        let guard = client.mutex_with("x", fixed(2_500)).unwrap().lock().unwrap();
+        let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew));
+        assert!(guard.extend(ms(600_000)).unwrap_err().is_unknown_outcome());
+        assert_eq!(fault.fired(), 1);
+        assert!(pttl(&server, "x") > 500_000);
+        if cut {
+            proxy.refuse();
+            proxy.cut();
+            drop(guard);
+            // Twice as long as the worker would try for the lease that is known of.
+            thread::sleep(ms(6_000));
+            proxy.heal();
+        } else {
+            until("it is lost", || guard.loss().is_some());
+            assert!(exists(&server, "x"));
+            assert!(guard.release().unwrap_err().is_lost());
+        }
+        until("it is given back", || !exists(&server, "x"));
+    }
+}
+
+/// Runs with a lease that was just handed over to a client, and is not renewed yet.
+fn handed_over(server: &Server, client: &LockClient, test: impl FnOnce(&Guard)) {
+    let (other, begin) = (open(server).mutex("x").unwrap(), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = other.lock().unwrap();
+            begin.wait();
+            until("it waits", || waiting(server, "x") == 1);
+            guard.release().unwrap();
+        });
+        begin.wait();
+        let guard = client.mutex("x").unwrap().lock().unwrap();
+        assert!(guard.remaining() < CLAIM, "it is whole already");
+        test(&guard);
+    });
+}
+
+/// As long as Redis keeps the lock for the next in the queue: two heartbeats and a command time-out.
+const CLAIM: Duration = ms(3_000);
+
+/// It is renewed: once that is known, it lasts for longer than it was handed over for.
+#[track_caller]
+fn becomes_whole(guard: &Guard) {
+    until("it is renewed", || {
+        assert!(guard.loss().is_none(), "{:?}", guard.loss());
+        guard.remaining() > CLAIM
+    });
+}
+
+#[test]
+fn handed_over_lease_survives_a_lost_renewal_answer() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew));
+    handed_over(&server, &client, |guard| {
+        assert!(fault.wait_fired(SOON));
+        becomes_whole(guard);
+    });
+}
+
+/// It stands still when the renewal is due, and comes back well before the end.
+#[test]
+fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
+    let _turn = alone();
+    let (server, _proxy) = behind_proxy();
+    let client = open(&server);
+    listens(&server, &client);
+    let mut done = false;
+    while !done {
+        handed_over(&server, &client, |guard| {
+            until("the renewal is about to be due", || guard.remaining() < ms(2_100));
+            server.pause();
+            thread::sleep(ms(1_200));
+            server.resume();
+            // Where the machine stood still for longer, too little was left.
+            done = guard.remaining() > ms(600);
+            if done {
+                becomes_whole(guard);
+            }
+        });
+    }
+}
+
+/// Redis carried the renewals out, and has the lock for far longer than its holder knew.
+#[test]
+fn what_unanswered_renewals_have_left_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let fault = proxy.add(Fault::reply("", SILENCE).at(Operation::Renew).sticky());
+    handed_over(&server, &client, |guard| {
+        until("it is lost", || guard.loss().is_some());
+        assert!(fault.fired() > 0);
+        assert!(pttl(&server, "x") > 20_000, "no renewal was carried out");
+    });
+    until("it is given back", || !exists(&server, "x"));
+}
+
+/// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.
+#[test]
+fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let fault = proxy.add(Fault::request("ours", Action::LoseReply));
+    let guard = client.mutex_with("ours", fixed(20_000)).unwrap().lock().unwrap();
+    assert_eq!(fault.fired(), 1);
+    // In this order: whatever comes between makes the second less.
+    let (left, remaining) = (pttl(&server, "ours"), guard.remaining());
+    assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+    assert!(remaining > ms(10_000));
+    guard.release().unwrap();
+    // The first answer is missed only after a while, when the lock is as old as that.
+    let client = hasty(&proxy.url());
+    let fault = proxy.add(Fault::request("late", SILENCE));
+    let guard = client.mutex_with("late", fixed(20_000)).unwrap().lock().unwrap();
+    assert_eq!(fault.fired(), 1);
+    let counter: u64 = ask(&server, &["GET", "{late}:fence"]);
+    assert_eq!(guard.fencing_token().get(), counter);
+    let (left, remaining) = (pttl(&server, "late"), guard.remaining());
+    assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+}
+
+/// The validity is reckoned from before the request, and not from its answer.
+#[test]
+fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for kind in ["mutex", "reentrant"] {
+        let late = Fault::reply("", Action::Delay(ms(450))).at(Operation::Acquire);
+        let late = proxy.add(late);
+        let guard = match kind {
+            "mutex" => client.mutex_with("slow", fixed(20_000)).unwrap().lock().unwrap(),
+            _ => client.reentrant_with("slow", fixed(20_000)).unwrap().lock().unwrap(),
+        };
+        let (left, remaining) = (pttl(&server, "slow"), guard.remaining());
+        assert_eq!(late.fired(), 1);
+        assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn a_request_cut_before_the_server_is_repeated_once() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for (name, action) in [("cut-first", Action::Cut), ("cut-half", Action::CutHalf)] {
+        // A name each: the worker makes sure of the one before later on, and would meet the fault.
+        let fault = proxy.add(Fault::request(name, action));
+        let guard = client.mutex(name).unwrap().try_lock().unwrap().expect("free");
+        assert_eq!(fault.fired(), 1);
+        guard.release().unwrap();
+        stays_away(&server, name);
+    }
+}
+
+#[test]
+fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key() {
+    let _turn = alone();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    for (number, action) in [Action::Drop, Action::Cut, Action::CutHalf].into_iter().enumerate() {
+        let name = format!("never-{number}");
+        let fault = proxy.add(Fault::request(&name, action.clone()).sticky());
+        let begin = Instant::now();
+        let error = client.mutex(&name).unwrap().try_lock().unwrap_err();
+        let took = begin.spent();
+        assert!(fault.fired() > 0);
+        assert!(error.is_unknown_outcome(), "{action:?}: {error:?}");
+        assert!(took < BOUND + SLACK, "{action:?}: {took:?}");
+        assert!(!exists(&server, &name));
+        fault.remove();
+        stays_away(&server, &name);
+    }
+}
+
+/// Regression, CURATOR-79: what was made on the server is not left behind when nobody heard of it.
+#[test]
+fn a_grant_whose_reply_never_comes_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    for kind in ["mutex", "reentrant"] {
+        // A name each: a clean-up of the one before would meet the fault.
+        let name = format!("ghost-{kind}");
+        let fault = proxy.add(Fault::request(&name, SILENCE));
+        let error = match kind {
+            "mutex" => client.mutex(&name).unwrap().try_lock().unwrap_err(),
+            _ => client.reentrant(&name).unwrap().try_lock().unwrap_err(),
+        };
+        assert!(fault.wait_fired(SOON) && fault.fired() == 1);
+        assert!(error.is_unknown_outcome(), "{error:?}");
+        within(ms(3_000), &format!("{kind}: the ghost is gone"), || !exists(&server, &name));
+        stays_away(&server, &name);
+    }
+}
+
+/// Regression, CURATOR-79: the wait is called off while the answer, a grant, is on its way.
+#[test]
+fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex("ghost").unwrap();
+    let fault = proxy.add(Fault::request("ghost", SILENCE).sticky());
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        assert!(fault.wait_fired(SOON));
+        until("it is called off", || {
+            lock.cancel_waits();
+            waiter.is_finished()
+        });
+        assert!(waiter.join().unwrap().is_err());
+    });
+    fault.remove();
+    within(ms(3_000), "the ghost is gone", || !exists(&server, "ghost"));
+}
+
+#[test]
+fn a_garbage_reply_is_not_taken_for_an_answer() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for (number, garbage) in
+        ["?!\r\n", "+OK\r\n", ":77\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*0\r\n", "\r\n"]
+            .into_iter()
+            .enumerate()
+    {
+        // A name each: the worker gives the one before back later on, and would meet the fault.
+        let name = format!("garbage-{number}");
+        let action = Action::Garbage(garbage.as_bytes().to_vec());
+        let fault = Fault::request(&name, action.clone()).at(Operation::Acquire);
+        let fault = proxy.add(fault);
+        let guard = client.mutex(&name).unwrap().try_lock().unwrap().expect("ours");
+        assert_eq!(fault.fired(), 1, "{garbage:?}");
+        guard.check().unwrap();
+        // And the same for its release.
+        let fault = proxy.add(Fault::request(&name, action).at(Operation::Release));
+        guard.release().unwrap();
+        assert_eq!(fault.fired(), 1, "{garbage:?}");
+        assert!(!exists(&server, &name), "{garbage:?}");
+    }
+}
+
+#[test]
+fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let garbage = Action::Garbage(b"*1\r\n:9\r\n".to_vec());
+    let fault = proxy.add(Fault::request("garbage", garbage).sticky());
+    let error = client.mutex("garbage").unwrap().try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome() && fault.fired() > 0, "{error:?}");
+    fault.remove();
+    until("it is given back", || !exists(&server, "garbage"));
+}
+
+#[test]
+fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
+    let _turn = alone();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let bounded = |call: &str, work: &dyn Fn() -> leasehold::Result<()>| {
+        let begin = Instant::now();
+        let error = work().expect_err(call);
+        let took = begin.spent();
+        assert!(error.is_unknown_outcome() || error.is_unreachable(), "{call}: {error:?}");
+        assert!(took < BOUND + SLACK, "{call}: {took:?}");
+    };
+    proxy.black_hole();
+    let other = client.mutex("y").unwrap();
+    bounded("try_lock", &|| other.try_lock().map(drop));
+    bounded("try_lock_for", &|| other.try_lock_for(ms(100)).map(drop));
+    bounded("check", &|| guard.check());
+    bounded("extend", &|| guard.extend(ms(60_000)));
+    bounded("holder", &|| lock.holder().map(drop));
+    bounded("force_release", &|| other.force_release().map(drop));
+    let begin = Instant::now();
+    assert!(guard.release().is_err());
+    assert!(begin.spent() < BOUND + SLACK, "{:?}", begin.spent());
+    proxy.heal();
+    // What was sent meanwhile goes through now, and is too late or is cleaned up.
+    until("all is given back", || !exists(&server, "x") && !exists(&server, "y"));
+    stays_away(&server, "y");
+    drop(other.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+/// The next command must not read the late answer of the one before.
+#[test]
+fn a_late_reply_is_not_read_by_the_next_command() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = hasty(&proxy.url());
+    for _ in 0..2 {
+        // There is a connection, and nothing else is on its way.
+        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+        let late = Fault::reply("", Action::Delay(HASTE + ms(300))).at(Operation::Acquire);
+        let late = proxy.add(late);
+        assert!(client.mutex("a").unwrap().try_lock().unwrap_err().is_unknown_outcome());
+        assert!(late.wait_fired(SOON) && late.fired() == 1);
+        let begin = Instant::now();
+        while begin.elapsed() < ms(600) {
+            let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
+            assert_eq!(holder.owner(), b"stranger");
+            assert!(client.mutex("b").unwrap().try_lock().unwrap().is_none());
+            assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+        }
+        ask::<()>(&server, &["DEL", "a"]);
+    }
+}
+
+/// A connection on which an answer is missing serves nobody else.
+#[test]
+fn an_answer_that_never_comes_spoils_only_its_own_command() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = hasty(&proxy.url());
+    for _ in 0..3 {
+        let fault = proxy.add(Fault::request("unheard", SILENCE));
+        assert!(client.mutex("unheard").unwrap().is_locked().is_err());
+        assert!(fault.wait_fired(SOON) && fault.fired() == 1);
+        let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
+        assert_eq!(holder.owner(), b"stranger");
+        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
+    }
+}
+
+/// An answer comes twice, so that every later one on its connection is that of the command before.
+#[test]
+fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
+    let client = LockClient::open(proxy.url()).unwrap();
+    let (a, b, c) =
+        (client.mutex("a").unwrap(), client.mutex("b").unwrap(), client.mutex("c").unwrap());
+    for _ in 0..3 {
+        let twice = proxy.add(Fault::reply("stranger", Action::Twice));
+        assert!(b.is_locked().unwrap());
+        assert_eq!(twice.fired(), 1);
+        // A name is no answer to an attempt.
+        let guard = a.try_lock().unwrap().expect("free");
+        assert!(!c.is_locked().unwrap());
+        assert_eq!(b.holder().unwrap().expect("a holder").owner(), b"stranger");
+        guard.check().unwrap();
+        guard.release().unwrap();
+        until("it is given back", || !exists(&server, "a"));
+    }
+}
+
+/// The request runs only after its own clean-up has: without a deadline of its own it would make
+/// a lock that nobody has (rules 2 and 6).
+#[test]
+fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    for kind in ["mutex", "reentrant"] {
+        let name = format!("overtaken-{kind}");
+        let held = proxy.add(Fault::request(&name, Action::Hold).at(Operation::Acquire));
+        let error = match kind {
+            "mutex" => client.mutex(&name).unwrap().try_lock().unwrap_err(),
+            _ => client.reentrant(&name).unwrap().try_lock().unwrap_err(),
+        };
+        assert!(error.is_unknown_outcome() && held.fired() == 1, "{error:?}");
+        thread::sleep(ms(300));
+        let before = scripts(&server);
+        held.release();
+        until("the request ran", || scripts(&server) > before);
+        stays_away(&server, &name);
+        assert!(client.mutex(&name).unwrap().try_lock().unwrap().is_some());
+    }
+}
+
+/// A network so slow that the grant is old when it comes.
+#[test]
+fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.mutex_with("x", fixed(250)).unwrap();
+    assert!(!lock.is_locked().unwrap());
+    let slow = proxy.add(Fault::reply("", Action::Delay(ms(400))).at(Operation::Acquire));
+    let error = lock.try_lock().unwrap_err();
+    assert_eq!(slow.fired(), 1);
+    assert!(error.is_timeout(), "{error:?}");
+    assert!(!lock.is_held_by_current_thread());
+    until("it is given back", || !exists(&server, "x"));
+}
+
+#[test]
+fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
+    let _turn = alone();
+    let (server, _proxy) = behind_proxy();
+    let client = hasty(&server.url());
+    let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
+    drop((a.lock().unwrap(), b.lock().unwrap()));
+    for _ in 0..2 {
+        server.pause();
+        for error in [a.try_lock().unwrap_err(), b.try_lock().unwrap_err()] {
+            // The second may find that no connection can be made any more.
+            assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
+        }
+        server.resume();
+        until("nothing is left", || !exists(&server, "a") && !exists(&server, "b"));
+        stays_away(&server, "a");
+    }
+    assert!(a.try_lock().unwrap().is_some() && b.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fenced() {
+    let _turn = alone();
+    let (server, _proxy) = behind_proxy();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    server.pause();
+    thread::sleep(ms(2_700));
+    assert!(!guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
+    server.resume();
+    let rival = open(&server);
+    let next = rival.mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("free");
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(guard.release().unwrap_err().is_lost());
+    // The renewals that were stuck in the server ran for nobody.
+    thread::sleep(ms(200));
+    next.check().unwrap();
+}
+
+/// `CLIENT PAUSE` holds back what was sent until it is over.
+#[test]
+fn a_client_pause_makes_no_ghosts() {
+    let _turn = alone();
+    let (server, _proxy) = behind_proxy();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    drop(lock.lock().unwrap());
+    ask::<()>(&server, &["CLIENT", "PAUSE", "3000", "WRITE"]);
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    thread::sleep(ms(3_000));
+    until("nothing is left", || !exists(&server, "x"));
+    stays_away(&server, "x");
+    drop(lock.try_lock().unwrap().expect("free"));
+}
+
+#[test]
+fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
+    let _turn = together();
+    let (server, _proxy) = behind_proxy();
+    let client = hasty(&server.url());
+    let lock = client.mutex_with("x", renewed(8_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    server.restart();
+    until("the loss is found", || !guard.is_valid());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Deleted);
+    let token = guard.fencing_token();
+    drop(guard);
+    assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
+}
+
+/// What a connection that breaks late leaves of a call's time is all that the repetition gets.
+#[test]
+fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let call = |what: &'static str| {
+        let proxy = Proxy::start(&server).unwrap();
+        let builder = LockClient::builder(proxy.url()).give_up_after(ms(3_000));
+        let builder = builder.connect_timeout(ms(1_500)).command_timeout(ms(1_500));
+        let client = builder.max_wait(ms(1_500)).build().unwrap();
+        let lock = client.mutex_with(what, fixed(20_000)).unwrap();
+        let guard = lock.lock().unwrap();
+        let guard =
+            if what == "try_lock" { guard.release().map(|()| None) } else { Ok(Some(guard)) };
+        let mut guard = guard.unwrap();
+        let (begin, held_up) = (Instant::now(), proxy.held_up());
+        let outcome = thread::scope(|scope| {
+            proxy.black_hole();
+            scope.spawn(|| {
+                thread::sleep(ms(1_000));
+                proxy.cut();
+            });
+            let outcome = match (what, &guard) {
+                ("extend", Some(guard)) => guard.extend(ms(30_000)),
+                ("check", Some(guard)) => guard.check(),
+                ("release", _) => guard.take().map_or(Ok(()), |guard| guard.release()),
+                _ => lock.try_lock().map(drop),
+            };
+            (outcome, begin.elapsed(), begin.spent())
+        });
+        let (error, lasted, took) = (outcome.0.unwrap_err(), outcome.1, outcome.2);
+        assert!(proxy.held_up() > held_up);
+        let broke = lasted >= ms(1_000);
+        assert!(broke, "{what} ended before its connection broke: {lasted:?}, {error}");
+        assert!(took < ms(1_500) + SLACK, "{what}: {took:?} of 1.5 s, {error}");
+        assert!(error.is_unknown_outcome(), "{what}: {error:?}");
+        proxy.heal();
+    };
+    thread::scope(|scope| {
+        for what in ["try_lock", "extend", "check", "release"] {
+            scope.spawn(move || call(what));
+        }
+    });
+}
+
+/// The repetition of a request whose answer was lost cannot be sent: nobody can say what is done.
+#[test]
+fn what_was_lost_with_the_only_connection_is_an_unknown_outcome() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    for what in ["try_lock", "extend", "release"] {
+        let client = hasty(&proxy.url());
+        let lock = client.mutex_with(what, fixed(6_000)).unwrap();
+        let guard = match what {
+            "try_lock" => None,
+            _ => Some(lock.lock().unwrap()),
+        };
+        if guard.is_none() {
+            client.mutex("other").unwrap().lock().unwrap().release().unwrap();
+        }
+        proxy.refuse();
+        let fault = proxy.add(Fault::request(what, Action::LoseReply));
+        let error = match (what, guard) {
+            ("extend", Some(guard)) => {
+                let error = guard.extend(ms(7_000)).unwrap_err();
+                assert!(guard.is_valid(), "nobody took it");
+                error
+            }
+            ("release", Some(guard)) => guard.release().unwrap_err(),
+            _ => lock.try_lock().unwrap_err(),
+        };
+        assert_eq!(fault.fired(), 1);
+        assert!(error.is_unknown_outcome(), "{what}: {error:?}");
+        proxy.heal();
+        until("nothing is left", || !exists(&server, what));
+    }
+}
+
+fn holder(server: &Server, ttl: u64) -> (Child, u64) {
+    let builder = Child::role("holder").test("fault::roles").env("URL", server.url());
+    let mut child = builder.env("TTL", ttl.to_string()).start().expect("a child");
+    let token = child.expect_line("held", SOON).parse().unwrap();
+    (child, token)
+}
+
+#[test]
+fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
+    let _turn = alone();
+    let server = server();
+    let (mut child, token) = holder(&server, 3_000);
+    child.stop();
+    let next = open(&server).mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("free");
+    assert!(next.fencing_token().get() > token);
+    // It is waiting to hear this, and looks at its guard first of all.
+    child.say("look");
+    server.pause();
+    child.cont();
+    assert_eq!(child.expect_line("valid", SOON), "false 0ns");
+    server.resume();
+    child.say("release");
+    assert_eq!(child.expect_line("released", SOON), "lost");
+    next.check().unwrap();
+    assert_eq!(child.expect_line("reacquired", SOON), "none");
+}
+
+#[test]
+fn a_killed_holder_keeps_others_out_for_the_rest_of_its_lease_and_no_longer() {
+    let _turn = together();
+    let server = server();
+    let (mut child, token) = holder(&server, 4_000);
+    let rival = open(&server).mutex("x").unwrap();
+    assert!(rival.try_lock().unwrap().is_none());
+    child.kill9();
+    let begin = Instant::now();
+    let left = Duration::from_millis(pttl(&server, "x").unsigned_abs());
+    let next = rival.lock().unwrap();
+    let (lasted, took) = (begin.elapsed(), begin.spent());
+    // A pause of the backoff may begin just before the end.
+    assert!(took < left + ms(130) + SLACK, "{took:?} for {left:?}");
+    assert!(lasted + ms(50) > left, "{lasted:?} for {left:?}");
+    assert!(next.fencing_token().get() > token);
+}
+
+fn hold() {
+    let client = LockClient::open(std::env::var("URL").expect("a URL")).unwrap();
+    let ttl = std::env::var("TTL").expect("a lease").parse().unwrap();
+    let lock = client.mutex_with("x", renewed(ttl)).unwrap();
+    let guard = lock.lock().unwrap();
+    tell(&format!("held {}", guard.fencing_token()));
+    hear();
+    let seen = (guard.is_valid(), guard.remaining());
+    tell(&format!("valid {} {:?}", seen.0, seen.1));
+    hear();
+    let outcome = guard.release();
+    tell(if outcome.is_err_and(|error| error.is_lost()) { "released lost" } else { "released ?" });
+    let again = lock.try_lock().unwrap();
+    tell(if again.is_none() { "reacquired none" } else { "reacquired some" });
+}
+
+/// What the children of this file run; nothing in the process that people started.
+#[test]
+fn roles() {
+    match role().as_deref() {
+        Some("holder") => hold(),
+        Some(other) => panic!("unknown role {other}"),
+        None => {}
+    }
+}

@@ -1,0 +1,573 @@
+//! A lease that its process keeps for a while after the last unlock.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex as Shared};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::queue::{all_have_left, waiting};
+use crate::common::{
+    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server,
+    together, until, warm, within,
+};
+use leasehold::{Guard, LockClient, LockOptions, Wait};
+use leasehold_support::child::{hear, role, tell};
+use leasehold_support::fault::Operation;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Child, Fault, Server};
+
+/// A linger that no test waits for.
+const LONG: Duration = ms(12_000);
+/// A wait that ends before the holder lets go.
+const WAIT: Duration = ms(3_000);
+
+fn lingering(linger: Duration) -> LockOptions {
+    renewed(30_000).linger(linger)
+}
+
+fn listeners(server: &Server) -> usize {
+    ask::<Vec<String>>(server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len()
+}
+
+/// Locks and unlocks until the lease lingers: a client that does not listen yet cannot be told that
+/// somebody waits, and so does not linger.
+#[track_caller]
+fn linger(server: &Server, lock: &leasehold::Mutex) -> u64 {
+    let name = String::from_utf8(lock.name().to_vec()).unwrap();
+    let mut token = 0;
+    until("it lingers", || {
+        let guard = lock.lock().unwrap();
+        token = guard.fencing_token().get();
+        drop(guard);
+        exists(server, &name)
+    });
+    token
+}
+
+#[test]
+fn locking_again_sends_nothing() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    let mut last = linger(&server, &lock);
+    server.reset_stats();
+    for _ in 0..2_000 {
+        let guard = lock.lock().unwrap();
+        assert!(guard.is_valid() && guard.fencing_token().get() > last);
+        last = guard.fencing_token().get();
+        assert_eq!(guard.waiters(), 0);
+        drop(guard);
+        assert!(lock.try_lock().unwrap().is_some());
+    }
+    let commands = server.commands();
+    assert_eq!(commands.client_commands(&["publish", "get", "set", "del"]), 0, "{commands:?}");
+    // From another thread too.
+    thread::scope(|scope| {
+        scope.spawn(|| drop(lock.lock().unwrap())).join().unwrap();
+    });
+    assert_eq!(server.command_calls(&["eval", "evalsha"]), 0);
+    lock.lock().unwrap().check().unwrap();
+    // Nobody holds it, and nobody else gets it by force of the key alone.
+    assert!(exists(&server, "x") && !lock.is_held_by_current_thread());
+}
+
+/// Rule 19: no token runs ahead of the server's clock, and yet a loop that is as fast as that clock asks
+/// it nothing.
+#[test]
+fn relocks_in_a_tight_loop_send_next_to_nothing() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    server.reset_stats();
+    (0..100_000).for_each(|_| lock.lock().unwrap().release().unwrap());
+    let last = lock.lock().unwrap().fencing_token().get();
+    let scripts = server.command_calls(&["eval", "evalsha"]);
+    // A renewal, where the machine is slow.
+    assert!(scripts <= 4, "{scripts} scripts for 100,000 holds");
+    let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
+    assert!(last <= seconds * 1_000_000 + micros);
+}
+
+/// Rule 18: whoever queues ends it at once.
+#[test]
+fn a_waiter_of_another_process_ends_it_at_once() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    let other = open(&server).mutex("x").unwrap();
+    for round in 0..5 {
+        let token = linger(&server, &lock);
+        let begin = Instant::now();
+        let guard = other.lock().unwrap();
+        let took = begin.spent();
+        assert!(took < ms(700) + SLACK, "round {round}: {took:?}");
+        assert!(guard.fencing_token().get() > token);
+        guard.check().unwrap();
+    }
+    // One that tries only once is told who has it.
+    linger(&server, &lock);
+    assert!(other.try_lock().unwrap().is_none());
+}
+
+#[test]
+fn it_ends_by_itself() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(ms(1_300))).unwrap();
+    for _ in 0..2 {
+        linger(&server, &lock);
+        let begin = Instant::now();
+        // Each hold begins it anew.
+        thread::sleep(ms(300));
+        drop(lock.lock().unwrap());
+        until("it is given back", || !exists(&server, "x"));
+        let (lasted, took) = (begin.elapsed(), begin.spent());
+        assert!(lasted >= ms(1_450) && took < ms(1_600) + SLACK, "{lasted:?}");
+    }
+    drop(open(&server).mutex("x").unwrap().try_lock().unwrap().expect("free"));
+}
+
+/// A foreign waiter, who cannot say that it waits, has it when the linger is over.
+#[test]
+fn one_who_does_not_queue_waits_for_its_end() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(ms(1_500))).unwrap();
+    // Begun before, so that a machine that stands still makes it no shorter.
+    let mut begin = Instant::now();
+    until("it lingers", || {
+        let guard = lock.lock().unwrap();
+        begin = Instant::now();
+        drop(guard);
+        exists(&server, "x")
+    });
+    let spin = LockOptions::new().wait(Wait::spin());
+    let guard = open(&server).mutex_with("x", spin).unwrap().lock().unwrap();
+    let (lasted, took) = (begin.elapsed(), begin.spent());
+    guard.check().unwrap();
+    assert!(lasted > ms(1_450) && took < ms(1_500) + ms(128) + SLACK, "{lasted:?}");
+}
+
+/// Rule 18: "wanted" is sticky. A lease that somebody waits for does not linger.
+#[test]
+fn a_lease_that_somebody_waits_for_does_not_linger() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    let other = open(&server).mutex("x").unwrap();
+    for gone in [false, true] {
+        linger(&server, &lock);
+        let guard = lock.lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let begin = Instant::now();
+                let outcome = other.try_lock_for(if gone { WAIT } else { SOON });
+                let served = match outcome {
+                    Ok(guard) => guard.is_some(),
+                    // Where the machine stalls, its last request brings no answer.
+                    Err(error) if gone && error.is_unknown_outcome() => false,
+                    Err(error) => panic!("{error:?}"),
+                };
+                (served, begin.elapsed(), Instant::now())
+            });
+            until("it waits", || waiting(&server, "x") == 1);
+            until("the holder knows", || guard.is_contended());
+            assert_eq!(guard.waiters(), 1);
+            if gone {
+                let (served, lasted, _) = waiter.join().unwrap();
+                assert!(!served);
+                all_have_left(&server, "x", lasted - WAIT);
+                // Whoever it was: it is given back once, and the next hold starts afresh.
+                guard.release().unwrap();
+                assert!(!exists(&server, "x"));
+            } else {
+                let begin = Instant::now();
+                guard.release().unwrap();
+                let (served, _, at) = waiter.join().unwrap();
+                let took = at.spent_since(begin);
+                assert!(served);
+                assert!(took < ms(700), "{took:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn it_does_not_linger_while_nobody_could_be_heard() {
+    let _turn = together();
+    let server = server();
+    let url = server.url();
+    // Everything is allowed, but to listen.
+    let rules = ["ACL", "SETUSER", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"];
+    ask::<()>(&server, &rules);
+    let deaf = format!("{}?user=deaf&pass=x", server.unix_url());
+    let client = LockClient::open(deaf).unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    for _ in 0..20 {
+        drop(lock.lock().unwrap());
+        assert!(!exists(&server, "x"), "it lingers, and nobody can end it");
+        thread::sleep(ms(5));
+    }
+    // And with a connection that goes down in between: what could not be heard is taken for granted.
+    let client = LockClient::open(url).unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let guard = lock.lock().unwrap();
+    let killed: u64 = ask(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(killed, 1);
+    until("it listens again", || listeners(&server) == 1);
+    thread::sleep(ms(50));
+    drop(guard);
+    assert!(!exists(&server, "x"), "somebody may have come meanwhile");
+    // The same for one that lingers at that moment: who waits is heard at the latest by its beats.
+    linger(&server, &lock);
+    ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let begin = Instant::now();
+    drop(open(&server).mutex("x").unwrap().lock().unwrap());
+    assert!(begin.spent() < ms(2_000) + SLACK, "{:?}", begin.spent());
+}
+
+/// It lasts at most for half of what remains, so that nobody is given a dead lease.
+#[test]
+fn a_lease_never_lingers_to_its_end() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", renewed(2_400).linger(LONG)).unwrap();
+    linger(&server, &lock);
+    let begin = Instant::now();
+    while begin.elapsed() < ms(4_500) {
+        let guard = lock.lock().unwrap();
+        // In this order, as it may be renewed in between.
+        let (asked, remaining, left) = (Instant::now(), guard.remaining(), pttl(&server, "x"));
+        let least = remaining.saturating_sub(asked.elapsed() + ms(60));
+        assert!(left > 0 && least <= ms(left.unsigned_abs()), "{remaining:?} of {left} ms");
+        drop(guard);
+        thread::sleep(ms(23));
+    }
+    within(ms(2_400) + SLACK, "it is given back", || !exists(&server, "x"));
+}
+
+/// Rule 9: who never renews needs a whole lease, and keeps none for others like it.
+#[test]
+fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let options = renewed(6_000).linger(LONG);
+    let lock = client.mutex_with("x", options).unwrap();
+    let never = client.mutex_with("x", options.max_renewals(0)).unwrap();
+    for _ in 0..2 {
+        let token = linger(&server, &lock);
+        thread::sleep(ms(1_500));
+        let guard = never.lock().unwrap();
+        assert!(guard.remaining() > ms(5_000), "only {:?} are left", guard.remaining());
+        assert!(guard.fencing_token().get() > token);
+        guard.release().unwrap();
+        assert!(!exists(&server, "x"));
+    }
+}
+
+/// The server lost the lock meanwhile. Who locks again finds out within its validity.
+#[test]
+fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", renewed(3_000).linger(LONG)).unwrap();
+    let rival = open(&server).mutex_with("x", fixed(60_000)).unwrap();
+    for _ in 0..10 {
+        let token = linger(&server, &lock);
+        ask::<()>(&server, &["DEL", "x"]);
+        let other = rival.try_lock().unwrap().unwrap();
+        let Some(guard) = lock.try_lock().unwrap() else {
+            // A renewal was due just then, and has told.
+            other.release().unwrap();
+            continue;
+        };
+        let begin = Instant::now();
+        assert!(guard.fencing_token().get() > token);
+        until("it is found lost", || !guard.is_valid());
+        assert!(begin.spent() < ms(3_000) + SLACK, "{:?}", begin.spent());
+        assert!(guard.release().unwrap_err().is_lost());
+        other.check().unwrap();
+        // And it asks now.
+        assert!(lock.try_lock().unwrap().is_none());
+        other.check().unwrap();
+        return;
+    }
+    panic!("a renewal always came in between");
+}
+
+/// What lingers is given back also when everything else of its client is gone.
+#[test]
+fn a_client_that_is_dropped_leaves_nothing_after_the_linger() {
+    let _turn = together();
+    let server = server();
+    let before = clients(&server);
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(ms(300))).unwrap();
+    linger(&server, &lock);
+    drop((client, lock));
+    let took = within(ms(300) + SLACK, "it is given back", || !exists(&server, "x"));
+    assert!(took <= ms(300) + SLACK);
+    // Its threads and connections end too.
+    within(ms(2_000) + SLACK, "its connections are closed", || clients(&server) <= before);
+}
+
+fn clients(server: &Server) -> usize {
+    ask::<String>(server, &["CLIENT", "LIST"]).lines().count()
+}
+
+/// "Nobody" must not be told "somebody" because of what the process itself keeps.
+#[test]
+fn other_options_of_the_same_process_are_not_told_that_it_is_taken() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    for options in [fixed(5_000), renewed(5_000), renewed(30_000).wait(Wait::spin())] {
+        let other = client.mutex_with("x", options).unwrap();
+        for round in 0..20 {
+            let token = linger(&server, &lock);
+            let begin = Instant::now();
+            let guard = other.try_lock().unwrap();
+            let guard = guard.unwrap_or_else(|| panic!("{options:?}, {round}: nobody has it"));
+            assert!(begin.spent() < ms(300) + SLACK);
+            assert!(guard.fencing_token().get() > token);
+            guard.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn waiters_are_counted_here_and_elsewhere() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let guard = lock.lock().unwrap();
+    assert!(!guard.is_contended() && guard.waiters() == 0);
+    thread::scope(|scope| {
+        for number in 1..=2 {
+            scope.spawn(|| drop(lock.lock().unwrap()));
+            until("a thread here", || guard.waiters() == number);
+        }
+        for number in 1..=2 {
+            let other = open(&server).mutex("x").unwrap();
+            scope.spawn(move || drop(other.lock().unwrap()));
+            until("a process elsewhere", || waiting(&server, "x") == number);
+        }
+        // The second of them is told by the first one's beats.
+        within(ms(1_000) + SLACK, "all of them", || guard.waiters() == 4);
+        assert!(guard.is_contended());
+        drop(guard);
+    });
+}
+
+/// The holder is asked from another process, and decides by itself.
+#[test]
+fn a_request_to_let_go_reaches_the_holder_in_its_process() {
+    let _turn = together();
+    let server = server();
+    let mut holder =
+        Child::role("holder").test("linger::roles").env("URL", server.url()).start().unwrap();
+    holder.expect_line("has", SOON);
+    let client = open(&server);
+    let lock = client.mutex("a b").unwrap();
+    assert!(!client.mutex("nobody's").unwrap().request_release().unwrap());
+    until("it hears", || lock.request_release().unwrap());
+    assert_eq!(holder.expect_line("asked for ", SOON), "a b");
+    // It still has it, until it wants to let go.
+    assert!(lock.try_lock().unwrap().is_none());
+    holder.say("let go");
+    drop(lock.try_lock_for(SOON).unwrap().expect("let go"));
+    assert!(!lock.request_release().unwrap(), "nobody has it");
+}
+
+#[test]
+fn requests_reach_only_who_holds_that_name_and_survive_a_panic_of_the_callback() {
+    let _turn = together();
+    let server = server();
+    let asked = Arc::new(Shared::new(Vec::new()));
+    let (seen, panics) = (Arc::clone(&asked), Arc::new(AtomicU32::new(1)));
+    let client = LockClient::builder(server.url())
+        .on_release_request(move |name| {
+            seen.lock().unwrap().push(name.to_vec());
+            let first = panics.swap(0, Ordering::SeqCst) == 1;
+            if first {
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }
+        })
+        .build()
+        .unwrap();
+    let _x = client.mutex("x").unwrap().lock().unwrap();
+    let _y = client.mutex("y").unwrap().lock().unwrap();
+    let other = open(&server);
+    let (for_x, for_y) = (other.mutex("x").unwrap(), other.mutex("y").unwrap());
+    until("it hears", || for_x.request_release().unwrap());
+    until("it is told", || !asked.lock().unwrap().is_empty());
+    asked.lock().unwrap().clear();
+    for _ in 0..3 {
+        assert!(for_y.request_release().unwrap());
+    }
+    until("it is told", || asked.lock().unwrap().len() == 3);
+    assert!(asked.lock().unwrap().iter().all(|name| name == b"y"));
+    // A foreign holder hears nothing.
+    ask::<()>(&server, &["SET", "z", "foreign", "PX", "60000"]);
+    assert!(!other.mutex("z").unwrap().request_release().unwrap());
+}
+
+#[test]
+fn a_lease_that_lingers_is_given_back_on_request() {
+    let _turn = together();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    assert!(open(&server).mutex("x").unwrap().request_release().unwrap());
+    within(ms(700), "it is given back", || !exists(&server, "x"));
+    // A hold is not.
+    linger(&server, &lock);
+    let guard = lock.lock().unwrap();
+    assert!(open(&server).mutex("x").unwrap().request_release().unwrap());
+    thread::sleep(ms(100));
+    guard.check().unwrap();
+}
+
+/// A hold that is taken again and again leaves nothing behind each time.
+#[cfg(target_os = "linux")]
+#[test]
+fn locking_again_and_again_takes_no_memory() {
+    let _turn = alone();
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let again = |times: usize| (0..times).for_each(|_| drop(lock.lock().unwrap()));
+    again(20_000);
+    let before = crate::common::resident();
+    again(300_000);
+    let grown = crate::common::resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
+}
+
+/// Nor while the worker, which would clear up after it, waits for Redis.
+#[cfg(target_os = "linux")]
+#[test]
+fn locking_again_while_redis_is_silent_takes_no_memory() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = LockClient::builder(server.url()).command_timeout(ms(20_000)).build().unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let again = |times: usize| (0..times).for_each(|_| drop(lock.lock().unwrap()));
+    again(20_000);
+    let before = crate::common::resident();
+    linger(&server, &client.mutex_with("y", lingering(ms(500))).unwrap());
+    server.pause();
+    // By now the worker gives that one back, and has no answer.
+    thread::sleep(ms(700));
+    again(300_000);
+    let grown = crate::common::resident().saturating_sub(before);
+    server.resume();
+    assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
+}
+
+/// What is thrown away then is over: leases that are held come to the worker, however often they
+/// went round.
+#[test]
+fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
+    let _turn = alone();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
+    linger(&server, &lock);
+    let end = proxy.add(Fault::request("short", Action::Hold).at(Operation::Release));
+    linger(&server, &client.mutex_with("short", lingering(ms(500))).unwrap());
+    assert!(end.wait_fired(ms(20_000)));
+    let guards: Vec<Guard> = (0..64)
+        .map(|number| {
+            let lock = client.mutex_with(format!("held{number}"), renewed(6_000)).unwrap();
+            lock.lock().unwrap()
+        })
+        .collect();
+    (0..100_000).for_each(|_| drop(lock.lock().unwrap()));
+    end.release();
+    thread::sleep(ms(6_500));
+    let lost = guards.iter().find_map(Guard::loss);
+    assert!(lost.is_none(), "{lost:?}");
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
+}
+
+/// Leases that were live when they came to the worker, and end long before they are due there.
+#[cfg(target_os = "linux")]
+#[test]
+fn leases_that_end_before_their_time_take_no_memory() {
+    const AT_A_TIME: usize = 1_100;
+    let _turn = alone();
+    let server = server();
+    let client = open(&server);
+    let locks: Vec<_> = (0..AT_A_TIME)
+        .map(|number| client.mutex_with(format!("x{number}"), fixed(3_600_000)).unwrap())
+        .collect();
+    let again = |times: usize| {
+        for _ in 0..times {
+            let guards: Vec<Guard> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+            // The worker takes them in.
+            thread::sleep(ms(5));
+            drop(guards);
+        }
+    };
+    again(5);
+    let before = crate::common::resident();
+    again(40);
+    let grown = crate::common::resident().saturating_sub(before);
+    assert!(grown < 6 << 20, "{} KiB after {} holds", grown >> 10, 40 * AT_A_TIME);
+}
+
+/// What the children of this file run; nothing in the process that people started.
+#[test]
+fn roles() {
+    let Some(role) = role() else { return };
+    assert_eq!(role, "holder");
+    let client = LockClient::builder(std::env::var("URL").unwrap())
+        .on_release_request(|name| tell(&format!("asked for {}", name.escape_ascii())))
+        .build()
+        .unwrap();
+    let guard = client.mutex("a b").unwrap().lock().unwrap();
+    tell("has");
+    hear();
+    guard.release().unwrap();
+    hear();
+}
+
+/// What lingers cannot be passed on to a fixed lease: it is given back first, and that takes no longer
+/// than the caller waits.
+#[test]
+fn a_wait_that_ends_a_linger_ends_in_time_though_the_server_is_silent() {
+    let _turn = alone();
+    let server = server();
+    warm(&server);
+    let client = LockClient::builder(server.url()).command_timeout(ms(4_000)).build().unwrap();
+    linger(&server, &client.mutex_with("x", lingering(LONG)).unwrap());
+    let lock = client.mutex_with("x", fixed(5_000)).unwrap();
+    server.pause();
+    let begin = Instant::now();
+    let outcome = lock.try_lock_for(ms(100)).map(|guard| guard.is_some());
+    let took = begin.spent();
+    server.resume();
+    assert!(outcome.is_err(), "{outcome:?}");
+    assert!(took < ms(1_000) + SLACK, "{took:?}");
+}

@@ -1,0 +1,417 @@
+//! A lost hold is told to whoever asked: the hold's own callback, the client's, and receivers.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::queue::listens;
+use crate::common::{
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, renewed, server, until,
+};
+use leasehold::{Guard, LockClient, Loss, LossCause, LossReceiver, OwnedLease};
+use leasehold_support::Server;
+use leasehold_support::lag::Spent as _;
+
+/// What the hold's own callback is told.
+fn told(guard: &Guard) -> mpsc::Receiver<Loss> {
+    let (sender, losses) = mpsc::channel();
+    guard.on_loss(move |loss| drop(sender.send(loss.clone())));
+    losses
+}
+
+fn delete(server: &Server, key: &str) {
+    assert_eq!(ask::<u64>(server, &["DEL", key]), 1);
+}
+
+/// What ends a hold.
+type End = fn(&Server, &LockClient);
+
+/// The callback is gone, and was not called, or not again.
+#[track_caller]
+fn ended<T: std::fmt::Debug + PartialEq>(told: &mpsc::Receiver<T>) {
+    assert_eq!(told.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn deletion_and_theft_are_told_within_one_renewal() {
+    let server = server();
+    let client = open(&server);
+    let receiver = client.losses();
+    for (command, cause) in [
+        (["DEL", "x"].as_slice(), LossCause::Deleted),
+        (&["SET", "x", "other", "PX", "60000"], LossCause::Taken),
+    ] {
+        let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
+        let losses = told(&guard);
+        ask::<()>(&server, command);
+        let begin = Instant::now();
+        let loss = losses.recv_timeout(SOON).unwrap();
+        assert!(begin.spent() < ms(1_000) + SLACK * 2, "{:?}", begin.spent());
+        assert!(!guard.is_valid());
+        assert_eq!((loss.cause(), loss.fencing_token()), (cause, guard.fencing_token()));
+        assert_eq!((Some(&loss), loss.name()), (guard.loss().as_ref(), b"x".as_slice()));
+        assert_eq!(receiver.recv_timeout(SOON).as_ref(), Ok(&loss));
+        drop(guard);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+}
+
+/// Ends of all causes: whoever is told finds the guard invalid.
+#[test]
+fn the_hold_is_invalid_first_and_told_then() {
+    let server = server();
+    let client = open(&server);
+    let receiver = client.losses();
+    let cases: [(&str, _, End, _); 5] = [
+        ("fixed", fixed(1_500), |_, _| {}, LossCause::Expired),
+        ("max", renewed(3_000).max_hold(ms(1_500)), |_, _| {}, LossCause::MaxHold),
+        ("gone", renewed(2_400), |server, _| delete(server, "gone"), LossCause::Deleted),
+        (
+            "dead",
+            renewed(2_000),
+            |server, _| {
+                server.pause();
+                thread::sleep(ms(2_500));
+                server.resume();
+            },
+            LossCause::Unreachable,
+        ),
+        ("shut", renewed(2_400), |_, client| client.shutdown(SOON).unwrap(), LossCause::ShutDown),
+    ];
+    for (name, options, end, cause) in cases {
+        let lock = client.mutex_with(name, options).unwrap();
+        // Owned, so that the callback itself may look.
+        let owned = Arc::new(lock.lock().unwrap().into_owned().unwrap());
+        let (sender, answers) = mpsc::channel();
+        let seen: std::sync::Weak<OwnedLease> = Arc::downgrade(&owned);
+        owned.on_loss(move |loss| {
+            let valid = seen.upgrade().map(|owned| owned.is_valid());
+            sender.send((loss.cause(), valid)).unwrap();
+        });
+        end(&server, &client);
+        let answer = answers.recv_timeout(SOON).unwrap();
+        assert_eq!(answer, (cause, Some(false)), "{name}");
+        assert_eq!(owned.loss().unwrap().cause(), cause);
+        assert_eq!(receiver.recv_timeout(SOON).unwrap().cause(), cause);
+        ended(&answers);
+    }
+}
+
+/// Redis is silent: the end of validity needs no answer, and the news follow.
+#[test]
+fn an_outage_is_told_soon_after_the_end_of_validity() {
+    let (_server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    let losses = told(&guard);
+    proxy.black_hole();
+    let (begin, left) = (Instant::now(), guard.remaining());
+    let loss = losses.recv_timeout(SOON).unwrap();
+    let took = begin.spent();
+    assert!(!guard.is_valid() && took < left + HASTE + SLACK * 2, "{took:?} of {left:?}");
+    assert_eq!(loss.cause(), LossCause::Unreachable);
+    proxy.heal();
+}
+
+#[test]
+fn several_callbacks_of_one_hold_are_called_in_order_and_before_the_clients() {
+    let server = server();
+    let (sender, order) = mpsc::channel();
+    let last = sender.clone();
+    let builder = LockClient::builder(server.url());
+    let client = builder.on_loss(move |_| last.send(3).unwrap()).build().unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    let outer = lock.lock().unwrap();
+    let inner = lock.lock().unwrap();
+    let (one, two) = (sender.clone(), sender);
+    outer.on_loss(move |_| one.send(1).unwrap());
+    // A second guard of the same hold.
+    inner.on_loss(move |_| two.send(2).unwrap());
+    drop(inner);
+    delete(&server, "x");
+    let told: Vec<i32> = (0..3).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+    assert_eq!(told, [1, 2, 3]);
+    assert!(outer.release().unwrap_err().is_lost());
+}
+
+#[test]
+fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
+    let server = server();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let builder = LockClient::builder(server.url());
+    let client = builder
+        .on_loss(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        })
+        .build()
+        .unwrap();
+    let receiver = client.losses();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    delete(&server, "x");
+    let loss = receiver.recv_timeout(SOON).unwrap();
+    until("the client's is called", || calls.load(Ordering::SeqCst) == 1);
+    let here = thread::current().id();
+    let (sender, told) = mpsc::channel();
+    guard.on_loss(move |loss| sender.send((loss.clone(), thread::current().id())).unwrap());
+    let (again, there) = told.recv_timeout(SOON).unwrap();
+    assert_eq!(again, loss);
+    assert_ne!(there, here);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+}
+
+/// A lease that nobody has looked at since its end.
+#[test]
+fn who_asks_after_the_end_of_validity_is_told_too() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
+    until("it is over", || !guard.is_valid());
+    assert_eq!(told(&guard).recv_timeout(SOON).unwrap().cause(), LossCause::Expired);
+}
+
+#[test]
+fn a_callback_is_dropped_uncalled_when_the_lock_is_given_back() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    for way in 0..5 {
+        let guard = lock.lock().unwrap();
+        let losses = told(&guard);
+        match way {
+            0 => drop(guard),
+            1 => guard.release().unwrap(),
+            2 => drop(guard.into_owned().unwrap()),
+            3 => guard.into_owned().unwrap().release().unwrap(),
+            _ => {
+                // The end of a thread that forgot its guard.
+                let owned = guard.into_owned().unwrap();
+                thread::spawn(move || std::mem::forget(owned.into_guard())).join().unwrap();
+            }
+        }
+        ended(&losses);
+    }
+    // By key.
+    let guard = lock.lock().unwrap();
+    let losses = told(&guard);
+    leasehold::DistributedLock::unlock(&client, "x").unwrap();
+    ended(&losses);
+    let after = told(&guard);
+    ended(&after);
+}
+
+#[test]
+fn a_callback_goes_along_with_an_owned_lease() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    let losses = told(&guard);
+    let owned = guard.into_owned().unwrap();
+    thread::spawn(move || {
+        let guard = owned.into_guard();
+        delete(&server, "x");
+        assert_eq!(losses.recv_timeout(SOON).unwrap().cause(), LossCause::Deleted);
+        assert!(!guard.is_valid());
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_callback_does_not_outlive_a_local_hand_off() {
+    let server = server();
+    let client = open(&server);
+    // Else what is passed on is passed on for 50 ms only.
+    listens(&server, &client);
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    let guard = lock.lock().unwrap();
+    let losses = told(&guard);
+    server.reset_stats();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            let guard = lock.lock().unwrap();
+            let own = told(&guard);
+            delete(&server, "x");
+            assert_eq!(own.recv_timeout(SOON).unwrap().cause(), LossCause::Deleted);
+            guard.fencing_token()
+        });
+        until("the next waits", || guard.waiters() == 1);
+        let first = guard.fencing_token();
+        guard.release().unwrap();
+        assert!(next.join().unwrap() > first);
+    });
+    // Passed on, not released and taken anew.
+    assert_eq!(server.command_calls(&["set"]), 0);
+    ended(&losses);
+}
+
+#[test]
+fn a_callback_does_not_outlive_its_hold_in_a_linger() {
+    let server = server();
+    let client = open(&server);
+    // It lingers only while it could be heard that another waits.
+    let lock = client.mutex_with("x", renewed(3_000).linger(ms(1_500))).unwrap();
+    until("it lingers", || {
+        let guard = lock.lock().unwrap();
+        let losses = told(&guard);
+        drop(guard);
+        ended(&losses);
+        exists(&server, "x")
+    });
+    let guard = lock.lock().unwrap();
+    let losses = told(&guard);
+    delete(&server, "x");
+    assert_eq!(losses.recv_timeout(SOON).unwrap().cause(), LossCause::Deleted);
+}
+
+/// The release is the first to find it out.
+#[test]
+fn a_loss_that_the_release_finds_is_told() {
+    let server = server();
+    let client = open(&server);
+    let receiver = client.losses();
+    let guard = client.mutex_with("x", fixed(10_000)).unwrap().lock().unwrap();
+    let losses = told(&guard);
+    delete(&server, "x");
+    assert!(guard.release().unwrap_err().is_lost());
+    let loss = losses.recv_timeout(SOON).unwrap();
+    assert_eq!(loss.cause(), LossCause::Deleted);
+    assert_eq!(receiver.recv_timeout(SOON), Ok(loss));
+}
+
+#[test]
+fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
+    let server = server();
+    let client = open(&server);
+    let kept = client.mutex_with("kept", renewed(2_400)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    let panicked = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&panicked);
+    guard.on_loss(move |_| {
+        flag.store(true, Ordering::SeqCst);
+        panic!("on purpose");
+    });
+    let losses = told(&guard);
+    delete(&server, "x");
+    assert!(losses.recv_timeout(SOON).is_ok());
+    assert!(panicked.load(Ordering::SeqCst));
+    let begin = Instant::now();
+    while begin.elapsed() < ms(3_500) {
+        assert!(kept.is_valid() && exists(&server, "kept"));
+        thread::sleep(ms(20));
+    }
+}
+
+/// The callback may use the lock, and even ask again.
+#[test]
+fn a_callback_may_lock_and_ask_again() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    let owned = Arc::new(lock.lock().unwrap().into_owned().unwrap());
+    let (sender, tokens) = mpsc::channel();
+    let (again, next) = (Arc::downgrade(&owned), lock.clone());
+    owned.on_loss(move |loss| {
+        let token = next.lock().unwrap().fencing_token();
+        assert!(token > loss.fencing_token());
+        again.upgrade().unwrap().on_loss(move |_| sender.send(token).unwrap());
+    });
+    delete(&server, "x");
+    tokens.recv_timeout(SOON).unwrap();
+}
+
+#[test]
+fn every_receiver_is_told_everything_from_its_beginning_on() {
+    let server = server();
+    let client = open(&server);
+    let lose = |name: &str| {
+        let guard = client.mutex_with(name, renewed(2_400)).unwrap().lock().unwrap();
+        delete(&server, name);
+        until("it is lost", || guard.loss().is_some());
+    };
+    let first = client.losses();
+    lose("one");
+    let second = client.clone().losses();
+    lose("two");
+    let name = |losses: &LossReceiver| losses.recv_timeout(SOON).unwrap().name().to_vec();
+    assert_eq!([name(&first), name(&first)], [b"one", b"two"]);
+    assert_eq!(name(&second), b"two");
+    assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(second.recv_timeout(ms(1)), Err(RecvTimeoutError::Timeout));
+    assert_eq!((first.missed(), second.missed()), (0, 0));
+}
+
+#[test]
+fn a_receiver_that_nobody_reads_is_bounded_and_counts_what_it_missed() {
+    const LOST: usize = 1_100;
+    let server = server();
+    let client = open(&server);
+    let (idle, _dropped) = (client.losses(), drop(client.losses()));
+    let guards: Vec<Guard> = (0..LOST)
+        .map(|number| client.mutex_with(format!("x{number}"), fixed(60_000)).unwrap())
+        .map(|lock| lock.lock().unwrap())
+        .collect();
+    ask::<()>(&server, &["FLUSHALL"]);
+    for guard in &guards {
+        assert!(guard.check().unwrap_err().is_lost());
+    }
+    assert_eq!(idle.missed(), 76);
+    let late = client.losses();
+    drop((guards, client));
+    assert_eq!(idle.iter().count(), 1_024);
+    assert_eq!(late.into_iter().count(), 0);
+}
+
+#[test]
+fn a_receiver_ends_with_its_client() {
+    let server = server();
+    let client = open(&server);
+    let losses = client.losses();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    let begun = Arc::new(Barrier::new(2));
+    let beginning = Arc::clone(&begun);
+    let reader = thread::spawn(move || {
+        beginning.wait();
+        losses.iter().count()
+    });
+    begun.wait();
+    drop(client);
+    // The guard is what is left of the client.
+    thread::sleep(ms(50));
+    assert!(!reader.is_finished());
+    drop(guard);
+    until("the reader ends", || reader.is_finished());
+    assert_eq!(reader.join().unwrap(), 0);
+}
+
+#[test]
+fn a_receiver_is_told_of_the_shutdown_and_ends() {
+    let server = server();
+    let client = open(&server);
+    let losses = client.losses();
+    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
+    client.shutdown(SOON).unwrap();
+    let causes: Vec<LossCause> = losses.iter().map(|loss| loss.cause()).collect();
+    assert_eq!(causes, [LossCause::ShutDown]);
+    assert_eq!(losses.try_recv(), Err(TryRecvError::Disconnected));
+    assert!(client.losses().recv().is_err());
+    drop(guard);
+}
+
+#[cfg(feature = "crossbeam")]
+#[test]
+fn a_thread_may_select() {
+    let server = server();
+    let client = open(&server);
+    let losses = client.losses();
+    let (_work, never) = crossbeam_channel::bounded::<()>(1);
+    let _guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
+    crossbeam_channel::select! {
+        recv(losses.as_crossbeam()) -> loss => assert_eq!(loss.unwrap().cause(), LossCause::Expired),
+        recv(never) -> _ => panic!("nobody sends"),
+        default(SOON) => panic!("nothing came"),
+    }
+}

@@ -1,0 +1,37 @@
+//! The tests of the library against real servers, in one program: each test has servers of its own.
+
+mod acl;
+mod cluster;
+mod common;
+mod demotion;
+mod distributed;
+mod failover;
+mod fault;
+mod force;
+mod fork;
+mod handoff;
+mod hold;
+mod input;
+mod layer;
+mod linger;
+mod lock_client;
+mod loss;
+mod mutex;
+mod notify;
+mod panic;
+mod pool;
+mod queue;
+mod quorum;
+mod quorum_wait;
+mod reentrant;
+mod regression;
+mod release;
+mod renewal;
+mod replica;
+mod sentinel;
+mod shutdown;
+mod slot;
+mod token;
+mod wake;
+mod wire;
+mod worker;

@@ -1,0 +1,185 @@
+//! Background threads survive panics of their own. The injector is a logger that panics, which is
+//! the only code of others that runs on those threads.
+
+use std::sync::{Mutex as StdMutex, MutexGuard, Once, PoisonError, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{
+    SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, renewed, server, until,
+};
+use leasehold::{Guard, LockClient, LossCause};
+use leasehold_support::lag::Spent as _;
+
+/// Where it panics next: on threads whose name begins so, at messages that contain that.
+static ARMED: StdMutex<Option<(&str, &str)>> = StdMutex::new(None);
+static FIRED: StdMutex<u64> = StdMutex::new(0);
+
+struct Faulty;
+
+impl log::Log for Faulty {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let armed = *ARMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((name, text)) = armed else { return };
+        let here = thread::current();
+        let here = here.name().unwrap_or_default();
+        // A user's thread panics once: a second time, while it unwinds, would end the process.
+        let spared = name == USER && fired() > 0;
+        if here.starts_with(name) && record.args().to_string().contains(text) && !spared {
+            *FIRED.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            panic!("on purpose, in {here}: {}", record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+fn fired() -> u64 {
+    *FIRED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The logger panics there for as long as this lives; one test at a time.
+struct Armed(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Armed {
+    fn new(thread: &'static str, text: &'static str) -> Armed {
+        static TURN: StdMutex<()> = StdMutex::new(());
+        static LOGGER: Once = Once::new();
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        LOGGER.call_once(|| {
+            log::set_logger(&Faulty).expect("the only logger");
+            log::set_max_level(log::LevelFilter::Trace);
+        });
+        *FIRED.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        *ARMED.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, text));
+        Armed(turn)
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        *ARMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+const USER: &str = "user";
+const WORKER: &str = "leasehold-worke";
+
+/// Each failed renewal is a panic, until Redis is there again.
+#[test]
+fn the_worker_goes_on_renewing_and_finishing_releases() {
+    let _armed = Armed::new(WORKER, "");
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let kept: Vec<Guard> = (0..20)
+        .map(|number| client.mutex_with(format!("kept{number}"), renewed(6_000)).unwrap())
+        .map(|lock| lock.lock().unwrap())
+        .collect();
+    let dropped = client.mutex_with("dropped", renewed(20_000)).unwrap().lock().unwrap();
+    proxy.refuse();
+    proxy.cut();
+    drop(dropped);
+    assert!(exists(&server, "dropped"));
+    until("it has panicked again and again", || fired() >= 3);
+    proxy.heal();
+    until("the release is finished", || !exists(&server, "dropped"));
+    let begin = Instant::now();
+    while begin.elapsed() < ms(8_000) {
+        let lost = kept.iter().find_map(Guard::loss);
+        assert_eq!(lost, None, "after {:?} and {} panics", begin.elapsed(), fired());
+        thread::sleep(ms(20));
+    }
+    // Nothing was counted twice or forgotten.
+    client.shutdown(SOON).unwrap();
+    assert!(server.keys().iter().all(|key| key.ends_with(b"fence")));
+}
+
+/// One lock's renewal panics each time: it alone is lost, at its time.
+#[test]
+fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed() {
+    let _armed = Armed::new(WORKER, "\"bad\"");
+    let server = server();
+    let client = open(&server);
+    let kept: Vec<Guard> = (0..50)
+        .map(|number| client.mutex_with(format!("good{number}"), renewed(3_000)).unwrap())
+        .map(|lock| lock.lock().unwrap())
+        .collect();
+    let bad = client.mutex_with("bad", renewed(3_000)).unwrap().lock().unwrap();
+    let (sender, told) = mpsc::channel();
+    bad.on_loss(move |loss| sender.send(loss.cause()).unwrap());
+    // Its renewals are denied from now on, and a warning is logged of each.
+    ask::<()>(&server, &["ACL", "SETUSER", "default", "resetkeys", "~*good*"]);
+    let (begin, left) = (Instant::now(), bad.remaining());
+    let cause = told.recv_timeout(SOON).unwrap();
+    let took = begin.spent();
+    assert!(!bad.is_valid() && took < left + SLACK * 2, "{took:?} of {left:?}");
+    assert_eq!(cause, LossCause::Unreachable);
+    assert!(fired() >= 2, "{}", fired());
+    let begin = Instant::now();
+    while begin.elapsed() < ms(6_000) {
+        assert_eq!(kept.iter().find_map(Guard::loss), None, "after {:?}", begin.elapsed());
+        thread::sleep(ms(20));
+    }
+}
+
+#[test]
+fn the_listener_listens_again() {
+    let _armed = Armed::new("leasehold-wakes", "");
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;
+    let lock = client.mutex("x").unwrap();
+    let holder = open(&server).mutex("x").unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        until("it listens", listens);
+        proxy.refuse();
+        proxy.cut();
+        until("it has panicked", || fired() > 0);
+        assert!(!listens());
+        proxy.heal();
+        until("it listens again", listens);
+        holder.release().unwrap();
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+/// The panic is the user's then, and the lock is not kept from others.
+#[test]
+fn a_panic_while_a_loss_is_logged_blocks_nobody() {
+    let _armed = Armed::new(USER, "lost");
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let user = thread::Builder::new().name(USER.to_owned());
+    let outcome = thread::scope(|scope| {
+        let lock = &lock;
+        let user = user.spawn_scoped(scope, || {
+            let guard = lock.lock().unwrap();
+            ask::<()>(&server, &["DEL", "x"]);
+            let _ = guard.check();
+        });
+        user.unwrap().join()
+    });
+    assert!(outcome.is_err() && fired() > 0);
+    assert!(lock.try_lock_for(SOON).unwrap().is_some());
+}
+
+/// A callback panics, and so does the logger that is told.
+#[test]
+fn a_callback_that_panics_and_cannot_be_logged_keeps_no_other_from_being_called() {
+    let _armed = Armed::new("leasehold-callb", "");
+    let server = server();
+    let (sender, told) = mpsc::channel();
+    let builder = LockClient::builder(server.url());
+    let client = builder.on_loss(move |loss| sender.send(loss.cause()).unwrap()).build().unwrap();
+    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    guard.on_loss(|_| panic!("on purpose"));
+    ask::<()>(&server, &["DEL", "x"]);
+    assert_eq!(told.recv_timeout(SOON), Ok(LossCause::Deleted));
+    assert!(fired() > 0);
+}

@@ -1,0 +1,126 @@
+//! What is handed over, and what tells of it.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use leasehold_support::lag::Spent as _;
+
+use crate::common::queue::{listens, wait_for};
+use crate::common::{SLACK, fixed, ms, open, pttl, renewed, server, together, until, within};
+use crate::queue::{AT_ONCE, HEARTBEAT, until_waiting};
+
+/// Rule 9: a fixed lease is whole before the guard is returned, and its tokens outlive it.
+#[test]
+fn a_fixed_lease_that_was_handed_over_is_whole() {
+    let _turn = together();
+    let server = server();
+    for short in [renewed(8_000), fixed(8_000)] {
+        let guard = open(&server).mutex_with("x", short).unwrap().lock().unwrap();
+        let lock = open(&server).mutex_with("x", fixed(20_000)).unwrap();
+        thread::scope(|scope| {
+            let server = &server;
+            let waiter = scope.spawn(move || {
+                let guard = lock.lock().unwrap();
+                let told = (guard.remaining(), pttl(server, "x"), pttl(server, "{x}:fence"));
+                guard.release().unwrap();
+                told
+            });
+            until_waiting(server, "x", 1);
+            guard.release().unwrap();
+            let (remaining, left, fence) = waiter.join().unwrap();
+            assert!(left > 18_000 && remaining > ms(18_000), "{left} ms, {remaining:?}");
+            // The last token is kept for as long as the lease that it was made for.
+            assert!(
+                fence >= left - 1_000,
+                "the token is kept for {fence} ms, the lock for {left} ms"
+            );
+        });
+    }
+}
+
+/// Rules 7 and 9: the window written is the next owner's, and its first renewal makes it whole.
+#[test]
+fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
+    let _turn = together();
+    let server = server();
+    for (ttl, most) in [(30_000, 3_000), (2_700, 2_700)] {
+        let guard = open(&server).mutex_with("x", fixed(60_000)).unwrap().lock().unwrap();
+        let client = open(&server);
+        // One that has just begun to listen asks once more, which makes the claim whole at once.
+        listens(&server, &client);
+        let lock = client.mutex_with("x", renewed(ttl)).unwrap();
+        thread::scope(|scope| {
+            let (server, (tell, released)) = (&server, mpsc::channel());
+            let waiter = scope.spawn(move || {
+                let guard = lock.lock().unwrap();
+                let left = pttl(server, "x");
+                let begin: Instant = released.recv().unwrap();
+                // A machine that stood still meanwhile has let the first renewal come before the look.
+                let late = begin.elapsed() > ms(700);
+                assert!(left > 0 && (left <= most || late), "{left} ms of {most}");
+                assert!(guard.remaining() <= ms(left.unsigned_abs() + 50), "more than Redis says");
+                let whole = i64::try_from(ttl).unwrap() * 3 / 4;
+                within(ms(1_000) + SLACK, "it is renewed", || pttl(server, "x") > whole);
+                until("the holder knows", || guard.remaining() > ms(whole.unsigned_abs() - 200));
+                guard.check().unwrap();
+            });
+            until_waiting(server, "x", 1);
+            tell.send(Instant::now()).unwrap();
+            guard.release().unwrap();
+            waiter.join().unwrap();
+        });
+    }
+}
+
+/// `max_renewals` counts renewals; that a hand-over begins with a claim is not the user's doing.
+#[test]
+fn a_lease_that_is_never_renewed_is_whole_after_a_hand_over_too() {
+    let _turn = together();
+    let server = server();
+    let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+    let lock = open(&server).mutex_with("x", renewed(10_000).max_renewals(0)).unwrap();
+    thread::scope(|scope| {
+        let server = &server;
+        let waiter = scope.spawn(move || {
+            let guard = lock.lock().unwrap();
+            within(HEARTBEAT + SLACK, "it is whole", || guard.remaining() > ms(5_000));
+            guard.check().unwrap();
+        });
+        until_waiting(server, "x", 1);
+        guard.release().unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+/// A grant names its lock, and the waiter checks it.
+#[test]
+fn any_name_can_be_granted_by_message() {
+    let _turn = together();
+    let server = server();
+    let (holder, heir) = (open(&server), open(&server));
+    listens(&server, &heir);
+    let names: [&[u8]; 7] = [
+        b"a b  c ",
+        b"\x00\xff\r\n",
+        b"{tag}x",
+        b"g 1 2 3 4 5 x",
+        b"{",
+        b"}",
+        "\u{1f512}".as_bytes(),
+    ];
+    for name in names {
+        let guard = holder.mutex(name).unwrap().lock().unwrap();
+        let lock = heir.mutex(name).unwrap();
+        thread::scope(|scope| {
+            let waiter = wait_for(scope, &lock);
+            until("it waits", || server.keys().iter().any(|key| key.ends_with(b"queue")));
+            let begin = Instant::now();
+            guard.release().unwrap();
+            let (served, _) = waiter.join().unwrap();
+            let took = served.spent_since(begin);
+            assert!(took < AT_ONCE, "{}: {took:?}", name.escape_ascii());
+        });
+        assert!(server.keys().iter().all(|key| key != name), "{}", name.escape_ascii());
+    }
+}

@@ -1,0 +1,270 @@
+//! Requests and answers that are lost, late or out of place.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::LockClient;
+use leasehold_support::{Action, Fault};
+
+use crate::common::detour::Detour;
+use crate::common::queue::{listens, wait_for, waiting};
+use crate::common::{
+    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, server, together, until,
+    warm, within,
+};
+use crate::queue::{foreign_hold, members, owner, until_waiting};
+
+/// Rule 2: a request past its deadline neither takes nor joins.
+#[test]
+fn a_request_that_comes_too_late_neither_takes_nor_joins() {
+    let _turn = alone();
+    let (server, proxy) = behind_proxy();
+    for held in [false, true] {
+        // The request is kept on its way, or the server stands still.
+        for stopped in [false, true] {
+            let client = hasty(&proxy.url());
+            listens(&server, &client);
+            if held {
+                foreign_hold(&server, "x", 60_000);
+            }
+            server.reset_stats();
+            let hold = (!stopped).then(|| proxy.add(Fault::request("join", Action::Hold)));
+            if stopped {
+                server.pause();
+            }
+            let outcome = client.mutex("x").unwrap().try_lock_for(ms(100));
+            assert!(outcome.is_err(), "held: {held}, stopped: {stopped}: {outcome:?}");
+            thread::sleep(ms(150));
+            match &hold {
+                Some(hold) => {
+                    assert_eq!(hold.fired(), 1);
+                    hold.release();
+                }
+                None => server.resume(),
+            }
+            let begin = Instant::now();
+            while begin.elapsed() < ms(200) {
+                let there = owner(&server, "x");
+                assert!(there.is_empty() || there == "foreign", "a ghost took it: {there}");
+                assert_eq!(waiting(&server, "x"), 0, "a ghost joined");
+                thread::sleep(ms(3));
+            }
+            // It did run; the worker's own clean-up is the other one.
+            assert!(server.command_calls(&["eval", "evalsha"]) >= 1);
+            ask::<()>(&server, &["DEL", "x"]);
+        }
+    }
+}
+
+/// A client that has asked for nothing for a while knows the server's clock less well. That is no
+/// reason to find its next request too late.
+#[test]
+fn the_first_request_after_a_long_silence_is_not_too_late() {
+    let _turn = together();
+    let server = server();
+    // The shorter a request may take, the shorter the silence that matters.
+    let client = LockClient::builder(server.url()).command_timeout(ms(10)).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    until("it has asked once", || lock.try_lock().is_ok());
+    thread::sleep(ms(1_600));
+    if let Err(error) = lock.try_lock() {
+        let slow = error.is_unknown_outcome() || error.is_unreachable();
+        assert!(slow, "nobody has it, and it says {error}");
+    }
+}
+
+/// Rules 1 to 3: the answer to a join is lost, and the attempt is recognised.
+#[test]
+fn a_join_whose_answer_was_lost_has_its_place() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    for action in [Action::LoseReply, Action::HalfReply, Action::Twice] {
+        // Nobody has it: the grant was lost.
+        let fault = proxy.add(Fault::request("join", action.clone()));
+        let guard = client.mutex("x").unwrap().lock().unwrap();
+        assert_eq!(fault.fired(), 1);
+        let minted: u64 = ask(&server, &["GET", "{x}:fence"]);
+        assert_eq!(guard.fencing_token().get(), minted, "{action:?}");
+        guard.release().unwrap();
+        assert!(!exists(&server, "x"), "{action:?}");
+
+        // Somebody has it: the place was.
+        let guard = open(&server).mutex("x").unwrap().lock().unwrap();
+        let (lock, other) = (client.mutex("x").unwrap(), open(&server).mutex("x").unwrap());
+        thread::scope(|scope| {
+            let fault = proxy.add(Fault::request("join", action.clone()));
+            let first = wait_for(scope, &lock);
+            assert!(fault.wait_fired(SOON));
+            until_waiting(&server, "x", 1);
+            let place = members(&server, "x");
+            let second = wait_for(scope, &other);
+            until_waiting(&server, "x", 2);
+            thread::sleep(ms(50));
+            assert_eq!(members(&server, "x")[..1], place, "{action:?}: it joined twice");
+            guard.release().unwrap();
+            assert!(first.join().unwrap().1 < second.join().unwrap().1, "{action:?}");
+        });
+        until("all is given back", || !exists(&server, "x") && waiting(&server, "x") == 0);
+    }
+}
+
+/// Rule 6: no ghost owner and no ghost waiter, whatever was lost.
+#[test]
+fn nothing_is_left_of_waits_that_ended_without_an_answer() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    for held in [false, true] {
+        for cancelled in [false, true] {
+            let client = hasty(&proxy.url());
+            listens(&server, &client);
+            let lock = client.mutex("x").unwrap();
+            if held {
+                foreign_hold(&server, "x", 60_000);
+            }
+            // The answer to whatever its attempt asks is lost, its leaving included.
+            let fault = proxy.add(Fault::request("1q:", Action::LoseReply).sticky());
+            thread::scope(|scope| {
+                let wait = ms(if cancelled { 10_000 } else { 250 });
+                let lock = &lock;
+                let waiter = scope.spawn(move || lock.try_lock_for(wait).map(|g| g.is_some()));
+                assert!(fault.wait_fired(SOON));
+                if cancelled {
+                    until("it is called off", || {
+                        lock.cancel_waits();
+                        waiter.is_finished()
+                    });
+                }
+                assert!(!matches!(waiter.join().unwrap(), Ok(true)), "it was told nothing");
+            });
+            fault.remove();
+            let mine = || owner(&server, "x").starts_with("1q:") || waiting(&server, "x") > 0;
+            let what = format!("held: {held}, cancelled: {cancelled}: no ghost");
+            within(ms(4_000), &what, || !mine());
+            let begin = Instant::now();
+            while begin.elapsed() < ms(200) {
+                assert!(!mine(), "{what}, but one came back");
+                thread::sleep(ms(3));
+            }
+            ask::<()>(&server, &["DEL", "x"]);
+        }
+    }
+}
+
+/// The answer to something else is not taken for a grant, whatever it looks like.
+#[test]
+fn a_number_out_of_place_is_not_a_grant() {
+    let _turn = together();
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    listens(&server, &client);
+    let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
+    let numbers = [
+        0,
+        1,
+        2,
+        77,
+        1_000_000,
+        seconds,
+        (seconds - 3_600) * 1_000_000,
+        (seconds + 3_600) * 1_000_000,
+    ];
+    for number in numbers {
+        let garbage = format!(":{number}\r\n").into_bytes();
+        let other = open(&server).mutex("x").unwrap().lock().unwrap();
+        // The worker takes back what the last round left unknown: that is not meant.
+        let fault = proxy.add(Fault::request("\r\ntry\r\n", Action::Garbage(garbage)));
+        let outcome = client.mutex("x").unwrap().try_lock();
+        assert_eq!(fault.fired(), 1, "{outcome:?}");
+        assert!(!matches!(outcome, Ok(Some(_))), "it took {number} for a grant: {outcome:?}");
+        other.check().unwrap();
+        other.release().unwrap();
+        until("it is free", || !exists(&server, "x"));
+    }
+}
+
+/// Rule 6: a join comes after the leave that was to undo it, and before its own deadline. So the
+/// leave is repeated.
+#[test]
+fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    for held in [false, true] {
+        // So that the join is not too late, however late it is.
+        let client = LockClient::builder(&detour.url).command_timeout(LATEST).build().unwrap();
+        listens(&server, &client);
+        let lock = client.mutex("x").unwrap();
+        let guard = held.then(|| open(&server).mutex("x").unwrap().lock().unwrap());
+        detour.armed.store(true, Ordering::SeqCst);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.lock().map(drop));
+            until("its join is on the way", || !detour.armed.load(Ordering::SeqCst));
+            let begin = Instant::now();
+            if let Some(guard) = &guard {
+                until_waiting(&server, "x", 1);
+                within(ms(500) + SLACK, "a ghost joins", || waiting(&server, "x") == 2);
+                within(LATEST + ms(1_000), "it has left again", || waiting(&server, "x") == 1);
+                guard.check().unwrap();
+                assert!(!waiter.is_finished());
+                lock.cancel_waits();
+                assert!(waiter.join().unwrap().unwrap_err().is_cancelled());
+            } else {
+                // Another attempt had it meanwhile, and gave it back.
+                waiter.join().unwrap().unwrap();
+                within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+                within(LATEST + ms(1_000), "it gives it back", || !exists(&server, "x"));
+            }
+            assert!(begin.elapsed() > ms(400), "the join was not late");
+        });
+        drop(guard);
+        until("nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
+    }
+}
+
+/// The same for an attempt that was granted when it was repeated, and is released before the request
+/// that got stuck arrives.
+#[test]
+fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    let client = LockClient::builder(&detour.url).command_timeout(LATEST).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    for _ in 0..2 {
+        detour.armed.store(true, Ordering::SeqCst);
+        let guard = lock.try_lock().unwrap().expect("free");
+        assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+        guard.release().unwrap();
+        assert!(!exists(&server, "x"));
+        within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+        within(LATEST + ms(1_000), "it gives it back", || !exists(&server, "x"));
+    }
+}
+
+/// Rules 6 and 30: the hold is lost before the request that got stuck arrives, and nobody gives its lease
+/// back.
+#[test]
+fn request_that_arrives_after_the_loss_leaves_no_ghost() {
+    let _turn = together();
+    let server = server();
+    warm(&server);
+    let detour = Detour::start(&server, ms(500));
+    let client = LockClient::builder(&detour.url).command_timeout(LATEST).build().unwrap();
+    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    detour.armed.store(true, Ordering::SeqCst);
+    let guard = lock.try_lock().unwrap().expect("free");
+    assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+    ask::<()>(&server, &["DEL", "x"]);
+    assert!(guard.check().unwrap_err().is_lost());
+    within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
+    within(LATEST + ms(1_000), "it is taken out", || !exists(&server, "x"));
+    drop(guard);
+}
+
+/// After this, what got stuck on the detour is too late.
+const LATEST: Duration = ms(3_000);

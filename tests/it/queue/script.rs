@@ -1,0 +1,308 @@
+//! The scripts themselves, with a queue that no real crowd could fill in time.
+
+use std::time::Instant;
+
+use leasehold_support::Server;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::stat::median;
+
+use crate::common::queue::{listens, waiting};
+use crate::common::{alone, ask, exists, no_key_is_immortal, open, server, together};
+use crate::queue::owner;
+
+const FEED: &str = "feed0000000000000000000000000000";
+
+/// What a client sends when it queues for a lock, and when it releases one.
+pub(crate) struct Bare {
+    pub(crate) connection: redis::Connection,
+    /// Listens for all the waiters that are made up.
+    ear: redis::Connection,
+    join: Vec<Vec<u8>>,
+    release: Vec<Vec<u8>>,
+}
+
+impl Bare {
+    pub(crate) fn new(server: &Server) -> Bare {
+        let client = open(server);
+        listens(server, &client);
+        ask::<()>(server, &["SCRIPT", "FLUSH"]);
+        let sent = monitored(server, || drop(client.mutex("x").unwrap().lock().unwrap()));
+        let call = |has: &dyn Fn(&Vec<Vec<u8>>) -> bool| {
+            let is_script = |words: &&Vec<Vec<u8>>| words[0].eq_ignore_ascii_case(b"EVAL");
+            let found = sent.iter().filter(is_script).find(|words| has(words));
+            found.expect("the script as it was sent").clone()
+        };
+        let joins = |words: &Vec<Vec<u8>>| words.iter().any(|word| word == b"join");
+        let mut ear = server.connection();
+        redis::cmd("SUBSCRIBE").arg(format!("leasehold:{FEED}")).exec(&mut ear).unwrap();
+        let (join, release) = (call(&joins), call(&|words| !joins(words)));
+        Bare { connection: server.connection(), ear, join, release }
+    }
+
+    fn attempt(number: usize) -> String {
+        Bare::attempt_of(FEED, number)
+    }
+
+    pub(crate) fn attempt_of(client: &str, number: usize) -> String {
+        format!("1q:{client}:{number:x}:30000:1:host:")
+    }
+
+    /// Sends it for another attempt. Returns the first number of the reply.
+    fn run(&mut self, words: Vec<Vec<u8>>, attempt: &str) -> i64 {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            if word.starts_with(b"1q:") {
+                command.arg(attempt);
+            } else {
+                command.arg(word);
+            }
+        }
+        match command.query(&mut self.connection).expect("an answer") {
+            redis::Value::Array(parts) => redis::from_redis_value(parts[0].clone()).unwrap(),
+            redis::Value::Int(answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Answers 0 if somebody else has it.
+    fn join(&mut self, number: usize, mode: &str) -> i64 {
+        self.join_as(&Bare::attempt(number), mode)
+    }
+
+    pub(crate) fn join_as(&mut self, attempt: &str, mode: &str) -> i64 {
+        let mut words = self.join.clone();
+        let mine = words.iter().position(|word| word.starts_with(b"1q:")).expect("an attempt");
+        words[mine + 2] = b"0".to_vec();
+        words.iter_mut().filter(|word| **word == b"join").for_each(|word| *word = mode.into());
+        self.run(words, attempt)
+    }
+
+    fn release(&mut self, number: usize) -> i64 {
+        self.release_as(&Bare::attempt(number))
+    }
+
+    pub(crate) fn release_as(&mut self, attempt: &str) -> i64 {
+        self.run(self.release.clone(), attempt)
+    }
+
+    /// Puts `count` waiters into the queue, who die in so many seconds.
+    fn fill(&mut self, first: usize, count: usize, dies_in: i64) {
+        let source = "
+            local t = redis.call('TIME')
+            local death = string.format('%.0f', t[1] * 1e6 + t[2] + ARGV[3] * 1e6)
+            for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do
+              local attempt = string.format('1q:%s:%x:30000:1:host:', ARGV[4], i)
+              redis.call('ZADD', KEYS[1], i, attempt)
+              redis.call('ZADD', KEYS[2], death, attempt)
+            end
+            redis.call('PEXPIRE', KEYS[1], 60000)
+            redis.call('PEXPIRE', KEYS[2], 60000)";
+        redis::cmd("EVAL")
+            .arg(source)
+            .arg(2)
+            .arg("{x}:queue")
+            .arg("{x}:beats")
+            .arg(first)
+            .arg(count)
+            .arg(dies_in)
+            .arg(FEED)
+            .exec(&mut self.connection)
+            .unwrap();
+    }
+
+    /// The next grant that was told: the attempt's number.
+    fn granted(&mut self) -> usize {
+        loop {
+            let message = match self.ear.recv_response().expect("a message") {
+                redis::Value::Array(parts) | redis::Value::Push { data: parts, .. } => parts,
+                other => panic!("{other:?}"),
+            };
+            let Some(redis::Value::BulkString(payload)) = message.last() else { continue };
+            let text = String::from_utf8_lossy(payload);
+            let mut fields = text.split(' ');
+            if fields.next() == Some("g") {
+                return usize::from_str_radix(fields.next().unwrap(), 16).unwrap();
+            }
+        }
+    }
+
+    /// The median times of a hand-over, a join and a beat, in µs, in a queue of this length.
+    fn times(&mut self, length: usize) -> [f64; 3] {
+        redis::cmd("FLUSHALL").exec(&mut self.connection).unwrap();
+        self.join(0, "join");
+        self.fill(1, length + 200, 3_600);
+        let mut spans = [const { Vec::new() }; 3];
+        for number in 0..200 {
+            let mut time = |index: usize, work: &mut dyn FnMut(&mut Bare)| {
+                let begin = Instant::now();
+                work(self);
+                spans[index].push(begin.elapsed().as_secs_f64() * 1e6);
+            };
+            time(0, &mut |bare| assert_eq!(bare.release(number), 1));
+            let newcomer = length + 1_000 + number;
+            time(1, &mut |bare| assert_eq!(bare.join(newcomer, "join"), 0));
+            time(2, &mut |bare| assert_eq!(bare.join(newcomer, "beat"), 0));
+            assert_eq!(self.granted(), number + 1, "served out of order");
+        }
+        spans.map(|spans| median(&spans))
+    }
+}
+
+#[test]
+fn the_time_of_an_operation_does_not_grow_with_the_queue() {
+    let _turn = alone();
+    let server = server();
+    let mut bare = Bare::new(&server);
+    bare.times(10);
+    // The best of three: the machine has its own moods.
+    let ratios: Vec<[f64; 3]> = (0..3)
+        .map(|_| {
+            let (few, many) = (bare.times(10), bare.times(10_000));
+            [0, 1, 2].map(|index| many[index] / few[index])
+        })
+        .collect();
+    for (index, what) in ["hand-over", "join", "beat"].into_iter().enumerate() {
+        let best = ratios.iter().map(|ratio| ratio[index]).fold(f64::INFINITY, f64::min);
+        assert!(best < 3.0, "{what}: {ratios:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_are_served_in_the_order_in_which_they_joined() {
+    let _turn = together();
+    const WAITERS: usize = 10_000;
+    let server = server();
+    let mut bare = Bare::new(&server);
+    assert_ne!(bare.join(0, "join"), 0);
+    for number in 1..=WAITERS {
+        assert_eq!(bare.join(number, "join"), 0);
+    }
+    // Who joins again has its place already.
+    assert_eq!(bare.join(1, "join"), 0);
+    assert_eq!(waiting(&server, "x"), WAITERS);
+    // Long ago it was quick to fill it, and they would be dead by now.
+    let alive = "
+        local t = redis.call('TIME')
+        local death = string.format('%.0f', (t[1] + 3600) * 1e6)
+        for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+          redis.call('ZADD', KEYS[1], death, attempt)
+        end";
+    redis::cmd("EVAL").arg(alive).arg(1).arg("{x}:beats").exec(&mut bare.connection).unwrap();
+    for number in 0..WAITERS {
+        assert_eq!(bare.release(number), 1);
+        assert_eq!(bare.granted(), number + 1);
+    }
+    assert_eq!(bare.release(WAITERS), 1);
+    assert!(!exists(&server, "x") && waiting(&server, "x") == 0);
+}
+
+#[test]
+fn ten_thousand_dead_are_skipped_in_one_operation() {
+    let _turn = together();
+    const DEAD: usize = 10_000;
+    let server = server();
+    let mut bare = Bare::new(&server);
+    bare.join(0, "join");
+    bare.fill(1, DEAD, -1);
+    bare.fill(DEAD + 1, 4, 3_600);
+    let begin = Instant::now();
+    assert_eq!(bare.release(0), 1);
+    let first = begin.elapsed();
+    assert_eq!(bare.granted(), DEAD + 1);
+    assert_eq!(owner(&server, "x"), Bare::attempt(DEAD + 1));
+    // The shortest of three, as the machine may stall.
+    let second = (1..=3).map(|number| {
+        let begin = Instant::now();
+        assert_eq!(bare.release(DEAD + number), 1);
+        let took = begin.spent();
+        assert_eq!(bare.granted(), DEAD + number + 1);
+        took
+    });
+    let second = second.min().unwrap();
+    // They are not looked at again, and not thrown away yet (rule 11).
+    assert!(second < first / 10, "{first:?}, then {second:?}");
+    assert_eq!(waiting(&server, "x"), DEAD);
+    // One of them comes back: it has the first place of all.
+    assert_eq!(bare.join(7, "beat"), 0);
+    bare.join(DEAD + 5, "join");
+    assert_eq!(bare.release(DEAD + 4), 1);
+    assert_eq!(bare.granted(), 7);
+    no_key_is_immortal(&server);
+}
+
+/// Rule 11: who was taken for dead and lives has its place again, also from those who came meanwhile.
+#[test]
+fn newcomer_stands_behind_all_who_were_skipped() {
+    let _turn = together();
+    let server = server();
+    let mut bare = Bare::new(&server);
+    assert_ne!(bare.join(0, "join"), 0);
+    bare.fill(1, 3, -1);
+    assert_eq!(bare.join(4, "join"), 0);
+    // The first three are skipped, and the first of them is heard of before the newcomer joins.
+    assert_eq!(bare.release(0), 1);
+    assert_eq!(bare.granted(), 4);
+    assert_eq!(bare.join(1, "beat"), 0);
+    assert_eq!(bare.join(5, "join"), 0);
+    for number in [2, 3] {
+        assert_eq!(bare.join(number, "beat"), 0);
+    }
+    let mut holder = 4;
+    let served = [(); 4].map(|()| {
+        assert_eq!(bare.release(holder), 1);
+        holder = bare.granted();
+        holder
+    });
+    assert_eq!(served, [1, 2, 3, 5]);
+}
+
+/// What clients sent to the server meanwhile.
+fn monitored(server: &Server, work: impl FnOnce()) -> Vec<Vec<Vec<u8>>> {
+    let mut monitor = server.connection();
+    redis::cmd("MONITOR").exec(&mut monitor).unwrap();
+    work();
+    ask::<String>(server, &["ECHO", "the end"]);
+    let mut sent = Vec::new();
+    loop {
+        let line = match monitor.recv_response().expect("a line") {
+            redis::Value::SimpleString(line) => line,
+            other => panic!("{other:?}"),
+        };
+        let (from, words) = line.split_once("] ").expect("who sent it");
+        if from.ends_with("lua") {
+            continue;
+        }
+        let words = words_of(words);
+        if words.last().is_some_and(|word| word == b"the end") {
+            return sent;
+        }
+        sent.push(words);
+    }
+}
+
+/// The words of a line of MONITOR, which puts them in quotes.
+fn words_of(line: &str) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut bytes = line.bytes();
+    while bytes.find(|&byte| byte == b'"').is_some() {
+        let mut word = Vec::new();
+        loop {
+            match bytes.next().expect("a word ends") {
+                b'"' => break,
+                b'\\' => word.push(match bytes.next().expect("a letter") {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'x' => {
+                        let digits = [bytes.next().unwrap(), bytes.next().unwrap()];
+                        u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+                    }
+                    letter => letter,
+                }),
+                byte => word.push(byte),
+            }
+        }
+        words.push(word);
+    }
+    words
+}

@@ -1,0 +1,477 @@
+//! How a lease is given back: only if it is still the holder's, and by whatever way there is.
+
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as Shared, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server,
+    until, warm, within,
+};
+use leasehold::{Guard, LockClient, LockOptions, LossCause, Release, Wait};
+use leasehold_support::fault::Operation;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy, Server};
+
+const WAYS: [Release; 2] = [Release::lua(), Release::watch()];
+
+/// What a callback owns is dropped when the lock is free, and may want it, or panic.
+#[test]
+fn what_a_callback_owns_ends_after_the_release() {
+    struct AtItsEnd<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for AtItsEnd<F> {
+        fn drop(&mut self) {
+            self.0();
+        }
+    }
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let (sender, taken) = mpsc::channel();
+    let again = lock.clone();
+    let end = AtItsEnd(move || {
+        let guard = again.try_lock().map(|guard| guard.is_some());
+        sender.send(guard.is_ok_and(|taken| taken)).unwrap();
+    });
+    let guard = lock.lock().unwrap();
+    guard.on_loss(move |_| drop(end));
+    guard.release().unwrap();
+    assert!(taken.recv().unwrap());
+    let end = AtItsEnd(|| std::panic::resume_unwind(Box::new(())));
+    let guard = lock.lock().unwrap();
+    guard.on_loss(move |_| drop(end));
+    assert!(catch_unwind(|| guard.release()).is_err());
+    drop(lock.try_lock().unwrap().expect("free"));
+}
+
+#[test]
+fn both_ways_delete_the_key_and_nothing_else() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let _other = client.mutex("y").unwrap().lock().unwrap();
+        let guard = lock.lock().unwrap();
+        guard.release().unwrap();
+        assert!(!exists(&server, "x") && exists(&server, "y"), "{way:?}");
+        drop(lock.lock().unwrap());
+        assert!(!exists(&server, "x"), "{way:?}");
+    }
+}
+
+#[test]
+fn release_by_watch_sends_no_script() {
+    let server = server();
+    let client = open(&server);
+    let lock = client
+        .mutex_with("x", LockOptions::new().wait(Wait::spin()).release(Release::watch()))
+        .unwrap();
+    let guard = lock.lock().unwrap();
+    server.reset_stats();
+    guard.release().unwrap();
+    let ran = server.commands();
+    assert_eq!(ran.client_commands(&[]), 0, "{ran:?}");
+    assert_eq!((ran.calls("watch"), ran.calls("multi"), ran.calls("exec")), (1, 1, 1));
+}
+
+/// Regression, ShedLock#2583: unlock did not check the value.
+#[test]
+fn another_owners_key_is_not_touched() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost() && error.is_not_held(), "{way:?}: {error}");
+        assert!(error.to_string().contains("lock \"x\""), "{error}");
+        let value: String = ask(&server, &["GET", "x"]);
+        assert_eq!(value, "other");
+        // A drop does not touch it either.
+        ask::<()>(&server, &["DEL", "x"]);
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+        drop(guard);
+        assert!(pttl(&server, "x") > 50_000);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+}
+
+#[test]
+fn a_key_of_another_type_is_not_touched() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        ask::<()>(&server, &["DEL", "x"]);
+        ask::<()>(&server, &["LPUSH", "x", "other"]);
+        assert!(guard.release().unwrap_err().is_lost(), "{way:?}");
+        assert!(exists(&server, "x"));
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+    // Whatever finds out, it is a loss as any other: a lock of another kind has the name now.
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let other: &[&str] = &["HSET", "x", "other", "1"];
+    for act in ACTS {
+        taken(&server, lock.lock().unwrap(), other, act);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+    assert!(lock.with(|_| takes(&server, other)).unwrap_err().is_lost());
+    assert!(exists(&server, "x"));
+    ask::<()>(&server, &["DEL", "x"]);
+    let lock = client.reentrant_with("x", fixed(20_000)).unwrap();
+    let other: &[&str] = &["SET", "x", "other"];
+    for act in ACTS {
+        taken(&server, lock.lock().unwrap(), other, act);
+        ask::<()>(&server, &["DEL", "x"]);
+    }
+    assert!(lock.with(|_| takes(&server, other)).unwrap_err().is_lost());
+    assert!(exists(&server, "x"));
+}
+
+const ACTS: [&str; 4] = ["release", "check", "extend", "transaction"];
+
+/// Another takes the name, and has it when the holder asks.
+#[track_caller]
+fn taken(server: &Server, guard: Guard, other: &[&str], act: &str) {
+    takes(server, other);
+    let told = Arc::new(Shared::new(None));
+    let hears = Arc::clone(&told);
+    guard.on_loss(move |loss| *hears.lock().unwrap() = Some(loss.cause()));
+    let outcome = match act {
+        "check" => guard.check(),
+        "extend" => guard.extend(ms(30_000)),
+        "transaction" => guard.transaction(|pipe| _ = pipe.cmd("SET").arg("y").arg(1)).map(drop),
+        _ => Ok(()),
+    };
+    assert!(act == "release" || !guard.is_valid(), "{act}");
+    let error = outcome.and_then(|()| guard.release()).unwrap_err();
+    assert!(error.is_lost() && !exists(server, "y"), "{act}: {error}");
+    until("the callback ran", || told.lock().unwrap().is_some());
+    assert_eq!(*told.lock().unwrap(), Some(LossCause::Taken), "{act}");
+    assert!(exists(server, "x"), "{act}");
+}
+
+fn takes(server: &Server, other: &[&str]) {
+    ask::<()>(server, &["DEL", "x"]);
+    ask::<()>(server, other);
+}
+
+/// What is left to the worker to give back is done, too, once the name is another's.
+#[test]
+fn the_worker_does_not_go_on_with_a_key_of_another_type() {
+    let server = server();
+    warm(&server);
+    let lock = open(&server).mutex_with("x", fixed(20_000)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            std::mem::forget(lock.lock().unwrap());
+            takes(&server, &["HSET", "x", "other", "1"]);
+            server.reset_stats();
+        });
+    });
+    let asked = || server.command_calls(&["eval", "evalsha"]);
+    until("the worker has asked", || asked() > 0);
+    // Long enough for what failed to be tried again.
+    thread::sleep(ms(1_500));
+    assert_eq!(asked(), 1);
+    assert!(exists(&server, "x"));
+}
+
+/// A command of the user's on a key that is none of the lock's is no loss.
+#[test]
+fn a_command_of_a_transaction_on_a_key_of_another_type_is_no_loss() {
+    let server = server();
+    let guard = open(&server).mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
+    ask::<()>(&server, &["SET", "list", "none"]);
+    let commands = |pipe: &mut leasehold::redis::Pipeline| {
+        pipe.cmd("LPUSH").arg("list").arg(1).cmd("SET").arg("y").arg(1);
+    };
+    let answers = guard.transaction(commands).unwrap();
+    assert_eq!(answers.len(), 2);
+    assert!(exists(&server, "y") && guard.is_valid());
+    guard.release().unwrap();
+}
+
+#[test]
+fn a_release_after_expiry_is_an_error_and_touches_nobody() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(1_500).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        until("it is over", || !exists(&server, "x"));
+        let next = open(&server).mutex("x").unwrap().try_lock().unwrap().expect("free");
+        server.reset_stats();
+        assert!(guard.release().unwrap_err().is_lost());
+        // What is known to be over is not asked about.
+        assert_eq!(server.command_calls(&["evalsha", "eval", "watch"]), 0);
+        next.check().unwrap();
+        next.release().unwrap();
+    }
+}
+
+/// Regression, redis-py#1031: WATCH without MULTI deleted another's lock. The key changes owner
+/// between the look and the transaction.
+#[test]
+fn release_by_watch_loses_the_race_for_a_key_that_changed_in_between() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    let hold = proxy.add(Fault::request("MULTI", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(hold.wait_fired(SOON));
+            ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+            hold.release();
+        });
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    });
+    let value: String = ask(&server, &["GET", "x"]);
+    assert_eq!(value, "other");
+    // The connection is not left watching or within a transaction.
+    assert!(client.mutex("y").unwrap().try_lock().unwrap().is_some());
+}
+
+/// The key ends between the look and the transaction, which Redis does not count as a change.
+#[test]
+fn release_by_watch_of_a_key_that_ends_in_between_is_no_success() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    let hold = proxy.add(Fault::request("MULTI", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(hold.wait_fired(SOON));
+            ask::<()>(&server, &["DEL", "x"]);
+            hold.release();
+        });
+        let error = guard.release().unwrap_err();
+        assert!(error.is_lost(), "{error}");
+    });
+}
+
+/// A release whose answer is lost is repeated; "not yours" then means that it was done (rule 15).
+#[test]
+fn a_lost_answer_to_a_release_is_success_within_validity() {
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        let fault = match way {
+            way if way == Release::watch() => Fault::request("EXEC", Action::LoseReply),
+            _ => Fault::request("", Action::LoseReply).at(Operation::Release),
+        };
+        let fault = proxy.add(fault);
+        guard.release().unwrap();
+        assert_eq!(fault.fired(), 1);
+        assert!(!exists(&server, "x"));
+    }
+}
+
+/// The repeated release must not touch who came between.
+#[test]
+fn a_repeated_release_does_not_touch_the_next_owner() {
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let lost = proxy.add(Fault::request("x", Action::LoseReply));
+    let held = proxy.add(Fault::request("x", Action::Hold).nth(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(held.wait_fired(SOON));
+            ask::<()>(&server, &["SET", "x", "other", "NX", "PX", "60000"]);
+            held.release();
+        });
+        guard.release().unwrap();
+    });
+    assert_eq!((lost.fired(), held.fired()), (1, 1));
+    let value: String = ask(&server, &["GET", "x"]);
+    assert_eq!(value, "other");
+}
+
+/// The first answer is lost, and the second comes when another may have had the lock (rule 15).
+#[test]
+fn a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome() {
+    let (_server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
+    let guard = client.mutex_with("x", fixed(2_500)).unwrap().lock().unwrap();
+    let lost = proxy.add(Fault::request("x", Action::LoseReply));
+    let late = proxy.add(Fault::request("x", Action::Delay(ms(2_600))).nth(2));
+    let error = guard.release().unwrap_err();
+    assert_eq!((lost.fired(), late.fired()), (1, 1));
+    assert!(error.is_unknown_outcome(), "{error:?}");
+}
+
+#[test]
+fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    for way in WAYS {
+        let lock = client.mutex_with("x", renewed(30_000).wait(Wait::spin()).release(way)).unwrap();
+        for dropped in [false, true] {
+            let guard = lock.lock().unwrap();
+            let token = guard.fencing_token();
+            proxy.refuse();
+            proxy.cut();
+            let begin = Instant::now();
+            if dropped {
+                drop(guard);
+            } else {
+                let error = guard.release().unwrap_err();
+                assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
+            }
+            // Two exchanges at most: the second where the first met a dead connection.
+            assert!(begin.spent() < HASTE * 2 + SLACK, "{:?}", begin.spent());
+            assert!(exists(&server, "x") && !lock.is_held_by_current_thread());
+            proxy.heal();
+            until("the worker has released it", || !exists(&server, "x"));
+            let next = lock.try_lock_for(SOON).unwrap().expect("free");
+            assert!(next.fencing_token() > token);
+        }
+    }
+}
+
+/// What the worker has to give back may live longer than its first lease.
+#[test]
+fn an_extended_lease_is_given_back_also_after_an_outage_as_long_as_the_first_lease() {
+    let (server, proxy) = behind_proxy();
+    let client = hasty(&proxy.url());
+    let guard = client.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
+    guard.extend(ms(60_000)).unwrap();
+    proxy.refuse();
+    proxy.cut();
+    assert!(guard.release().is_err());
+    thread::sleep(ms(3_000));
+    proxy.heal();
+    within(ms(5_000), "it is given back", || !exists(&server, "x"));
+}
+
+/// Regression, redisson#7272: a renewal that was cancelled before it was armed ran for ever.
+#[test]
+fn a_release_right_after_the_grant_leaves_no_renewal_behind() {
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    for number in 0..300 {
+        let lock = client.mutex_with(format!("x{}", number % 7), renewed(2_100)).unwrap();
+        lock.lock().unwrap().release().unwrap();
+    }
+    // Whatever was under way has come.
+    thread::sleep(ms(200));
+    server.reset_stats();
+    thread::sleep(ms(900));
+    assert_eq!(server.command_calls(&["eval", "evalsha"]), 0);
+    assert!(server.keys().iter().all(|key| key.ends_with(b"fence")));
+}
+
+/// A renewal that overtakes or follows the release makes no key.
+#[test]
+fn a_renewal_that_races_the_release_makes_no_key() {
+    let (server, proxy) = behind_proxy();
+    let losses = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&losses);
+    let builder = LockClient::builder(proxy.url());
+    let client = builder.on_loss(move |_| _ = told.fetch_add(1, Ordering::SeqCst)).build().unwrap();
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    let guard = lock.lock().unwrap();
+    let renewal = proxy.add(Fault::request("x", Action::Hold).at(Operation::Renew));
+    assert!(renewal.wait_fired(SOON));
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+    let before = server.command_calls(&["eval", "evalsha"]);
+    renewal.release();
+    until("the renewal ran", || server.command_calls(&["eval", "evalsha"]) > before);
+    thread::sleep(ms(300));
+    assert!(!exists(&server, "x"));
+    assert_eq!(losses.load(Ordering::SeqCst), 0, "what was given back cannot be lost");
+}
+
+#[test]
+fn a_release_reports_the_loss_it_finds_with_its_cause() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    let error = guard.release().unwrap_err();
+    assert!(error.is_lost() && error.to_string().contains("deleted"), "{error}");
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["SET", "x", "other"]);
+    assert!(guard.check().unwrap_err().is_lost());
+    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Taken);
+    assert_eq!(guard.loss().expect("a loss").name(), b"x");
+    assert_eq!(guard.loss().expect("a loss").fencing_token(), guard.fencing_token());
+    assert!(guard.release().unwrap_err().to_string().contains("another holder"));
+}
+
+#[test]
+fn with_releases_and_hides_no_loss() {
+    let server = server();
+    let lock = open(&server).mutex("x").unwrap();
+    assert!(lock.with(|guard| guard.is_valid()).unwrap());
+    assert!(!exists(&server, "x"));
+    let error = lock.with(|_| ask::<()>(&server, &["DEL", "x"])).unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    // Inside another hold it gives back only its own.
+    let outer = lock.lock().unwrap();
+    assert_eq!(lock.with(|guard| guard.hold_count()).unwrap(), 2);
+    assert_eq!(outer.hold_count(), 1);
+    assert!(exists(&server, "x"));
+}
+
+/// Rule 6: a request whose connection broke comes after the release, and before its own deadline;
+/// the answer to the release comes after that deadline. It counts when the release was sent.
+#[test]
+fn a_request_that_ran_behind_a_release_answered_late_leaves_no_ghost() {
+    let (server, proxy) = behind_proxy();
+    let bound = ms(2_000);
+    let client = LockClient::builder(proxy.url()).command_timeout(bound).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let cut = proxy.add(Fault::request("1q:", Action::Cut).at(Operation::Acquire));
+    let begin = Instant::now();
+    let guard = lock.try_lock().unwrap().expect("it is free");
+    assert_eq!(cut.fired(), 1);
+    let owner: String = ask(&server, &["GET", "x"]);
+    thread::sleep(bound / 4);
+    let answer = proxy.add(Fault::reply(":1\r\n", Action::Hold));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(answer.wait_fired(SOON));
+            assert!(!exists(&server, "x"));
+            // The first request comes now, and does what it says.
+            ask::<()>(&server, &["SET", "x", &owner, "NX", "PX", "30000"]);
+            thread::sleep((bound + ms(100)).saturating_sub(begin.elapsed()));
+            answer.release();
+        });
+        guard.release().unwrap();
+    });
+    until("the ghost is gone", || !exists(&server, "x"));
+}
+
+/// The first request never left: the second is the first, and its answer counts.
+#[test]
+fn a_loss_is_told_where_the_connection_was_dead_before_the_release() {
+    let server = server();
+    let client = open(&server);
+    for way in WAYS {
+        let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
+        let guard = lock.lock().unwrap();
+        // It comes back without the key.
+        server.kill();
+        server.restart();
+        let error = guard.release().expect_err("it was lost");
+        assert!(error.is_lost(), "{way:?}: {error}");
+    }
+}

@@ -1,0 +1,414 @@
+//! Leases are renewed while they are held, and no longer; what is lost is told at once, and why.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server, until,
+    warm, within,
+};
+use leasehold::{Guard, LockClient, Loss, LossCause};
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy, Server};
+
+/// A client, and what its callback is told.
+fn listening(server: &Server) -> (LockClient, mpsc::Receiver<Loss>) {
+    let (sender, losses) = mpsc::channel();
+    let builder = LockClient::builder(server.url());
+    let client = builder.on_loss(move |loss| sender.send(loss.clone()).unwrap()).build().unwrap();
+    (client, losses)
+}
+
+/// The hold is lost for this cause within this time, and the callback is told the same.
+fn is_lost(guard: &Guard, losses: &mpsc::Receiver<Loss>, limit: Duration, cause: LossCause) {
+    within(limit, "the guard is invalid", || !guard.is_valid());
+    let told = losses.recv_timeout(SOON).expect("the callback is called");
+    let loss = guard.loss().expect("a loss");
+    assert_eq!((loss.cause(), &told), (cause, &loss));
+    assert_eq!(loss.fencing_token(), guard.fencing_token());
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    for error in [guard.check().unwrap_err(), guard.extend(ms(1_000)).unwrap_err()] {
+        assert!(error.is_lost() && error.is_not_held(), "{error}");
+    }
+}
+
+#[test]
+fn a_held_lock_is_renewed_for_many_leases() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("x", renewed(2_000)).unwrap().lock().unwrap();
+    let rival = open(&server).mutex("x").unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < ms(6_000) {
+        assert!(guard.is_valid(), "lost after {:?}: {:?}", begin.elapsed(), guard.loss());
+        assert!(rival.try_lock().unwrap().is_none());
+        assert!(guard.remaining() <= ms(2_000));
+        thread::sleep(ms(20));
+    }
+    guard.check().unwrap();
+    guard.release().unwrap();
+    assert!(rival.try_lock().unwrap().is_some());
+}
+
+/// Every third of the lease, and not more often.
+#[test]
+fn renewal_is_one_command_every_third_of_the_lease() {
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let guard = client.mutex_with("x", renewed(2_100)).unwrap().lock().unwrap();
+    server.reset_stats();
+    let begin = Instant::now();
+    thread::sleep(ms(5_600));
+    let renewals = server.command_calls(&["eval", "evalsha"]);
+    // One that came late puts those after it off.
+    let (least, most) = (begin.spent().as_millis() / 1_050, begin.elapsed().as_millis() / 350);
+    assert!((least..=most).contains(&renewals.into()), "{renewals}, not {least} to {most}");
+    guard.check().unwrap();
+}
+
+#[test]
+fn a_fixed_lease_is_not_renewed_and_ends_by_itself() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
+    server.reset_stats();
+    is_lost(&guard, &losses, ms(1_500) + SLACK, LossCause::Expired);
+    assert_eq!(server.command_calls(&["eval", "evalsha"]), 0);
+    until("the key is gone", || !exists(&server, "x"));
+}
+
+#[test]
+fn max_hold_ends_the_hold_and_its_renewal() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let options = renewed(2_000).max_hold(ms(3_500));
+    let begin = Instant::now();
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    loop {
+        let valid = guard.is_valid();
+        // Looked at before: between the two the machine may stand still.
+        if begin.elapsed() >= ms(3_400) {
+            break;
+        }
+        assert!(valid, "lost after {:?}", begin.elapsed());
+        thread::sleep(ms(10));
+    }
+    is_lost(&guard, &losses, ms(100) + SLACK, LossCause::MaxHold);
+    assert!(begin.elapsed() >= ms(3_465));
+    until("the key is gone", || !exists(&server, "x"));
+}
+
+/// Its guard is there still, and so was the worker's note of the next renewal.
+#[test]
+fn what_max_hold_ended_is_not_renewed_once_more() {
+    let server = server();
+    let client = open(&server);
+    // It ends right after a renewal, so that the next would be due before the key's end.
+    let lock = client.mutex_with("x", renewed(4_500).max_hold(ms(1_800))).unwrap();
+    let guard = lock.lock().unwrap();
+    until("it is over", || guard.loss().is_some());
+    let mut last = pttl(&server, "x");
+    assert!(last > 1_800, "{last}");
+    while last > 0 {
+        thread::sleep(ms(10));
+        let left = pttl(&server, "x");
+        assert!(left <= last, "renewed from {last} to {left} ms");
+        last = left;
+    }
+    drop(guard);
+}
+
+#[test]
+fn max_hold_also_ends_a_longer_lease_and_extensions() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let options = fixed(10_000).max_hold(ms(2_000));
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    assert!(guard.remaining() <= ms(2_000));
+    guard.extend(ms(20_000)).unwrap();
+    assert!(guard.remaining() <= ms(2_000));
+    is_lost(&guard, &losses, ms(2_000) + SLACK, LossCause::MaxHold);
+}
+
+/// Each hold has its own span.
+#[test]
+fn max_hold_counts_from_each_hold_anew() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex_with("x", renewed(3_000).max_hold(ms(2_500))).unwrap();
+    for _ in 0..3 {
+        let guard = lock.lock().unwrap();
+        thread::sleep(ms(1_000));
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn max_renewals_lets_the_lease_run_out_after_the_last() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    warm(&server);
+    for most in [0, 2] {
+        let options = renewed(2_100).max_renewals(most);
+        let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+        server.reset_stats();
+        let longest = ms(2_100 + 700 * u64::from(most)) + SLACK;
+        is_lost(&guard, &losses, longest, LossCause::Expired);
+        assert_eq!(server.command_calls(&["eval", "evalsha"]), u64::from(most));
+        drop(guard);
+    }
+}
+
+/// A third of the lease at most, and the key is not made again.
+#[test]
+fn a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    for command in [["DEL", "x"].as_slice(), &["FLUSHALL"]] {
+        let guard = client.mutex_with("x", renewed(1_500)).unwrap().lock().unwrap();
+        ask::<()>(&server, command);
+        is_lost(&guard, &losses, ms(500) + SLACK, LossCause::Deleted);
+        thread::sleep(ms(600));
+        assert!(server.keys().iter().all(|key| key.ends_with(b"fence")), "made again");
+        assert!(guard.release().unwrap_err().is_lost());
+    }
+}
+
+#[test]
+fn a_key_that_another_has_is_a_loss_and_is_left_alone() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let lock = client.mutex_with("x", renewed(1_500)).unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["SET", "x", "other", "PX", "60000"]);
+    is_lost(&guard, &losses, ms(500) + SLACK, LossCause::Taken);
+    drop(guard);
+    assert_eq!(ask::<String>(&server, &["GET", "x"]), "other");
+    assert!(pttl(&server, "x") > 50_000);
+    // Of another type it is another's all the more.
+    ask::<()>(&server, &["DEL", "x"]);
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    ask::<()>(&server, &["HSET", "x", "other", "1"]);
+    is_lost(&guard, &losses, ms(500) + SLACK, LossCause::Taken);
+}
+
+#[test]
+fn a_reentrant_lock_that_another_has_is_a_loss() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let guard = client.reentrant_with("x", renewed(1_500)).unwrap().lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    ask::<()>(&server, &["HSET", "x", "other", "1"]);
+    is_lost(&guard, &losses, ms(500) + SLACK, LossCause::Taken);
+    drop(guard);
+    assert_eq!(ask::<u64>(&server, &["HLEN", "x"]), 1);
+}
+
+#[test]
+fn an_outage_as_long_as_the_lease_is_a_loss_by_the_end_of_the_lease() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let guard = client.mutex_with("x", renewed(2_000)).unwrap().lock().unwrap();
+    server.pause();
+    is_lost(&guard, &losses, ms(2_000) + SLACK, LossCause::Unreachable);
+    server.resume();
+}
+
+#[test]
+fn a_shorter_outage_costs_nothing() {
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = hasty(&proxy.url());
+    let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
+    for round in 0..2 {
+        if round == 0 {
+            proxy.refuse();
+            proxy.cut();
+        } else {
+            proxy.black_hole();
+        }
+        until("a renewal is due", || guard.remaining() < ms(3_500));
+        proxy.heal();
+        until("it is renewed", || pttl(&server, "x") > 4_500);
+    }
+    assert!(guard.is_valid());
+    guard.release().unwrap();
+}
+
+/// First the guard, then the callback.
+#[test]
+fn the_callback_runs_after_the_guard_is_invalid() {
+    let server = server();
+    let key_held = Arc::new(StdMutex::new(None));
+    let (sender, seen) = mpsc::channel();
+    let held = Arc::clone(&key_held);
+    let builder = LockClient::builder(server.url());
+    let client = builder
+        .on_loss(move |_| {
+            let owned: std::sync::MutexGuard<'_, Option<leasehold::OwnedLease>> =
+                held.lock().unwrap();
+            sender.send(owned.as_ref().is_some_and(leasehold::OwnedLease::is_valid)).unwrap();
+        })
+        .build()
+        .unwrap();
+    for deleted in [true, false] {
+        let options = if deleted { renewed(900) } else { fixed(1_500) };
+        let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+        *key_held.lock().unwrap() = Some(guard.into_owned().expect("held once"));
+        if deleted {
+            ask::<()>(&server, &["DEL", "x"]);
+        }
+        assert!(!seen.recv_timeout(SOON).unwrap(), "valid when the callback ran");
+        assert!(key_held.lock().unwrap().take().expect("there").release().unwrap_err().is_lost());
+        until("the key is gone", || !exists(&server, "x"));
+    }
+    assert!(seen.recv_timeout(ms(200)).is_err(), "one loss, one call");
+}
+
+/// Neither the worker nor the next callback suffers, nor do renewals wait for one that takes long.
+#[test]
+fn a_callback_that_panics_or_hangs_does_no_harm() {
+    let server = server();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let (counted, end) = (Arc::clone(&calls), Arc::clone(&done));
+    let builder = LockClient::builder(server.url());
+    let client = builder
+        .on_loss(move |_| {
+            if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                panic!("on purpose");
+            }
+            while !end.load(Ordering::SeqCst) {
+                thread::sleep(ms(5));
+            }
+        })
+        .build()
+        .unwrap();
+    let kept = client.mutex_with("kept", renewed(3_000)).unwrap().lock().unwrap();
+    for name in ["a", "b", "c"] {
+        let guard = client.mutex_with(name, renewed(900)).unwrap().lock().unwrap();
+        ask::<()>(&server, &["DEL", name]);
+        until("it is lost", || !guard.is_valid());
+    }
+    until("all are told", || calls.load(Ordering::SeqCst) == 3);
+    thread::sleep(ms(3_000));
+    assert!(kept.is_valid());
+    kept.check().unwrap();
+    done.store(true, Ordering::SeqCst);
+}
+
+#[test]
+fn no_callback_for_a_lock_that_was_given_back() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    for round in 0..20 {
+        let guard = lock.lock().unwrap();
+        if round % 5 == 0 {
+            thread::sleep(ms(850));
+        }
+        guard.release().unwrap();
+    }
+    assert!(losses.recv_timeout(ms(2_600)).is_err());
+}
+
+/// Regression, redisson#3714: after a loss, a stale local entry kept the new hold from renewal.
+#[test]
+fn a_lock_that_was_lost_and_taken_again_is_renewed() {
+    let server = server();
+    let (client, losses) = listening(&server);
+    let lock = client.mutex_with("x", renewed(2_400)).unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<()>(&server, &["DEL", "x"]);
+    is_lost(&guard, &losses, ms(800) + SLACK, LossCause::Deleted);
+    assert!(guard.release().unwrap_err().is_lost());
+    let guard = lock.lock().unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < ms(5_000) {
+        assert!(guard.is_valid() && exists(&server, "x"), "after {:?}", begin.elapsed());
+        thread::sleep(ms(20));
+    }
+    guard.release().unwrap();
+}
+
+/// Renewals have a connection of their own.
+#[test]
+fn renewal_is_not_starved_by_an_exhausted_pool() {
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url())
+        .max_size(2)
+        .max_wait(ms(1_000))
+        .command_timeout(SOON * 2)
+        .build()
+        .unwrap();
+    let guard = client.mutex_with("kept", renewed(2_400)).unwrap().lock().unwrap();
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold).sticky());
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let lock = client.mutex(format!("stuck{number}")).unwrap();
+            scope.spawn(move || lock.try_lock().map(drop));
+        }
+        until("all of the pool is in use", || stuck.fired() == 2);
+        let error = client.mutex("other").unwrap().try_lock().unwrap_err();
+        assert!(error.is_pool_exhausted(), "{error}");
+        let begin = Instant::now();
+        while begin.elapsed() < ms(5_000) {
+            assert!(guard.is_valid() && exists(&server, "kept"), "{:?}", begin.elapsed());
+            thread::sleep(ms(20));
+        }
+        stuck.remove();
+    });
+}
+
+/// Regression, redsync#71 and #72: extend did not look at validity. It must neither bring back
+/// what is over nor lengthen what another has.
+#[test]
+fn extend_after_the_end_is_a_loss_and_makes_nothing() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
+    until("it is over", || !guard.is_valid());
+    assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());
+    until("the key is gone", || !exists(&server, "x"));
+    let next = open(&server).mutex_with("x", fixed(5_000)).unwrap().lock().unwrap();
+    assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());
+    assert!(pttl(&server, "x") <= 5_000);
+    next.check().unwrap();
+}
+
+#[test]
+fn extend_makes_a_lease_longer_and_never_shorter() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("x", fixed(5_000)).unwrap().lock().unwrap();
+    guard.extend(ms(20_000)).unwrap();
+    assert!(pttl(&server, "x") > 15_000 && guard.remaining() > ms(15_000));
+    guard.extend(ms(100)).unwrap();
+    assert!(pttl(&server, "x") > 15_000 && guard.remaining() > ms(15_000));
+    ask::<()>(&server, &["SET", "x", "other", "PX", "7000"]);
+    assert!(guard.extend(ms(20_000)).unwrap_err().is_lost());
+    assert!(pttl(&server, "x") <= 7_000);
+}
+
+/// Regression, redis-py#4279: a lease of zero in a renewal deleted the key.
+#[test]
+fn extend_by_nothing_is_refused_and_deletes_nothing() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    for (span, shown) in [
+        (Duration::ZERO, "0ns"),
+        (Duration::from_micros(999), "999µs"),
+        (Duration::MAX, "Duration::MAX"),
+    ] {
+        crate::common::names(
+            &guard.extend(span).unwrap_err(),
+            ["ttl", shown, "from 1 ms to 30 days"],
+        );
+    }
+    assert!(exists(&server, "x") && guard.is_valid());
+}

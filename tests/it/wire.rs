@@ -1,0 +1,638 @@
+//! Connections: how they are made, what is said when they cannot be, and what a fault of one costs.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
+    within,
+};
+use leasehold::{Error, LockClient, LockClientBuilder, LockOptions, Release, Wait};
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Proxy, Server};
+
+fn tcp() -> Server {
+    Server::builder().tcp().start().expect("a server")
+}
+
+fn works(client: &LockClient) {
+    client.mutex("works").unwrap().lock().unwrap().release().unwrap();
+    client.reentrant("works too").unwrap().lock().unwrap().release().unwrap();
+}
+
+#[test]
+fn tcp_and_unix_sockets_lead_to_the_same_locks() {
+    let server = tcp();
+    let (one, two) = (LockClient::open(server.tcp_url()), LockClient::open(server.unix_url()));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let _guard = one.mutex("x").unwrap().lock().unwrap();
+    assert!(two.mutex("x").unwrap().try_lock().unwrap().is_none());
+    assert!(format!("{one:?}").contains(&server.addr().to_string()));
+    works(&two);
+    let valkey = LockClient::open(format!("valkey://{}", server.addr())).unwrap();
+    works(&valkey);
+}
+
+#[test]
+fn the_database_of_the_url_is_used() {
+    let server = tcp();
+    for url in [format!("{}/3", server.tcp_url()), format!("{}?db=3", server.unix_url())] {
+        let _guard = LockClient::open(url).unwrap().mutex("x").unwrap().lock().unwrap();
+        assert!(!exists(&server, "x"));
+        let mut raw = server.connection();
+        redis::cmd("SELECT").arg(3).query::<()>(&mut raw).unwrap();
+        assert!(redis::cmd("EXISTS").arg("x").query::<bool>(&mut raw).unwrap());
+    }
+}
+
+#[test]
+fn a_database_that_does_not_exist_is_an_error_at_open() {
+    let server = tcp();
+    let begin = Instant::now();
+    let error = LockClient::open(format!("{}/99", server.tcp_url())).unwrap_err();
+    assert!(!error.is_unknown_outcome() && !error.is_timeout(), "{error:?}");
+    assert!(begin.spent() < ms(1_000), "{:?}", begin.spent());
+}
+
+#[test]
+fn resp3_works_as_well() {
+    let server = tcp();
+    let client = LockClient::open(format!("{}?protocol=resp3", server.tcp_url())).unwrap();
+    works(&client);
+    let lock = client.reentrant("x").unwrap();
+    let _guard = lock.lock().unwrap();
+    assert!(lock.holder().unwrap().is_some());
+    let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
+    client.mutex_with("y", options).unwrap().lock().unwrap().release().unwrap();
+}
+
+#[test]
+fn a_password_and_a_user_are_given_and_checked() {
+    let server = tcp();
+    let address = server.addr();
+    ask::<()>(&server, &["ACL", "SETUSER", "worker", "on", ">p@ss:w/rd", "~*", "&*", "+@all"]);
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "se#cret"]);
+    works(&LockClient::open(format!("redis://:se%23cret@{address}")).unwrap());
+    works(&LockClient::open(format!("redis://worker:p%40ss%3Aw%2Frd@{address}")).unwrap());
+    let unix = format!("{}?user=worker&pass=p%40ss%3Aw%2Frd", server.unix_url());
+    works(&LockClient::open(unix).unwrap());
+    for url in [
+        format!("redis://:wrong@{address}"),
+        format!("redis://worker:wrong@{address}"),
+        format!("redis://{address}"),
+        format!("{}?pass=wrong", server.unix_url()),
+    ] {
+        let begin = Instant::now();
+        let error = LockClient::open(&url).unwrap_err();
+        assert!(error.is_denied(), "{url}: {error:?}");
+        assert!(!error.to_string().contains("wrong"), "{error}");
+        // Not tried again until some time-out.
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+        // A lazy client says it at its first lock, and does not ride it out like an outage.
+        let begin = Instant::now();
+        let error = LockClient::builder(&url).build().unwrap().mutex("x").unwrap().lock();
+        assert!(error.unwrap_err().is_denied());
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    }
+}
+
+/// What the user may not do is said at once, and says which command or key.
+#[test]
+fn missing_permissions_are_denied_and_not_waited_for() {
+    let server = tcp();
+    let user = |name: &str, rules: &[&str]| {
+        let mut words = vec!["ACL", "SETUSER", name, "on", ">word", "resetkeys", "&*"];
+        words.extend(rules);
+        ask::<()>(&server, &words);
+        format!("redis://{name}:word@{}", server.addr())
+    };
+    for url in [
+        user("scriptless", &["~*", "+@all", "-eval", "-evalsha"]),
+        user("keyless", &["~other", "+@all"]),
+        user("readonly", &["%R~*", "+@all"]),
+    ] {
+        let client = LockClient::builder(&url).build().unwrap();
+        let begin = Instant::now();
+        for error in [
+            client.mutex("x").unwrap().lock().unwrap_err(),
+            client.mutex("x").unwrap().try_lock().unwrap_err(),
+            client.reentrant("y").unwrap().try_lock_for(SOON).unwrap_err(),
+        ] {
+            assert!(error.is_denied(), "{url}: {error:?}");
+        }
+        assert!(begin.spent() < ms(1_500), "{:?}", begin.spent());
+        assert!(server.keys().is_empty());
+    }
+    // A user without PUBLISH can release all the same.
+    let url = user("unheard", &["~*", "+@all", "-publish"]);
+    let client = LockClient::open(url).unwrap();
+    client.reentrant("x").unwrap().lock().unwrap().release().unwrap();
+    assert!(!exists(&server, "x"));
+}
+
+#[test]
+fn scripts_that_the_server_has_forgotten_are_sent_again_unseen() {
+    let server = server();
+    let client = open(&server);
+    for kind in ["mutex", "reentrant"] {
+        let flush = || ask::<()>(&server, &["SCRIPT", "FLUSH"]);
+        flush();
+        let guard = match kind {
+            "mutex" => client.mutex(kind).unwrap().lock().unwrap(),
+            _ => client.reentrant(kind).unwrap().lock().unwrap(),
+        };
+        flush();
+        guard.check().unwrap();
+        guard.extend(ms(60_000)).unwrap();
+        flush();
+        guard.release().unwrap();
+        assert!(!exists(&server, kind));
+        flush();
+        assert!(!client.mutex("free").unwrap().force_release().unwrap());
+    }
+    // Renewals too, which travel together.
+    let lock = |name: &str| {
+        client.mutex_with(name, crate::common::renewed(3_000)).unwrap().lock().unwrap()
+    };
+    let guards = [lock("a"), lock("b"), lock("c")];
+    let begin = Instant::now();
+    while begin.elapsed() < ms(6_500) {
+        ask::<()>(&server, &["SCRIPT", "FLUSH"]);
+        thread::sleep(ms(50));
+    }
+    for guard in guards {
+        assert!(guard.is_valid());
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_more_connections_is_named() {
+    let server = Server::builder().tcp().arg("--maxclients").arg("4").start().expect("a server");
+    let mut crowd: Vec<_> = (0..4).map(|_| server.connection()).collect();
+    // The connection by which its start was seen may not have ended yet, and then one is refused.
+    for connection in &mut crowd {
+        until("the server takes it", || {
+            let taken = redis::cmd("PING").exec(connection).is_ok();
+            if !taken {
+                *connection = server.connection();
+            }
+            taken
+        });
+    }
+    for url in [server.tcp_url(), server.unix_url()] {
+        let begin = Instant::now();
+        let error = LockClient::open(url).unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+        assert!(error.to_string().contains("maxclients"), "{error}");
+        assert!(begin.spent() < ms(2_000) + SLACK);
+    }
+    // A password does not make it a denial, nor does a database.
+    let url = server.tcp_url().replace("redis://", "redis://:secret@");
+    for url in [url.clone(), format!("{}/1", server.tcp_url()), format!("{url}/1")] {
+        let error = LockClient::open(url).unwrap_err();
+        assert!(error.is_unreachable() && error.to_string().contains("maxclients"), "{error:?}");
+    }
+    // It may be over soon, so a wait rides it out.
+    let client = LockClient::builder(server.tcp_url()).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        thread::sleep(ms(300));
+        assert!(!waiter.is_finished());
+        drop(crowd);
+        waiter.join().unwrap().unwrap();
+    });
+    assert!(LockClient::open(url).unwrap_err().is_denied());
+}
+
+/// It repeats what it was told, and that is told to nobody.
+#[test]
+fn a_server_without_hello_brings_no_password_into_an_error() {
+    let renamed = ["--rename-command", "HELLO", ""];
+    let server = renamed.iter().fold(Server::builder().tcp(), |builder, word| builder.arg(word));
+    let server = server.start().expect("a server");
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "s3cret"]);
+    let url = server.tcp_url().replace("redis://", "redis://:s3cret@");
+    let [one, other] = [(); 2].map(|()| LockClient::open(&url).unwrap());
+    let guard = one.reentrant("x").unwrap().lock().unwrap();
+    let error = other.reentrant("x").unwrap().try_lock_for(SOON).unwrap_err();
+    // Valkey 9 tells nobody what it does not know before it knows who asks.
+    let told = ["HELLO", "NOAUTH"].iter().any(|word| error.to_string().contains(word));
+    assert!(error.is_denied() && told, "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    guard.release().unwrap();
+}
+
+/// What a server says to the choice of a database is told as what it is.
+#[test]
+fn who_may_not_choose_a_database_is_told_why() {
+    let server = tcp();
+    let url = format!("{}/1", server.tcp_url());
+    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    let error = LockClient::open(format!("{url}000000")).unwrap_err();
+    assert!(error.is_refused() && error.to_string().contains("out of range"), "{error:?}");
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "secret"]);
+    assert!(LockClient::open(&url).unwrap_err().is_denied());
+    let url = url.replace("redis://", "redis://:secret@");
+    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    let error = LockClient::open(url.replace("secret", "s3cret")).unwrap_err();
+    assert!(error.is_denied() && !error.to_string().contains("s3cret"), "{error:?}");
+}
+
+#[test]
+fn a_lazy_client_is_built_while_the_server_is_down_and_works_when_it_is_up() {
+    let server = tcp();
+    server.kill();
+    let begin = Instant::now();
+    let client = LockClient::builder(server.tcp_url()).build().unwrap();
+    assert!(begin.spent() < ms(300));
+    assert!(client.mutex("x").unwrap().try_lock().unwrap_err().is_unreachable());
+    server.restart();
+    let lock = client.mutex("x").unwrap();
+    drop(lock.try_lock_for(SOON).unwrap().expect("free"));
+}
+
+#[test]
+fn a_wait_rides_out_a_short_outage() {
+    let server = tcp();
+    server.kill();
+    let client = LockClient::builder(server.tcp_url()).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        thread::sleep(ms(400));
+        server.restart();
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn open_says_why_it_cannot_connect() {
+    let server = tcp();
+    let urls = [server.tcp_url(), server.unix_url()];
+    server.kill();
+    for url in urls {
+        let begin = Instant::now();
+        let error = LockClient::open(&url).unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+        assert!(std::error::Error::source(&error).is_some());
+        let text = error.to_string();
+        assert!(text.contains("refused") || text.contains("No such file"), "{text}");
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    }
+    let error = LockClient::open("redis://no-such-host.invalid").unwrap_err();
+    assert!(error.is_unreachable(), "{error:?}");
+}
+
+/// A script of somebody else holds up the server.
+#[test]
+fn a_busy_server_is_unreachable_and_is_waited_for() {
+    let server = server();
+    warm(&server);
+    ask::<()>(&server, &["CONFIG", "SET", "lua-time-limit", "20"]);
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    thread::scope(|scope| {
+        let mut stuck = server.connection();
+        stuck.set_read_timeout(Some(SOON)).unwrap();
+        scope.spawn(move || {
+            let _ = redis::cmd("EVAL").arg("while true do end").arg(0).query::<()>(&mut stuck);
+        });
+        until("the server is busy", || {
+            let answer =
+                redis::cmd("GET").arg("x").query::<Option<String>>(&mut server.connection());
+            answer.is_err()
+        });
+        let error = lock.try_lock().unwrap_err();
+        assert!(error.is_unreachable() && error.to_string().contains("BUSY"), "{error:?}");
+        let waiter = scope.spawn(|| lock.lock().map(|guard| guard.is_valid()));
+        thread::sleep(ms(300));
+        assert!(!waiter.is_finished());
+        ask::<()>(&server, &["SCRIPT", "KILL"]);
+        assert!(waiter.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn a_loading_server_is_unreachable_and_is_waited_for() {
+    let server = server();
+    warm(&server);
+    for setting in [["key-load-delay", "2000"], ["loading-process-events-interval-bytes", "1024"]] {
+        ask::<()>(&server, &["CONFIG", "SET", setting[0], setting[1]]);
+    }
+    ask::<()>(&server, &["DEBUG", "POPULATE", "1000", "key", "100"]);
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    thread::scope(|scope| {
+        let mut reload = server.connection();
+        reload.set_read_timeout(Some(SOON)).unwrap();
+        scope.spawn(move || redis::cmd("DEBUG").arg("RELOAD").query::<()>(&mut reload).unwrap());
+        until("the server is loading", || {
+            let answer =
+                redis::cmd("GET").arg("x").query::<Option<String>>(&mut server.connection());
+            answer.is_err_and(|error| error.code() == Some("LOADING"))
+        });
+        let error = lock.try_lock().unwrap_err();
+        assert!(error.is_unreachable() && error.to_string().contains("loading"), "{error:?}");
+        drop(lock.lock().unwrap());
+    });
+}
+
+#[test]
+fn a_read_only_replica_is_an_error_and_not_busy() {
+    let server = server();
+    warm(&server);
+    let client = hasty(&server.url());
+    ask::<()>(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let begin = Instant::now();
+    for error in [
+        client.mutex("x").unwrap().try_lock().unwrap_err(),
+        client.mutex("x").unwrap().lock().unwrap_err(),
+        client.reentrant("y").unwrap().try_lock_for(ms(100)).unwrap_err(),
+    ] {
+        assert!(error.is_unreachable(), "{error:?}");
+    }
+    assert!(begin.spent() < HASTE * 5 + SLACK, "{:?}", begin.spent());
+    ask::<()>(&server, &["REPLICAOF", "NO", "ONE"]);
+    works(&client);
+}
+
+/// `SET NX` on a key of another type answers nil, which looks like a holder.
+#[test]
+fn a_key_of_another_type_is_an_error_and_never_busy() {
+    let server = server();
+    let client = open(&server);
+    for (name, words) in [
+        ("list", ["LPUSH", "list", "a"].as_slice()),
+        ("set", &["SADD", "set", "a"]),
+        ("zset", &["ZADD", "zset", "1", "a"]),
+        ("hash", &["HSET", "hash", "a", "1"]),
+        ("stream", &["XADD", "stream", "*", "a", "1"]),
+        ("string", &["SET", "string", "a"]),
+    ] {
+        ask::<redis::Value>(&server, words);
+        let wrong = |error: Error| {
+            assert!(error.is_wrong_type(), "{name}: {error:?}");
+            assert!(error.to_string().contains(name), "{error}");
+        };
+        if name != "string" {
+            let lock = client.mutex(name).unwrap();
+            wrong(lock.lock().unwrap_err());
+            wrong(lock.try_lock().unwrap_err());
+            wrong(lock.try_lock_for(SOON).unwrap_err());
+            wrong(lock.holder().unwrap_err());
+            wrong(lock.is_locked().unwrap_err());
+        }
+        if name != "hash" {
+            let lock = client.reentrant(name).unwrap();
+            wrong(lock.lock().unwrap_err());
+            wrong(lock.try_lock().unwrap_err());
+            wrong(lock.holder().unwrap_err());
+        }
+        assert!(exists(&server, name));
+    }
+}
+
+/// Redis is full: nothing is taken, but what is held is renewed and given back.
+#[test]
+fn out_of_memory_refuses_a_lock_but_neither_renewal_nor_release() {
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let full = |full: bool| {
+        let most = if full { "1" } else { "0" };
+        ask::<()>(&server, &["CONFIG", "SET", "maxmemory", most]);
+    };
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    for kind in ["mutex", "reentrant"] {
+        let lock = || match kind {
+            "mutex" => client.mutex_with(kind, crate::common::renewed(2_000)).unwrap().lock(),
+            _ => client.reentrant_with(kind, crate::common::renewed(2_000)).unwrap().lock(),
+        };
+        let guard = lock().unwrap();
+        full(true);
+        thread::sleep(ms(3_000));
+        assert!(guard.is_valid(), "{kind}: renewal must go on");
+        guard.extend(ms(4_000)).unwrap();
+        guard.check().unwrap();
+        guard.release().unwrap();
+        assert!(!exists(&server, kind), "{kind}");
+        let begin = Instant::now();
+        let error = lock().unwrap_err();
+        assert!(error.is_refused() && error.to_string().contains("OOM"), "{kind}: {error:?}");
+        assert!(begin.spent() < ms(1_000));
+        assert!(!exists(&server, kind), "a half-taken lock is left");
+        full(false);
+        lock().unwrap().release().unwrap();
+    }
+}
+
+/// Redis 7.0 refuses every command that a transaction would have to remember while it is full.
+#[test]
+fn out_of_memory_refuses_no_release_by_watch() {
+    let server = server();
+    let client = open(&server);
+    let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+}
+
+/// A connection that died unnoticed is found out by the first call that uses it.
+#[test]
+fn after_all_connections_were_killed_the_first_lock_and_its_release_work() {
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    works(&client);
+    let accepted = proxy.accepted();
+    let kill = || ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(kill() > 0);
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let guard = lock.try_lock().unwrap().expect("free");
+    assert!(proxy.accepted() > accepted, "it was killed");
+    kill();
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+    kill();
+    drop(lock.lock().unwrap());
+    kill();
+    assert!(lock.try_lock_for(SOON).unwrap().is_some());
+}
+
+/// "A command that met a dead one is safely repeated": all of these may be.
+#[test]
+fn after_all_connections_were_killed_every_other_call_works_too() {
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let killed = || ask::<()>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let mut failed = Vec::new();
+    let mut note = |call: &str, outcome: Result<(), Error>| {
+        failed.extend(outcome.err().map(|error| format!("{call}: {error}")));
+    };
+    killed();
+    note("is_locked", lock.is_locked().map(drop));
+    killed();
+    note("holder", lock.holder().map(drop));
+    killed();
+    note("check", guard.check());
+    killed();
+    note("extend", guard.extend(ms(20_000)));
+    killed();
+    note("force_release", client.mutex("other").unwrap().force_release().map(drop));
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn after_a_restart_the_first_lock_works() {
+    let server = tcp();
+    let client = LockClient::open(server.tcp_url()).unwrap();
+    // Several idle connections, all of which are dead then.
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        }
+    });
+    server.restart();
+    for number in 0..6 {
+        let lock = client.mutex(format!("y{number}")).unwrap();
+        lock.try_lock().unwrap().expect("free").release().unwrap();
+    }
+}
+
+#[test]
+fn test_on_borrow_finds_a_dead_connection_before_it_is_used() {
+    let server = server();
+    let client = LockClient::builder(server.url()).test_on_borrow(true).build().unwrap();
+    works(&client);
+    let lock = client.mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(lock.is_locked().unwrap());
+    guard.release().unwrap();
+}
+
+/// One test shows that the server is silent; the other connections are not tested one after the other.
+#[test]
+fn a_silent_server_is_not_tested_at_each_connection() {
+    const IDLE: usize = 8;
+    let server = server();
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).test_on_borrow(true).min_idle(8);
+    let client = builder.command_timeout(HASTE).connect_timeout(HASTE).build().unwrap();
+    works(&client);
+    until("they are there", || proxy.connections() >= IDLE);
+    thread::sleep(ms(100));
+    proxy.black_hole();
+    let begin = Instant::now();
+    assert!(client.mutex("x").unwrap().try_lock().is_err());
+    assert!(begin.spent() < HASTE * 4 + SLACK, "{:?}", begin.spent());
+}
+
+/// Once each, and by nobody who did not ask for it.
+#[test]
+fn connections_are_tested_when_they_are_borrowed() {
+    let server = server();
+    for (tests, pings) in [(true, 2), (false, 0)] {
+        let client = LockClient::builder(server.url()).test_on_borrow(tests).build().unwrap();
+        works(&client);
+        let before = server.command_calls(&["ping"]);
+        client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+        assert_eq!(server.command_calls(&["ping"]) - before, pings);
+    }
+}
+
+/// r2d2 looks for them every 30 s.
+#[test]
+fn idle_connections_and_old_ones_are_closed() {
+    let server = server();
+    let stage = |set: fn(LockClientBuilder) -> LockClientBuilder| {
+        let proxy = Proxy::start(&server).unwrap();
+        let client = set(LockClient::builder(proxy.url())).build().unwrap();
+        works(&client);
+        assert!(proxy.connections() > 0);
+        (proxy, client)
+    };
+    let (idle, _idle_client) = stage(|builder| builder.idle_timeout(Some(ms(1_000))));
+    let (aged, client) = stage(|builder| builder.max_lifetime(Some(ms(1_000))));
+    let (kept, _kept_client) = stage(|builder| builder);
+    // A client may have been given a second one, where the first was slow to come, and it may be on its way.
+    thread::sleep(ms(100));
+    let (made, had, open) = (aged.accepted(), idle.accepted(), kept.connections());
+    within(SOON * 6, "idle ones are closed, and the one in use is another", || {
+        works(&client);
+        thread::sleep(ms(100));
+        idle.connections() == 0 && aged.accepted() > made
+    });
+    thread::sleep(ms(100));
+    assert_eq!(kept.connections(), open);
+    assert_eq!(idle.accepted(), had, "none is made where nobody needs one");
+}
+
+/// A thing that is no Redis at all.
+#[test]
+fn a_server_of_another_protocol_is_an_error_and_no_panic() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let begin = Instant::now();
+    assert!(LockClient::open(&url).is_err());
+    assert!(hasty(&url).mutex("x").unwrap().try_lock().is_err());
+    assert!(begin.spent() < HASTE * 4 + SLACK, "{:?}", begin.spent());
+}
+
+/// An address that leads to another server by now, while the old one lives on as its replica: whoever
+/// stays connected there is refused for ever.
+#[test]
+fn a_master_that_was_demoted_behind_its_address_is_left_for_the_new_one() {
+    let server = || {
+        let builder = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
+        builder.start().expect("a server")
+    };
+    let (old, new) = (server(), server());
+    let follow = |of: &Server, who: &Server| {
+        ask::<()>(who, &["REPLICAOF", "127.0.0.1", &of.addr().port().to_string()]);
+    };
+    follow(&old, &new);
+    let proxy = Proxy::start(&old).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let options = crate::common::renewed(3_000);
+    let guard = client.mutex_with("held", options).unwrap().lock().unwrap();
+    // Several idle connections, and the worker's own.
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        }
+    });
+    thread::sleep(ms(1_500));
+    until("it has reached the replica", || exists(&new, "held"));
+    ask::<()>(&new, &["REPLICAOF", "NO", "ONE"]);
+    follow(&new, &old);
+    proxy.lead_to(&new);
+    // Before anybody else finds it out, the worker does.
+    let begin = Instant::now();
+    while begin.elapsed() < ms(4_000) {
+        assert!(guard.is_valid(), "{:?}", guard.loss());
+        thread::sleep(ms(10));
+    }
+    for number in 0..8 {
+        let lock = client.mutex(format!("y{number}")).unwrap();
+        lock.lock().unwrap().release().unwrap();
+    }
+    guard.check().unwrap();
+    guard.release().unwrap();
+    assert!(!exists(&new, "held"));
+}

@@ -1,0 +1,99 @@
+//! The worker with much to do.
+
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{behind_proxy, fixed, ms, open, renewed, server, warm};
+use leasehold::{Guard, LockClient};
+
+const LOCKS: usize = 2_000;
+
+/// These keep the machine busy, and would disturb each other.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
+    let _turn = TURN.lock();
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let guards: Vec<Guard> = (0..LOCKS)
+        .map(|number| {
+            let lock = client.mutex_with(format!("x{number}"), renewed(3_000)).unwrap();
+            lock.lock().unwrap()
+        })
+        .collect();
+    thread::sleep(ms(9_000));
+    let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
+    assert_eq!(lost, 0, "{:?}", guards.iter().find_map(Guard::loss));
+    let there = server.keys().iter().filter(|key| key.starts_with(b"x")).count();
+    assert_eq!(there, LOCKS);
+}
+
+/// Threads that take a lingering lease again and again leave the worker its time.
+#[test]
+fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
+    let _turn = TURN.lock();
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let held = client.mutex_with("held", renewed(3_000)).unwrap().lock().unwrap();
+    let options = renewed(30_000).linger(ms(12_000));
+    let end = Instant::now() + ms(7_000);
+    thread::scope(|scope| {
+        for number in 0..64 {
+            let lock = client.mutex_with(format!("relocked{number}"), options).unwrap();
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    lock.lock().unwrap().release().unwrap();
+                }
+            });
+        }
+    });
+    assert!(held.loss().is_none(), "{:?}", held.loss());
+    held.release().unwrap();
+}
+
+/// What a worker that is in a hurry for one lease does to the others: every lease that is about to
+/// run out must not cut short the exchange that renews the rest.
+#[test]
+fn leases_that_run_out_do_not_cut_the_renewal_of_others_short() {
+    let _turn = TURN.lock();
+    let lost_alone = lost_beside(0);
+    assert_eq!(lost_alone, 0, "the machine is too slow for this test");
+    assert_eq!(lost_beside(16), 0);
+}
+
+/// Holds many renewed locks for two leases, beside threads that let fixed leases run out; answers
+/// how many were lost. Redis is a little away: an answer takes 100 ms.
+fn lost_beside(threads: usize) -> usize {
+    let (_server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let guards: Vec<Guard> = (0..50)
+        .map(|number| {
+            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
+            lock.lock().unwrap()
+        })
+        .collect();
+    proxy.delay(ms(50));
+    let end = Instant::now() + ms(4_800);
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let lock = client.mutex_with(format!("short{number}"), fixed(300)).unwrap();
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    // Held until it ends by itself, as somebody who is too slow does.
+                    if let Ok(Some(guard)) = lock.try_lock_for(ms(500)) {
+                        while guard.is_valid() {
+                            thread::sleep(ms(2));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    thread::sleep(end.saturating_duration_since(Instant::now()));
+    let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
+    proxy.heal();
+    lost
+}
