@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::queue::waiting;
-use common::{SLACK, SOON, alone, ask, exists, ms, open, renewed, server, until, within};
+use common::{SLACK, SOON, ask, exists, ms, open, renewed, server, until, within};
 use leasehold::{Error, LockClient, Mutex};
 use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
@@ -42,7 +42,6 @@ fn soon(what: &str, mut condition: impl FnMut() -> bool) {
 /// Catalogue: 5,000 waiters: bounded connections, every one gets its verdict. Checker C6.
 #[test]
 fn five_thousand_threads_are_served_in_the_order_in_which_they_came() {
-    let _turn = alone();
     const POOL: u32 = 4;
     let server = server();
     let client = LockClient::builder(server.url()).max_size(POOL).build().unwrap();
@@ -81,7 +80,6 @@ fn five_thousand_threads_are_served_in_the_order_in_which_they_came() {
 /// Every one has its verdict: the lock, "not in that time", or "called off".
 #[test]
 fn five_thousand_threads_each_get_a_verdict() {
-    let _turn = alone();
     const POOL: u32 = 4;
     let server = server();
     let client = LockClient::builder(server.url()).max_size(POOL).connect_now(true);
@@ -125,7 +123,6 @@ fn five_thousand_threads_each_get_a_verdict() {
 
 #[test]
 fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
-    let _turn = alone();
     const CLIENTS: usize = 200;
     let server = server();
     let clients: Vec<LockClient> = (0..CLIENTS).map(|_| open(&server)).collect();
@@ -169,7 +166,6 @@ fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_million_names_leave_nothing_in_memory() {
-    let _turn = alone();
     let server = server();
     let client = open(&server);
     let names = |from: usize, count: usize| {
@@ -212,7 +208,6 @@ fn a_million_names_leave_nothing_in_memory() {
 /// Waits that come and go leave no channel, no queue and no key.
 #[test]
 fn many_names_that_were_waited_for_leave_nothing_in_redis() {
-    let _turn = alone();
     const NAMES: usize = 100;
     let server = server();
     let (holder, client) = (open(&server), open(&server));

@@ -1,5 +1,5 @@
 //! Connections to Redis, and nothing about locks. The only layer that uses `r2d2`, and but for a few
-//! named files (`tests/layer.rs`) the only one that names `redis`.
+//! named files (`tests/it/layer.rs`) the only one that names `redis`.
 //!
 //! | module | what it has |
 //! | --- | --- |

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::{listens, waiting};
 use crate::common::{
-    HASTE, SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed,
-    server, together, until, warm, within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server,
+    until, warm, within,
 };
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::child::{hear, role, tell};
@@ -35,7 +35,6 @@ fn stays_away(server: &Server, key: &str) {
 
 #[test]
 fn a_reply_lost_after_execution_is_recognised_as_ours() {
-    let _turn = together();
     for action in [Action::LoseReply, Action::HalfReply] {
         // Anew each time: what the worker makes sure of later would be counted, and meet the fault.
         let (server, proxy) = behind_proxy();
@@ -55,7 +54,6 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
 /// The first request may have taken it, whatever the second is told.
 #[test]
 fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(HASTE * 3).build().unwrap();
     let lock = client.mutex("x").unwrap();
@@ -74,7 +72,6 @@ fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
 /// It may have been carried out, and then outlasts by far what its holder knows of.
 #[test]
 fn what_an_unanswered_extension_has_left_is_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
     for cut in [false, true] {
@@ -130,7 +127,6 @@ fn becomes_whole(guard: &Guard) {
 
 #[test]
 fn handed_over_lease_survives_a_lost_renewal_answer() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -144,7 +140,6 @@ fn handed_over_lease_survives_a_lost_renewal_answer() {
 /// It stands still when the renewal is due, and comes back well before the end.
 #[test]
 fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
-    let _turn = alone();
     let (server, _proxy) = behind_proxy();
     let client = open(&server);
     listens(&server, &client);
@@ -167,7 +162,6 @@ fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
 /// Redis carried the renewals out, and has the lock for far longer than its holder knew.
 #[test]
 fn what_unanswered_renewals_have_left_is_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -183,7 +177,6 @@ fn what_unanswered_renewals_have_left_is_given_back() {
 /// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.
 #[test]
 fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let fault = proxy.add(Fault::request("ours", Action::LoseReply));
@@ -208,7 +201,6 @@ fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_s
 /// The validity is reckoned from before the request, and not from its answer.
 #[test]
 fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for kind in ["mutex", "reentrant"] {
@@ -227,7 +219,6 @@ fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
 
 #[test]
 fn a_request_cut_before_the_server_is_repeated_once() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (name, action) in [("cut-first", Action::Cut), ("cut-half", Action::CutHalf)] {
@@ -242,7 +233,6 @@ fn a_request_cut_before_the_server_is_repeated_once() {
 
 #[test]
 fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key() {
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for (number, action) in [Action::Drop, Action::Cut, Action::CutHalf].into_iter().enumerate() {
@@ -263,7 +253,6 @@ fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key(
 /// Regression, CURATOR-79: what was made on the server is not left behind when nobody heard of it.
 #[test]
 fn a_grant_whose_reply_never_comes_is_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in ["mutex", "reentrant"] {
@@ -284,7 +273,6 @@ fn a_grant_whose_reply_never_comes_is_given_back() {
 /// Regression, CURATOR-79: the wait is called off while the answer, a grant, is on its way.
 #[test]
 fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("ghost").unwrap();
@@ -304,7 +292,6 @@ fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
 
 #[test]
 fn a_garbage_reply_is_not_taken_for_an_answer() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (number, garbage) in
@@ -330,7 +317,6 @@ fn a_garbage_reply_is_not_taken_for_an_answer() {
 
 #[test]
 fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let garbage = Action::Garbage(b"*1\r\n:9\r\n".to_vec());
@@ -343,7 +329,6 @@ fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
 
 #[test]
 fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
@@ -376,7 +361,6 @@ fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
 /// The next command must not read the late answer of the one before.
 #[test]
 fn a_late_reply_is_not_read_by_the_next_command() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
@@ -401,7 +385,6 @@ fn a_late_reply_is_not_read_by_the_next_command() {
 /// A connection on which an answer is missing serves nobody else.
 #[test]
 fn an_answer_that_never_comes_spoils_only_its_own_command() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
@@ -418,7 +401,6 @@ fn an_answer_that_never_comes_spoils_only_its_own_command() {
 /// An answer comes twice, so that every later one on its connection is that of the command before.
 #[test]
 fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = LockClient::open(proxy.url()).unwrap();
@@ -442,7 +424,6 @@ fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
 /// a lock that nobody has (rules 2 and 6).
 #[test]
 fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in ["mutex", "reentrant"] {
@@ -465,7 +446,6 @@ fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
 /// A network so slow that the grant is old when it comes.
 #[test]
 fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex_with("x", fixed(250)).unwrap();
@@ -480,7 +460,6 @@ fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
 
 #[test]
 fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
-    let _turn = alone();
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
@@ -500,7 +479,6 @@ fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
 
 #[test]
 fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fenced() {
-    let _turn = alone();
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(2_000)).unwrap();
@@ -522,7 +500,6 @@ fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fence
 /// `CLIENT PAUSE` holds back what was sent until it is over.
 #[test]
 fn a_client_pause_makes_no_ghosts() {
-    let _turn = alone();
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
@@ -538,7 +515,6 @@ fn a_client_pause_makes_no_ghosts() {
 
 #[test]
 fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
-    let _turn = together();
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(8_000)).unwrap();
@@ -554,7 +530,6 @@ fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
 /// What a connection that breaks late leaves of a call's time is all that the repetition gets.
 #[test]
 fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
-    let _turn = alone();
     let server = server();
     warm(&server);
     let call = |what: &'static str| {
@@ -600,7 +575,6 @@ fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
 /// The repetition of a request whose answer was lost cannot be sent: nobody can say what is done.
 #[test]
 fn what_was_lost_with_the_only_connection_is_an_unknown_outcome() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     for what in ["try_lock", "extend", "release"] {
         let client = hasty(&proxy.url());
@@ -639,7 +613,6 @@ fn holder(server: &Server, ttl: u64) -> (Child, u64) {
 
 #[test]
 fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
-    let _turn = alone();
     let server = server();
     let (mut child, token) = holder(&server, 3_000);
     child.stop();
@@ -659,7 +632,6 @@ fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
 
 #[test]
 fn a_killed_holder_keeps_others_out_for_the_rest_of_its_lease_and_no_longer() {
-    let _turn = together();
     let server = server();
     let (mut child, token) = holder(&server, 4_000);
     let rival = open(&server).mutex("x").unwrap();

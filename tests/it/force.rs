@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::common::several::{direct, proxies, servers, through};
-use crate::common::{SOON, alone, ask, exists, fixed, hasty, ms, open, server, together, until};
+use crate::common::{SOON, ask, exists, fixed, hasty, ms, open, server, until};
 use leasehold::{Guard, Holder, LockClient, LockOptions, LossCause, Result};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Injection, Proxy, Server, WallClock};
@@ -47,7 +47,6 @@ fn hold_up(proxy: &Proxy) -> Injection {
 
 #[test]
 fn stuck_force_leaves_a_later_holder_alone() {
-    let _turn = together();
     for kind in &KINDS {
         let server = server();
         warm(&server, kind);
@@ -71,7 +70,6 @@ fn stuck_force_leaves_a_later_holder_alone() {
 
 #[test]
 fn force_past_its_deadline_evicts_nobody() {
-    let _turn = alone();
     for kind in &KINDS {
         let server = server();
         warm(&server, kind);
@@ -97,7 +95,6 @@ fn force_past_its_deadline_evicts_nobody() {
 /// A request with a deadline by the old time is late at once, and is asked once more by the new.
 #[test]
 fn clock_set_forward_costs_one_more_request() {
-    let _turn = together();
     let clock = WallClock::new().expect("a clock");
     let server = Server::builder().envs(clock.variables()).start().expect("a server");
     for kind in &KINDS {
@@ -123,7 +120,6 @@ fn listening(server: &Server) -> LockClient {
 
 #[test]
 fn evicted_holder_that_listens_is_told_at_once() {
-    let _turn = together();
     let server = server();
     for kind in &KINDS {
         let client = listening(&server);
@@ -149,7 +145,6 @@ fn evicted_holder_that_listens_is_told_at_once() {
 /// A lease that lingers is forgotten too, and not passed to the next thread.
 #[test]
 fn evicted_lease_that_lingers_is_forgotten() {
-    let _turn = together();
     let server = server();
     let client = listening(&server);
     let options = crate::common::renewed(600_000).linger(ms(500_000));
@@ -168,7 +163,6 @@ fn evicted_lease_that_lingers_is_forgotten() {
 /// A message is a hint: whoever hears it asks, and believes what the server says.
 #[test]
 fn false_word_of_an_eviction_costs_no_lock() {
-    let _turn = together();
     let server = server();
     for kind in &KINDS {
         let client = listening(&server);
@@ -195,7 +189,6 @@ fn false_word_of_an_eviction_costs_no_lock() {
 
 #[test]
 fn force_aimed_at_a_majority_spares_the_next_one() {
-    let _turn = together();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let holder = crate::common::several::open(direct(&servers));
@@ -222,7 +215,6 @@ fn force_aimed_at_a_majority_spares_the_next_one() {
 
 #[test]
 fn evicted_holder_of_a_majority_is_told_at_once() {
-    let _turn = together();
     let servers = servers(3);
     let (client, other) = (
         crate::common::several::open(direct(&servers)),

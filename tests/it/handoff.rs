@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::{listens, waiting};
 use crate::common::{
-    AtLast, SLACK, SOON, alone, ask, exists, fixed, ms, open, renewed, server, together, until,
-    warm, within,
+    AtLast, SLACK, SOON, ask, exists, fixed, ms, open, renewed, server, until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, LossCause, Mutex, Release, Wait};
 use leasehold_support::fault::Operation;
@@ -43,7 +42,6 @@ fn pass_through(lock: &Mutex, count: usize, work: impl Fn(usize, leasehold::Guar
 /// Section 10: contended inside one process.
 #[test]
 fn passing_on_sends_nothing_and_keeps_the_order() {
-    let _turn = alone();
     const THREADS: usize = 60;
     let server = server();
     warm(&server);
@@ -73,7 +71,6 @@ fn passing_on_sends_nothing_and_keeps_the_order() {
 /// Rule 19: the token that was written back counts, also where the server's clock is behind it.
 #[test]
 fn a_token_that_was_written_back_is_respected_by_the_next_process() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -98,7 +95,6 @@ fn a_token_that_was_written_back_is_respected_by_the_next_process() {
 /// The same where it is given back by a transaction.
 #[test]
 fn a_release_by_watch_writes_the_last_token_back() {
-    let _turn = together();
     let server = server();
     let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
     let lock = open(&server).mutex_with("x", options).unwrap();
@@ -122,7 +118,6 @@ fn a_release_by_watch_writes_the_last_token_back() {
 /// process would be given.
 #[test]
 fn tokens_grow_through_local_hand_offs_while_the_counter_is_ahead_of_the_clock() {
-    let _turn = together();
     let server = server();
     let clients = [listener(&server), listener(&server)];
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -153,7 +148,6 @@ fn tokens_grow_through_local_hand_offs_while_the_counter_is_ahead_of_the_clock()
 /// the next process must not be given its token once more.
 #[test]
 fn a_token_that_redis_never_heard_of_is_given_to_nobody_else() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -179,7 +173,6 @@ fn a_token_that_redis_never_heard_of_is_given_to_nobody_else() {
 /// While another process waits: at most `local_handoffs` in a row, and it is never starved.
 #[test]
 fn passing_on_is_bounded_while_another_process_waits() {
-    let _turn = alone();
     const MOST: u32 = 5;
     let server = server();
     let ours = listener(&server);
@@ -230,7 +223,6 @@ fn passing_on_is_bounded_while_another_process_waits() {
 /// A process that comes while the lease goes round and round in another is let in at once.
 #[test]
 fn a_newcomer_ends_the_passing_on_of_a_busy_process() {
-    let _turn = alone();
     let server = server();
     let ours = listener(&server);
     let done = AtomicBool::new(false);
@@ -264,7 +256,6 @@ fn a_newcomer_ends_the_passing_on_of_a_busy_process() {
 /// However many turns there may be in a row.
 #[test]
 fn passing_on_is_bounded_in_time_while_another_process_waits() {
-    let _turn = alone();
     let server = server();
     let (ours, theirs) = (listener(&server), listener(&server));
     let done = AtomicBool::new(false);
@@ -296,7 +287,6 @@ fn passing_on_is_bounded_in_time_while_another_process_waits() {
 
 #[test]
 fn nothing_is_passed_on_that_must_not_be() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let client = listener(&server);
@@ -339,7 +329,6 @@ fn nothing_is_passed_on_that_must_not_be() {
 /// Rule 17: a command that brought no answer may still run, and then in the next one's hold.
 #[test]
 fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
-    let _turn = together();
     let server = server();
     warm(&server);
     for what in ["acquire", "extend", "extend again", "check"] {
@@ -391,7 +380,6 @@ fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
 /// `max_hold` counts per hold, and not from the first of them.
 #[test]
 fn max_hold_counts_for_each_hold() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex_with("x", renewed(8_000).max_hold(ms(2_000))).unwrap();
@@ -413,7 +401,6 @@ fn max_hold_counts_for_each_hold() {
 /// Each hold has its own number of renewals; what the one before used up is not taken from it.
 #[test]
 fn max_renewals_counts_for_each_hold() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex_with("x", renewed(3_000).max_renewals(1)).unwrap();
@@ -441,7 +428,6 @@ fn max_renewals_counts_for_each_hold() {
 /// Rule 9: a hold that is never renewed has a whole lease, and not the rest of another's.
 #[test]
 fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
@@ -465,7 +451,6 @@ fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
 /// A thread whose time is over is passed over, and one that is passed the lease has it.
 #[test]
 fn a_waiter_whose_time_is_over_never_swallows_a_hand_off() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -508,7 +493,6 @@ fn a_waiter_whose_time_is_over_never_swallows_a_hand_off() {
 
 #[test]
 fn the_deadlines_of_threads_are_kept_while_the_lock_goes_round() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -540,7 +524,6 @@ fn the_deadlines_of_threads_are_kept_while_the_lock_goes_round() {
 /// A cancellation reaches also the thread whose turn it has just become.
 #[test]
 fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -574,7 +557,6 @@ fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
 
 #[test]
 fn a_cancellation_reaches_all_threads_and_leaves_the_holder_alone() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -596,7 +578,6 @@ fn a_cancellation_reaches_all_threads_and_leaves_the_holder_alone() {
 /// Who loses a lock does not keep it from those who wait beside it.
 #[test]
 fn a_lost_lock_is_had_by_the_next_thread() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     for options in [renewed(3_000), renewed(3_000).max_hold(ms(1_500)), fixed(1_500)] {
@@ -628,7 +609,6 @@ fn a_lost_lock_is_had_by_the_next_thread() {
 
 #[test]
 fn a_panic_of_a_holder_lets_the_next_thread_in() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let client = listener(&server);
@@ -658,7 +638,6 @@ fn a_panic_of_a_holder_lets_the_next_thread_in() {
 /// The end of a thread that forgot its guard.
 #[test]
 fn the_end_of_a_thread_lets_the_next_one_in() {
-    let _turn = together();
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -680,7 +659,6 @@ fn the_end_of_a_thread_lets_the_next_one_in() {
 /// Everything at once: threads of three processes with deadlines, cancellations and panics.
 #[test]
 fn no_turn_is_lost_and_no_two_are_inside() {
-    let _turn = together();
     let server = server();
     let clients = [listener(&server), open(&server), open(&server)];
     let inside = AtomicU32::new(0);

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::log::warnings;
+use crate::common::process::in_own_process;
 use crate::common::{SOON, ask, fixed, ms, names, open, server};
 use leasehold::{DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
 use leasehold_support::Child;
@@ -184,6 +185,7 @@ fn urls_are_given_as_any_kind_of_text() {
 /// The warning of a lease shorter than ten command time-outs, once for each client.
 #[test]
 fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {
+    in_own_process!();
     let warned = |name| warnings(&[name, "shorter than ten times"]);
     assert_eq!(warned("short-lease"), 0);
     let client = LockClient::builder(NOWHERE).command_timeout(ms(200)).build().unwrap();
@@ -396,7 +398,7 @@ fn where_no_thread_can_be_started_there_is_an_error_and_no_panic() {
     // No machine has the memory for such a stack.
     const STACK: (&str, &str) = ("RUST_MIN_STACK", "1152921504606846976");
     if std::env::var(STACK.0).as_deref() != Ok(STACK.1) {
-        let name = "where_no_thread_can_be_started_there_is_an_error_and_no_panic";
+        let name = "input::where_no_thread_can_be_started_there_is_an_error_and_no_panic";
         let child = Child::role("threadless").test(name).env(STACK.0, STACK.1).start();
         let mut child = child.unwrap();
         let status = child.wait(crate::common::SOON);

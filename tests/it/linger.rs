@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex as Shared};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::process::in_own_process;
 use crate::common::queue::{all_have_left, waiting};
 use crate::common::{
-    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server,
-    together, until, warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server, until, warm,
+    within,
 };
 use leasehold::{Guard, LockClient, LockOptions, Wait};
 use leasehold_support::child::{hear, role, tell};
@@ -46,7 +47,6 @@ fn linger(server: &Server, lock: &leasehold::Mutex) -> u64 {
 
 #[test]
 fn locking_again_sends_nothing() {
-    let _turn = alone();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -77,7 +77,6 @@ fn locking_again_sends_nothing() {
 /// it nothing.
 #[test]
 fn relocks_in_a_tight_loop_send_next_to_nothing() {
-    let _turn = alone();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -96,7 +95,6 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
 /// Rule 18: whoever queues ends it at once.
 #[test]
 fn a_waiter_of_another_process_ends_it_at_once() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -117,7 +115,6 @@ fn a_waiter_of_another_process_ends_it_at_once() {
 
 #[test]
 fn it_ends_by_itself() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(ms(1_300))).unwrap();
@@ -137,7 +134,6 @@ fn it_ends_by_itself() {
 /// A foreign waiter, who cannot say that it waits, has it when the linger is over.
 #[test]
 fn one_who_does_not_queue_waits_for_its_end() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(ms(1_500))).unwrap();
@@ -159,7 +155,6 @@ fn one_who_does_not_queue_waits_for_its_end() {
 /// Rule 18: "wanted" is sticky. A lease that somebody waits for does not linger.
 #[test]
 fn a_lease_that_somebody_waits_for_does_not_linger() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -203,7 +198,6 @@ fn a_lease_that_somebody_waits_for_does_not_linger() {
 
 #[test]
 fn it_does_not_linger_while_nobody_could_be_heard() {
-    let _turn = together();
     let server = server();
     let url = server.url();
     // Everything is allowed, but to listen.
@@ -239,7 +233,6 @@ fn it_does_not_linger_while_nobody_could_be_heard() {
 /// It lasts at most for half of what remains, so that nobody is given a dead lease.
 #[test]
 fn a_lease_never_lingers_to_its_end() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400).linger(LONG)).unwrap();
@@ -260,7 +253,6 @@ fn a_lease_never_lingers_to_its_end() {
 /// Rule 9: who never renews needs a whole lease, and keeps none for others like it.
 #[test]
 fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let options = renewed(6_000).linger(LONG);
@@ -280,7 +272,6 @@ fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
 /// The server lost the lock meanwhile. Who locks again finds out within its validity.
 #[test]
 fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(3_000).linger(LONG)).unwrap();
@@ -311,7 +302,6 @@ fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {
 /// What lingers is given back also when everything else of its client is gone.
 #[test]
 fn a_client_that_is_dropped_leaves_nothing_after_the_linger() {
-    let _turn = together();
     let server = server();
     let before = clients(&server);
     let client = open(&server);
@@ -331,7 +321,6 @@ fn clients(server: &Server) -> usize {
 /// "Nobody" must not be told "somebody" because of what the process itself keeps.
 #[test]
 fn other_options_of_the_same_process_are_not_told_that_it_is_taken() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -351,7 +340,6 @@ fn other_options_of_the_same_process_are_not_told_that_it_is_taken() {
 
 #[test]
 fn waiters_are_counted_here_and_elsewhere() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -378,7 +366,6 @@ fn waiters_are_counted_here_and_elsewhere() {
 /// The holder is asked from another process, and decides by itself.
 #[test]
 fn a_request_to_let_go_reaches_the_holder_in_its_process() {
-    let _turn = together();
     let server = server();
     let mut holder =
         Child::role("holder").test("linger::roles").env("URL", server.url()).start().unwrap();
@@ -397,7 +384,6 @@ fn a_request_to_let_go_reaches_the_holder_in_its_process() {
 
 #[test]
 fn requests_reach_only_who_holds_that_name_and_survive_a_panic_of_the_callback() {
-    let _turn = together();
     let server = server();
     let asked = Arc::new(Shared::new(Vec::new()));
     let (seen, panics) = (Arc::clone(&asked), Arc::new(AtomicU32::new(1)));
@@ -430,7 +416,6 @@ fn requests_reach_only_who_holds_that_name_and_survive_a_panic_of_the_callback()
 
 #[test]
 fn a_lease_that_lingers_is_given_back_on_request() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -449,7 +434,7 @@ fn a_lease_that_lingers_is_given_back_on_request() {
 #[cfg(target_os = "linux")]
 #[test]
 fn locking_again_and_again_takes_no_memory() {
-    let _turn = alone();
+    in_own_process!();
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -466,7 +451,7 @@ fn locking_again_and_again_takes_no_memory() {
 #[cfg(target_os = "linux")]
 #[test]
 fn locking_again_while_redis_is_silent_takes_no_memory() {
-    let _turn = alone();
+    in_own_process!();
     let server = server();
     warm(&server);
     let client = LockClient::builder(server.url()).command_timeout(ms(20_000)).build().unwrap();
@@ -489,7 +474,6 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
 /// went round.
 #[test]
 fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -515,8 +499,8 @@ fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
 #[cfg(target_os = "linux")]
 #[test]
 fn leases_that_end_before_their_time_take_no_memory() {
+    in_own_process!();
     const AT_A_TIME: usize = 1_100;
-    let _turn = alone();
     let server = server();
     let client = open(&server);
     let locks: Vec<_> = (0..AT_A_TIME)
@@ -557,7 +541,6 @@ fn roles() {
 /// than the caller waits.
 #[test]
 fn a_wait_that_ends_a_linger_ends_in_time_though_the_server_is_silent() {
-    let _turn = alone();
     let server = server();
     warm(&server);
     let client = LockClient::builder(server.url()).command_timeout(ms(4_000)).build().unwrap();

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use crate::common::process::in_own_process;
 use crate::common::{SOON, ask, behind_proxy, exists, ms, open, renewed, server, until, within};
 use leasehold::LockClient;
 
@@ -83,6 +84,7 @@ fn what_is_left_to_the_worker_is_done_after_the_clients_end() {
 
 #[test]
 fn many_clients_and_locks_leave_no_threads_and_no_connections() {
+    in_own_process!();
     let (server, proxy) = behind_proxy();
     for _ in 0..20 {
         let client = LockClient::open(proxy.url()).unwrap();

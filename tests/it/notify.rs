@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::queue::wait_for;
 use crate::common::{
     SLACK, SOON, ask, behind_proxy, exists, fixed, ms, no_key_is_immortal, open, renewed, server,
-    together, until, warm, within,
+    until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, Wait};
 use leasehold_support::fault::Operation;
@@ -40,7 +40,6 @@ fn redisson_holds(server: &Server, name: &str, ttl: u64) {
 /// Redisson deletes the hash and publishes "0".
 #[test]
 fn a_release_by_redisson_wakes_our_waiter() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     for name in ["x", "a b", "{tag}y"] {
@@ -68,7 +67,6 @@ fn a_release_by_redisson_wakes_our_waiter() {
 
 #[test]
 fn our_release_wakes_who_listens_on_redissons_channel() {
-    let _turn = together();
     let server = server();
     let mut ear = server.connection();
     redis::cmd("SUBSCRIBE").arg(channel("x")).exec(&mut ear).unwrap();
@@ -97,7 +95,6 @@ fn our_release_wakes_who_listens_on_redissons_channel() {
 
 #[test]
 fn our_waiters_wake_each_other() {
-    let _turn = together();
     const PROCESSES: usize = 4;
     let server = server();
     let guard = open(&server).reentrant("x").unwrap().lock().unwrap();
@@ -129,7 +126,6 @@ fn our_waiters_wake_each_other() {
 /// Regression, redisson#5761: a message was missed, and the waiter slept a full lease.
 #[test]
 fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.reentrant("x").unwrap();
@@ -164,7 +160,6 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
 /// It may have been released after the first attempt, and before anybody listened.
 #[test]
 fn a_release_before_the_waiter_listens_is_not_missed() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.reentrant("x").unwrap();
@@ -193,7 +188,6 @@ fn a_release_before_the_waiter_listens_is_not_missed() {
 /// It looks by itself, a little later.
 #[test]
 fn a_listener_that_could_not_be_told_of_a_channel_ends_no_wait() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (name, action) in [("a", Action::Cut), ("b", Action::LoseReply)] {
@@ -214,7 +208,6 @@ fn a_listener_that_could_not_be_told_of_a_channel_ends_no_wait() {
 /// One thread of a process contends, however many wait; the others are woken by it.
 #[test]
 fn one_thread_of_a_process_contends() {
-    let _turn = together();
     const THREADS: usize = 10;
     let server = server();
     warm(&server);
@@ -258,7 +251,6 @@ fn one_thread_of_a_process_contends() {
 /// Idle waiters: one heartbeat a second, and nothing else.
 #[test]
 fn an_idle_waiter_asks_about_once_a_second() {
-    let _turn = together();
     let server = server();
     warm(&server);
     redisson_holds(&server, "x", 60_000);
@@ -281,7 +273,6 @@ fn an_idle_waiter_asks_about_once_a_second() {
 /// A channel is listened to only as long as somebody waits there.
 #[test]
 fn a_channel_that_nobody_needs_is_left() {
-    let _turn = together();
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let lock = client.reentrant("x").unwrap();
@@ -313,7 +304,6 @@ fn a_channel_that_nobody_needs_is_left() {
 /// Given up, and the holder died: no message ever comes. Each name would stay for ever.
 #[test]
 fn channels_of_locks_that_nobody_waits_for_are_left_without_a_message() {
-    let _turn = together();
     const NAMES: usize = 50;
     let server = server();
     let client = open(&server);
@@ -330,7 +320,6 @@ fn channels_of_locks_that_nobody_waits_for_are_left_without_a_message() {
 /// The subscriber's connection is cut while threads wait for several names.
 #[test]
 fn all_channels_are_listened_to_again_after_a_cut() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let names = ["x", "y", "z"];
@@ -358,7 +347,6 @@ fn all_channels_are_listened_to_again_after_a_cut() {
 /// Both kinds of one name, and both ways to wait, on one client.
 #[test]
 fn a_wait_with_pauses_needs_no_channel() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let spin = client.reentrant_with("x", LockOptions::new().wait(Wait::spin())).unwrap();
@@ -390,7 +378,6 @@ fn a_wait_with_pauses_needs_no_channel() {
 /// all waiters were woken.
 #[test]
 fn a_release_before_a_channel_is_heard_again_is_not_missed() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();

@@ -5,6 +5,7 @@ use std::sync::{Mutex as StdMutex, MutexGuard, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
 
+use crate::common::process::in_own_process;
 use crate::common::{
     SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, renewed, server, until,
 };
@@ -72,6 +73,7 @@ const WORKER: &str = "leasehold-worke";
 /// Each failed renewal is a panic, until Redis is there again.
 #[test]
 fn the_worker_goes_on_renewing_and_finishing_releases() {
+    in_own_process!();
     let _armed = Armed::new(WORKER, "");
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
@@ -101,6 +103,7 @@ fn the_worker_goes_on_renewing_and_finishing_releases() {
 /// One lock's renewal panics each time: it alone is lost, at its time.
 #[test]
 fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed() {
+    in_own_process!();
     let _armed = Armed::new(WORKER, "\"bad\"");
     let server = server();
     let client = open(&server);
@@ -128,6 +131,7 @@ fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed(
 
 #[test]
 fn the_listener_listens_again() {
+    in_own_process!();
     let _armed = Armed::new("leasehold-wakes", "");
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
@@ -151,6 +155,7 @@ fn the_listener_listens_again() {
 /// The panic is the user's then, and the lock is not kept from others.
 #[test]
 fn a_panic_while_a_loss_is_logged_blocks_nobody() {
+    in_own_process!();
     let _armed = Armed::new(USER, "lost");
     let server = server();
     let client = open(&server);
@@ -172,6 +177,7 @@ fn a_panic_while_a_loss_is_logged_blocks_nobody() {
 /// A callback panics, and so does the logger that is told.
 #[test]
 fn a_callback_that_panics_and_cannot_be_logged_keeps_no_other_from_being_called() {
+    in_own_process!();
     let _armed = Armed::new("leasehold-callb", "");
     let server = server();
     let (sender, told) = mpsc::channel();

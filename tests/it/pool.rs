@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::queue::waiting;
-use crate::common::{AtLast, SLACK, SOON, alone, behind_proxy, ms, open, server, until};
+use crate::common::{AtLast, SLACK, SOON, behind_proxy, ms, open, server, until};
 use leasehold::LockClient;
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
@@ -15,7 +15,6 @@ use leasehold_support::{Action, Fault, Proxy};
 
 #[test]
 fn open_against_a_black_hole_is_bounded() {
-    let _turn = alone();
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     proxy.black_hole();
@@ -37,7 +36,6 @@ fn open_against_a_black_hole_is_bounded() {
 /// A client whose server is silent must not keep the others from theirs.
 #[test]
 fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
-    let _turn = alone();
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     proxy.black_hole();
@@ -59,7 +57,6 @@ fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
 
 #[test]
 fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(ms(200));
     let client = builder.command_timeout(SOON).build().unwrap();
@@ -85,7 +82,6 @@ fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
 /// milliseconds.
 #[test]
 fn one_thread_makes_one_connection_however_long_that_takes() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     proxy.delay(ms(60));
     let builder = LockClient::builder(proxy.url()).connect_timeout(SOON).command_timeout(SOON);
@@ -100,7 +96,6 @@ fn one_thread_makes_one_connection_however_long_that_takes() {
 /// Threads that wait for a lock hold no connection.
 #[test]
 fn waiting_threads_share_a_pool_of_one() {
-    let _turn = alone();
     let server = server();
     let holder = open(&server);
     let guards: Vec<_> =
@@ -118,7 +113,6 @@ fn waiting_threads_share_a_pool_of_one() {
 
 #[test]
 fn the_pool_is_bounded_in_size_and_in_idle_connections() {
-    let _turn = alone();
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let builder = LockClient::builder(proxy.url()).max_size(4).max_idle(1);
@@ -155,7 +149,6 @@ fn the_pool_is_bounded_in_size_and_in_idle_connections() {
 
 #[test]
 fn min_idle_connections_are_there_before_they_are_needed() {
-    let _turn = alone();
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let _client = LockClient::builder(proxy.url()).min_idle(3).build().unwrap();
@@ -165,7 +158,6 @@ fn min_idle_connections_are_there_before_they_are_needed() {
 /// r2d2 goes on trying to make what was ordered, although who ordered it has given up.
 #[test]
 fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
-    let _turn = alone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let accepted = Arc::new(AtomicU64::new(0));
@@ -206,7 +198,6 @@ fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
 /// Who is not taken along because no connection can be made is told of that.
 #[test]
 fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).connect_timeout(ms(400));
     let client = builder.command_timeout(ms(500)).build().unwrap();
@@ -232,7 +223,6 @@ fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
 /// Connections that work serve everybody, also while the server has no room for more of them.
 #[test]
 fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).max_wait(SOON).command_timeout(SOON);
     let client = builder.connect_now(true).build().unwrap();
@@ -257,7 +247,6 @@ fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() 
 /// Who gets one that came free meanwhile has not had one less made.
 #[test]
 fn one_connection_at_a_time_is_made_however_many_take_turns_at_those_there_are() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).connect_now(true).build().unwrap();
     client.mutex("warm").unwrap().lock().unwrap().release().unwrap();

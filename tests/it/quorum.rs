@@ -6,10 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::log::warnings;
+use crate::common::process::in_own_process;
 use crate::common::several::{TIMEOUT, direct, open, proxies, servers, through};
-use crate::common::{
-    SLACK, alone, ask, exists, fixed, ms, names, pttl, renewed, together, until, within,
-};
+use crate::common::{SLACK, ask, exists, fixed, ms, names, pttl, renewed, until, within};
 use leasehold::{
     DistributedLock, Lease, LockClient, LockOptions, LossCause, QuorumClient, QuorumClientBuilder,
     Release, Wait,
@@ -24,7 +23,6 @@ fn on(servers: &[Server], key: &str) -> usize {
 
 #[test]
 fn all_servers_have_the_lock_and_all_give_it_back() {
-    let _turn = together();
     let servers = servers(5);
     let (client, other) = (open(direct(&servers)), open(direct(&servers)));
     let lock = client.mutex("orders:42").unwrap();
@@ -52,7 +50,6 @@ fn all_servers_have_the_lock_and_all_give_it_back() {
 
 #[test]
 fn each_server_is_asked_once_to_lock_and_once_to_unlock() {
-    let _turn = together();
     let servers = servers(5);
     // So that none is left out for being late.
     let client = open(direct(&servers).node_timeout(crate::common::SOON));
@@ -77,7 +74,6 @@ fn each_server_is_asked_once_to_lock_and_once_to_unlock() {
 
 #[test]
 fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
-    let _turn = alone();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -91,7 +87,6 @@ fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
 /// It comes to it when the lock has long been given back.
 #[test]
 fn a_request_that_was_stuck_in_a_paused_server_does_nothing() {
-    let _turn = alone();
     let servers = servers(5);
     let client = open(direct(&servers).node_timeout(TIMEOUT));
     let lock = client.mutex("x").unwrap();
@@ -126,7 +121,6 @@ fn lock_and_unlock_take_as_long_as_on_one_server() {
 /// How long lock and unlock over five servers take, by what they take on one of them.
 fn five_by_one() -> f64 {
     const PAIRS: usize = 40;
-    let _turn = alone();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -165,7 +159,6 @@ fn five_by_one() -> f64 {
 fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
     // Two of them are more than one and the slack.
     const TIMEOUT: Duration = ms(700);
-    let _turn = alone();
     for dead in [true, false] {
         let servers = servers(5);
         let proxies = proxies(&servers);
@@ -209,7 +202,6 @@ fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
 
 #[test]
 fn redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left() {
-    let _turn = alone();
     for dead in [true, false] {
         let servers = servers(5);
         let proxies = proxies(&servers);
@@ -250,7 +242,6 @@ fn redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_
 /// Of those that hold their replies all have taken the lock.
 #[test]
 fn what_was_given_without_an_answer_is_taken_back() {
-    let _turn = alone();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -293,7 +284,6 @@ fn what_was_given_without_an_answer_is_taken_back() {
 
 #[test]
 fn lost_hold_that_is_dropped_leaves_no_vote() {
-    let _turn = together();
     let servers = servers(3);
     let lock = open(direct(&servers)).mutex_with("x", fixed(30_000)).unwrap();
     until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
@@ -309,7 +299,6 @@ fn lost_hold_that_is_dropped_leaves_no_vote() {
 
 #[test]
 fn a_connection_that_died_unnoticed_is_replaced_at_once() {
-    let _turn = together();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -327,7 +316,6 @@ fn a_connection_that_died_unnoticed_is_replaced_at_once() {
 #[test]
 fn two_contending_clients_never_overlap_and_both_make_progress() {
     const HOLDS: u64 = 60;
-    let _turn = together();
     let servers = servers(5);
     let (busy, highest) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -353,7 +341,6 @@ fn two_contending_clients_never_overlap_and_both_make_progress() {
 
 #[test]
 fn tokens_grow_with_another_minority_down_each_time() {
-    let _turn = alone();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let clients: Vec<_> = (0..3).map(|_| open(through(&proxies))).collect();
@@ -388,7 +375,6 @@ fn tokens_grow_with_another_minority_down_each_time() {
 #[test]
 fn what_a_failed_attempt_takes_back_late_is_not_the_next_ones() {
     const TIMEOUT: Duration = ms(200);
-    let _turn = alone();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let client = open(through(&proxies).node_timeout(TIMEOUT));
@@ -429,7 +415,6 @@ fn what_a_failed_attempt_takes_back_late_is_not_the_next_ones() {
 
 #[test]
 fn a_late_release_leaves_the_next_holders_votes_alone() {
-    let _turn = together();
     let servers = servers(3);
     let (client, other) = (open(direct(&servers)), open(direct(&servers)));
     let late = client.mutex("x").unwrap().lock().unwrap();
@@ -446,7 +431,6 @@ fn a_late_release_leaves_the_next_holders_votes_alone() {
 /// A refusal for its token brings the higher one along, and the next round is above that.
 #[test]
 fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
-    let _turn = together();
     let servers = servers(5);
     let client = open(direct(&servers));
     let lock = client.mutex("t").unwrap();
@@ -468,7 +452,6 @@ fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
 /// As a client far away beside one that is near and locks again and again.
 #[test]
 fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
-    let _turn = together();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let lock = open(through(&proxies)).mutex("x").unwrap();
@@ -505,7 +488,6 @@ fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
 /// The second round fails before it is sent.
 #[test]
 fn an_attempt_that_ends_in_an_error_leaves_no_votes_behind() {
-    let _turn = together();
     let servers = servers(3);
     let lock = open(direct(&servers)).mutex("x").unwrap();
     for server in &servers[1..] {
@@ -519,7 +501,6 @@ fn an_attempt_that_ends_in_an_error_leaves_no_votes_behind() {
 /// Its answers come last, and the others' clocks are read when theirs do.
 #[test]
 fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
-    let _turn = alone();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let lock = open(through(&proxies).node_timeout(ms(200))).mutex("x").unwrap();
@@ -537,7 +518,6 @@ fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
 /// A fence runs out, and may be lost. The clocks go on.
 #[test]
 fn tokens_grow_also_where_all_servers_have_forgotten_them() {
-    let _turn = together();
     let servers = servers(3);
     let build = || open(direct(&servers).node_timeout(TIMEOUT));
     let clients = [build(), build()];
@@ -556,7 +536,6 @@ fn tokens_grow_also_where_all_servers_have_forgotten_them() {
 
 #[test]
 fn holds_passed_on_inside_the_process_have_growing_tokens_too() {
-    let _turn = together();
     let servers = servers(3);
     let client = open(direct(&servers));
     let other = open(direct(&servers));
@@ -582,7 +561,6 @@ fn holds_passed_on_inside_the_process_have_growing_tokens_too() {
 
 #[test]
 fn a_lease_is_renewed_by_a_majority_and_lost_without_one() {
-    let _turn = alone();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -605,7 +583,6 @@ fn a_lease_is_renewed_by_a_majority_and_lost_without_one() {
 
 #[test]
 fn a_majority_that_says_it_is_gone_ends_a_hold_within_one_renewal() {
-    let _turn = together();
     let servers = servers(5);
     let client = open(direct(&servers));
     let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
@@ -622,7 +599,6 @@ fn a_majority_that_says_it_is_gone_ends_a_hold_within_one_renewal() {
 /// Two of three servers forget whom they voted for while that holder is at work.
 #[test]
 fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over() {
-    let _turn = alone();
     let servers = servers(3);
     let longest = ms(5_000);
     let build = |keeps: bool, longest: Duration| {
@@ -657,7 +633,6 @@ fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over
 #[test]
 fn restarted_server_has_no_vote_however_often_it_is_met() {
     const HOUR: i64 = 3_600_000_000;
-    let _turn = together();
     let clocks: Vec<_> = (0..3).map(|_| WallClock::new().expect("a clock")).collect();
     let start = |clock: &WallClock| Server::builder().envs(clock.variables()).start();
     let servers: Vec<_> = clocks.iter().map(|clock| start(clock).expect("a server")).collect();
@@ -701,7 +676,6 @@ fn restarted_server_has_no_vote_however_often_it_is_met() {
 #[test]
 fn first_sending_of_a_refused_repetition_leaves_no_vote() {
     const TIMEOUT: Duration = ms(3_000);
-    let _turn = together();
     let servers = servers(3);
     // The one breaks the connection, the other holds what was sent on it.
     let far = Proxy::start(&servers[0]).unwrap();
@@ -737,7 +711,6 @@ fn first_sending_of_a_refused_repetition_leaves_no_vote() {
 /// One of three says of a release, or of an extension, what it had of the lock. Nobody can ask the others.
 #[test]
 fn half_a_release_is_an_unknown_outcome() {
-    let _turn = together();
     let servers = servers(3);
     for (number, gone) in [(0, false), (1, true), (2, false), (3, true)] {
         let proxies = proxies(&servers);
@@ -768,7 +741,6 @@ fn half_a_release_is_an_unknown_outcome() {
 /// One of three says that nobody has the lock there. The others are sent the request, and do not reply.
 #[test]
 fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
-    let _turn = together();
     let servers = servers(3);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -787,7 +759,6 @@ fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
 
 #[test]
 fn what_several_servers_cannot_do_is_refused_with_the_reason() {
-    let _turn = together();
     let servers = servers(3);
     let client = open(direct(&servers));
     let with = |options: LockOptions| client.mutex_with("x", options).unwrap_err();
@@ -839,7 +810,6 @@ fn bad_settings_name_the_field_its_value_and_what_is_allowed() {
 
 #[test]
 fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
-    let _turn = together();
     let servers = servers(2);
     let double = Server::builder().tcp().start().unwrap();
     let urls = [servers[0].unix_url(), double.unix_url(), servers[1].unix_url(), double.tcp_url()];
@@ -858,6 +828,7 @@ fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
 /// An even number of servers is allowed, and warned of.
 #[test]
 fn an_even_number_of_servers_is_warned_of() {
+    in_own_process!();
     let count = || warnings(&["4 servers survive the loss of"]);
     assert_eq!(count(), 0);
     QuorumClient::builder(["redis://a", "redis://b", "redis://c"]).build().unwrap();
@@ -868,7 +839,6 @@ fn an_even_number_of_servers_is_warned_of() {
 
 #[test]
 fn too_few_servers_at_the_start_are_an_error_that_names_them() {
-    let _turn = together();
     let servers = servers(5);
     for server in &servers[..3] {
         server.kill();
@@ -883,7 +853,6 @@ fn too_few_servers_at_the_start_are_an_error_that_names_them() {
 
 #[test]
 fn a_key_that_is_no_lock_on_a_majority_is_told() {
-    let _turn = together();
     let servers = servers(3);
     let client = open(direct(&servers));
     ask::<()>(&servers[0], &["LPUSH", "x", "1"]);
@@ -897,7 +866,6 @@ fn a_key_that_is_no_lock_on_a_majority_is_told() {
 /// Whoever does not have it says so, in whatever way.
 #[test]
 fn a_held_lock_that_is_gone_here_and_something_else_there_is_lost() {
-    let _turn = together();
     let servers = servers(3);
     let guard = open(direct(&servers)).mutex("x").unwrap().lock().unwrap();
     servers[..2].iter().for_each(|server| ask::<()>(server, &["DEL", "x"]));
@@ -910,7 +878,6 @@ fn a_held_lock_that_is_gone_here_and_something_else_there_is_lost() {
 /// There is nothing of ours any longer.
 #[test]
 fn a_release_is_done_where_something_else_has_taken_the_place_of_the_lock() {
-    let _turn = together();
     let servers = servers(3);
     let client = open(direct(&servers));
     let guard = client.mutex("x").unwrap().lock().unwrap();
@@ -923,7 +890,6 @@ fn a_release_is_done_where_something_else_has_taken_the_place_of_the_lock() {
 
 #[test]
 fn locks_by_key_and_shutdown_are_as_on_one_server() {
-    let _turn = together();
     let servers = servers(3);
     let client = open(direct(&servers).name_prefix("p:"));
     assert!(client.try_lock("x", crate::common::SOON, Lease::default()).unwrap());

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::several::{direct, open, proxies, servers, through};
-use crate::common::{SLACK, SOON, alone, ask, exists, fixed, ms, together, until};
+use crate::common::{SLACK, SOON, ask, exists, fixed, ms, until};
 use leasehold::{LockOptions, Mutex, QuorumClient, Wait};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Proxy, Server};
@@ -49,7 +49,6 @@ fn median(mut spans: Vec<Duration>) -> Duration {
 #[test]
 fn a_waiter_is_told_of_a_release_long_before_it_would_ask_again() {
     const ROUNDS: usize = 15;
-    let _turn = alone();
     let servers = servers(5);
     let clients = [open(direct(&servers)), open(direct(&servers))];
     let mut medians = Vec::new();
@@ -69,7 +68,6 @@ fn a_waiter_is_told_of_a_release_long_before_it_would_ask_again() {
 
 #[test]
 fn a_waiter_costs_a_few_commands_and_one_a_second_for_each_server() {
-    let _turn = alone();
     let servers = servers(5);
     let clients = [open(direct(&servers)), open(direct(&servers))];
     let (mut costs, mut late) = (Vec::new(), 0);
@@ -94,7 +92,6 @@ fn a_waiter_costs_a_few_commands_and_one_a_second_for_each_server() {
 /// The messages of a minority suffice, whichever it is.
 #[test]
 fn a_server_that_is_dead_or_silent_keeps_nobody_from_being_told() {
-    let _turn = alone();
     let servers = servers(5);
     let proxies = proxies(&servers);
     let clients = [open(through(&proxies)), open(through(&proxies))];
@@ -129,7 +126,6 @@ fn a_server_that_is_dead_or_silent_keeps_nobody_from_being_told() {
 
 #[test]
 fn a_message_that_is_lost_costs_a_heartbeat_and_not_a_lease() {
-    let _turn = alone();
     let servers = servers(3);
     let clients = [open(direct(&servers)), open(direct(&servers))];
     let [from, to] = [&clients[0], &clients[1]].map(|client| wait_by(client, Wait::notify()));
@@ -152,7 +148,6 @@ fn a_message_that_is_lost_costs_a_heartbeat_and_not_a_lease() {
 #[test]
 fn many_who_wait_no_longer_leave_at_once_and_the_servers_are_listened_to_all_the_same() {
     const NAMES: usize = 150;
-    let _turn = alone();
     let servers = servers(3);
     let client = open(direct(&servers).max_size(64));
     let heard = |server: &Server| {
@@ -186,7 +181,6 @@ fn many_who_wait_no_longer_leave_at_once_and_the_servers_are_listened_to_all_the
 /// It is bounded by what is left of the lease of who has a majority.
 #[test]
 fn a_dead_holders_lock_is_had_when_its_lease_is_over() {
-    let _turn = together();
     let servers = servers(5);
     let client = open(direct(&servers));
     let begin = Instant::now();
@@ -202,7 +196,6 @@ fn a_dead_holders_lock_is_had_when_its_lease_is_over() {
 /// Nobody has a majority, and nobody will tell of a release.
 #[test]
 fn split_votes_are_not_waited_for_like_a_holder() {
-    let _turn = together();
     let servers = servers(5);
     let client = open(direct(&servers));
     for (number, owner) in [(0, "1-:a"), (1, "1-:a"), (2, "1-:b")] {
@@ -230,7 +223,6 @@ fn split_votes_are_not_waited_for_like_a_holder() {
 /// somebody else has the lock on the other servers.
 #[test]
 fn waiters_do_not_wake_each_other() {
-    let _turn = alone();
     let servers = servers(5);
     let clients = [open(direct(&servers)), open(direct(&servers)), open(direct(&servers))];
     let locks = [&clients[0], &clients[1], &clients[2]].map(|it| wait_by(it, Wait::notify()));
@@ -262,7 +254,6 @@ fn waiters_do_not_wake_each_other() {
 #[test]
 fn contenders_do_not_keep_each_other_from_the_lock() {
     const HOLDS: u64 = 30;
-    let _turn = alone();
     for (contenders, wait) in
         [(2, Wait::notify()), (5, Wait::notify()), (2, Wait::spin()), (5, Wait::spin())]
     {
@@ -294,7 +285,6 @@ fn contenders_do_not_keep_each_other_from_the_lock() {
 
 #[test]
 fn where_nobody_may_listen_a_wait_says_so_and_spinning_does_without() {
-    let _turn = together();
     let servers = servers(3);
     for server in &servers {
         ask::<()>(server, &["ACL", "SETUSER", "default", "-subscribe"]);
@@ -318,7 +308,6 @@ fn where_nobody_may_listen_a_wait_says_so_and_spinning_does_without() {
 /// The threads that listen, and their connections, are gone with the client.
 #[test]
 fn nothing_listens_for_a_client_that_is_gone() {
-    let _turn = together();
     let servers = servers(3);
     let count = |server: &Server| {
         let clients: String = ask(server, &["CLIENT", "LIST", "TYPE", "pubsub"]);

@@ -21,7 +21,7 @@
 //! | CURATOR-79 | a call that was broken off after the server had done it left an orphan |
 //! | rslock | `validity - 500` was unsigned: a short lease held for ever, and its key stayed |
 //!
-//! That of locks on several servers stands with them: redlock-py#6, in tests/quorum.rs.
+//! That of locks on several servers stands with them: redlock-py#6, in quorum.rs.
 
 use std::thread;
 use std::time::Instant;

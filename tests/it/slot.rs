@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{HASTE, SLACK, SOON, alone, behind_proxy, hasty, ms, open, renewed, until};
+use crate::common::{HASTE, SLACK, SOON, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
 use leasehold_support::Proxy;
 use leasehold_support::lag::Spent as _;
@@ -18,7 +18,6 @@ fn patient(proxy: &Proxy) -> LockClient {
 /// `None` always means a holder. Here nobody has it, and Redis is silent.
 #[test]
 fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_none() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
@@ -36,7 +35,6 @@ fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_non
 /// One attempt is bounded by the client's time-outs, whoever else is riding out what.
 #[test]
 fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
@@ -58,7 +56,6 @@ fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs
 /// That another process had it before the outage is no answer to a question of today.
 #[test]
 fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = patient(&proxy).mutex("x").unwrap();
@@ -80,7 +77,6 @@ fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
 #[test]
 fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
     const WAIT: Duration = ms(1_700);
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = patient(&proxy).mutex("x").unwrap();
@@ -108,7 +104,6 @@ fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
 /// Each may take its time, which is over for the last of them before their turn comes.
 #[test]
 fn threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder() {
-    let _turn = alone();
     const CONNECT: Duration = ms(150);
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).connect_timeout(CONNECT).max_wait(CONNECT);
@@ -126,7 +121,6 @@ fn threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder() {
 /// Ten seconds, not ten seconds for each thread before.
 #[test]
 fn threads_that_wait_together_give_up_together() {
-    let _turn = alone();
     const THREADS: u64 = 6;
     let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
@@ -150,7 +144,6 @@ fn threads_that_wait_together_give_up_together() {
 
 #[test]
 fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("x").unwrap();
@@ -176,7 +169,6 @@ fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
 
 #[test]
 fn a_wait_can_be_called_off_during_an_outage() {
-    let _turn = alone();
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     proxy.refuse();
@@ -198,7 +190,6 @@ fn a_wait_can_be_called_off_during_an_outage() {
 /// When a hold is lost, the next thread has its turn without a word from the one that lost it.
 #[test]
 fn a_lost_hold_keeps_no_thread_waiting() {
-    let _turn = alone();
     let (server, _proxy) = behind_proxy();
     let lock = open(&server).mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();

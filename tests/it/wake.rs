@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::{wait_for, waiting};
 use crate::common::{
-    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, renewed, server, together,
-    until, warm, within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, renewed, server, until, warm,
+    within,
 };
 use leasehold::{LockClient, LockOptions, Mutex, Wait};
 use leasehold_support::lag::Spent as _;
@@ -43,7 +43,6 @@ fn hand_over_to(server: &Server, waiter: &Mutex) -> Duration {
 /// Rule 13. Regression, redisson#5761: a message was missed, and the waiter slept a full lease.
 #[test]
 fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let fault = proxy.add(Fault::reply(MESSAGE, Action::Drop).sticky());
     let locks = [(); 3].map(|()| LockClient::open(proxy.url()).unwrap().mutex("x").unwrap());
@@ -76,7 +75,6 @@ fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
 
 #[test]
 fn messages_may_come_twice_late_or_in_another_order() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -98,7 +96,6 @@ fn messages_may_come_twice_late_or_in_another_order() {
 /// What cannot be read ends the connection or is ignored, and another one is made.
 #[test]
 fn nonsense_on_the_wake_up_connection_is_survived() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -121,7 +118,6 @@ fn nonsense_on_the_wake_up_connection_is_survived() {
 /// Anybody may publish anything on the client's channel.
 #[test]
 fn nonsense_in_a_message_is_ignored() {
-    let _turn = together();
     let server = server();
     let client = open(&server);
     let lock = client.mutex("x").unwrap();
@@ -174,7 +170,6 @@ fn nonsense_in_a_message_is_ignored() {
 /// The connection is cut while somebody waits; it is made again, and all waiters ask again.
 #[test]
 fn a_cut_wake_up_connection_comes_back_and_wakes_everybody() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -209,7 +204,6 @@ fn a_cut_wake_up_connection_comes_back_and_wakes_everybody() {
 /// Rule 12: nobody joins who could not be told. What is told in an outage of the wake-ups alone?
 #[test]
 fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -237,7 +231,6 @@ fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
 /// The connection is there and silent. Waiters are served all the same, and it is replaced.
 #[test]
 fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -257,7 +250,6 @@ fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
 /// Rules 5 and 6: the lock is granted to an attempt that its process has given up meanwhile.
 #[test]
 fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).command_timeout(HASTE);
     let client = builder.max_wait(HASTE).connect_timeout(HASTE).build().unwrap();
@@ -293,7 +285,6 @@ fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
 /// The answer to a join overtakes nothing: a grant may come first (rule 10).
 #[test]
 fn a_grant_that_comes_before_the_answer_to_its_join_is_kept() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -318,7 +309,6 @@ fn a_grant_that_comes_before_the_answer_to_its_join_is_kept() {
 /// Checkers C1, C2, C4 and C5 over whatever the network does to requests, answers and messages.
 #[test]
 fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let proxies = [(); 3].map(|()| Proxy::start(&server).unwrap());
@@ -435,7 +425,6 @@ fn allowed(server: &Server, user: &str, rules: &[&str]) -> LockClient {
 
 #[test]
 fn without_publish_and_subscribe_waiting_is_denied_and_spinning_works() {
-    let _turn = together();
     let server = server();
     for (user, rules) in [
         ("nothing", &[][..]),
@@ -472,7 +461,6 @@ fn without_publish_and_subscribe_waiting_is_denied_and_spinning_works() {
 /// That one channel is forbidden is no reason to go deaf for all the others.
 #[test]
 fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
-    let _turn = together();
     let server = server();
     let mut rules = CHANNELS.to_vec();
     rules.extend(["+hexists", "+hset", "+hkeys", "~redisson_lock__channel:*"]);
@@ -504,7 +492,6 @@ fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
 /// A client that is not allowed to listen does not knock for ever.
 #[test]
 fn a_refused_listener_asks_again_only_when_asked() {
-    let _turn = together();
     let server = server();
     let client = allowed(&server, "nothing", &[]);
     let _guard = open(&server).mutex("shop:x").unwrap().lock().unwrap();

@@ -8,12 +8,8 @@ use leasehold::{Guard, LockClient};
 
 const LOCKS: usize = 2_000;
 
-/// These keep the machine busy, and would disturb each other.
-static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 #[test]
 fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
-    let _turn = TURN.lock();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -33,7 +29,6 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
 /// Threads that take a lingering lease again and again leave the worker its time.
 #[test]
 fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
-    let _turn = TURN.lock();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -58,7 +53,6 @@ fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
 /// run out must not cut short the exchange that renews the rest.
 #[test]
 fn leases_that_run_out_do_not_cut_the_renewal_of_others_short() {
-    let _turn = TURN.lock();
     let lost_alone = lost_beside(0);
     assert_eq!(lost_alone, 0, "the machine is too slow for this test");
     assert_eq!(lost_beside(16), 0);

@@ -1,13 +1,18 @@
 //! What the tests of this folder share.
-#![allow(dead_code, reason = "each file uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "each program uses its own part of this"
+)]
 
 pub(crate) mod detour;
 pub(crate) mod log;
+pub(crate) mod process;
 pub(crate) mod queue;
 pub(crate) mod several;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, LockClient, LockOptions};
@@ -50,21 +55,6 @@ pub(crate) const HASTE: Duration = ms(1_000);
 pub(crate) fn hasty(url: &str) -> LockClient {
     let builder = LockClient::builder(url).command_timeout(HASTE).connect_timeout(HASTE);
     builder.max_wait(HASTE).give_up_after(HASTE * 2).build().expect("a client")
-}
-
-/// A test with a silent server, and one that measures, must not meet another.
-static SILENCE: RwLock<()> = RwLock::new(());
-
-/// While this lives, no other test of this file runs that asked for either.
-pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
-    lag::watch();
-    SILENCE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// While this lives, no test of this file runs that has to be alone.
-pub(crate) fn together() -> RwLockReadGuard<'static, ()> {
-    lag::watch();
-    SILENCE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes all scripts known to the server, so that each call is one command.

@@ -10,8 +10,8 @@ use leasehold_support::{Child, Monitor, Server};
 
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, exists, ms, no_key_is_immortal, open, pttl, renewed, server, together, until,
-    warm, within,
+    SLACK, SOON, ask, exists, ms, no_key_is_immortal, open, pttl, renewed, server, until, warm,
+    within,
 };
 use crate::queue::{
     AT_ONCE, CLAIM, HEARTBEAT, foreign_hold, members, owner, until_waiting, waiter_process,
@@ -38,7 +38,6 @@ fn place(server: &Server, name: &str, pid: u32) -> Option<f64> {
 /// Meaning, in the catalogue of faults: dead waiters are skipped at once, not one after another.
 #[test]
 fn three_killed_waiters_are_skipped_together() {
-    let _turn = together();
     for monitored in [false, true] {
         let server = server();
         let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -81,7 +80,6 @@ fn three_killed_waiters_are_skipped_together() {
 /// and finds none but the dead must own it in Redis too, and not only believe so.
 #[test]
 fn who_finds_only_dead_waiters_owns_the_lock_in_redis_too() {
-    let _turn = together();
     let server = server();
     for (round, newcomer) in ["try", "join"].into_iter().enumerate() {
         let name = format!("x{round}");
@@ -116,7 +114,6 @@ fn who_finds_only_dead_waiters_owns_the_lock_in_redis_too() {
 /// The same for one who was in the queue behind the dead.
 #[test]
 fn who_waits_behind_a_killed_waiter_of_a_deleted_lock_owns_it_in_redis_too() {
-    let _turn = together();
     let server = server();
     foreign_hold(&server, "x", 60_000);
     let mut dead = waiter_process(&server, "x");
@@ -136,7 +133,6 @@ fn who_waits_behind_a_killed_waiter_of_a_deleted_lock_owns_it_in_redis_too() {
 /// Rule 11: who was taken for dead keeps its place, and has it again once it is heard of.
 #[test]
 fn a_stopped_waiter_has_its_place_again_when_it_comes_back() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let mut stopped = waiter_process(&server, "x");
@@ -182,7 +178,6 @@ fn a_stopped_waiter_has_its_place_again_when_it_comes_back() {
 /// Rule 1: who is not in the queue any longer begins a new attempt.
 #[test]
 fn a_waiter_that_was_forgotten_queues_up_anew() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = open(&server).mutex("x").unwrap();
@@ -203,7 +198,6 @@ fn a_waiter_that_was_forgotten_queues_up_anew() {
 /// Catalogue: kill -9 of the holder, next grant within the remaining time to live.
 #[test]
 fn the_first_waiter_has_it_when_the_lease_of_a_killed_holder_ends() {
-    let _turn = together();
     let server = server();
     let mut holder = Child::role("holder")
         .test("queue::roles")
@@ -232,7 +226,6 @@ fn the_first_waiter_has_it_when_the_lease_of_a_killed_holder_ends() {
 /// Design, section 5: tokens grow also after FLUSHALL; every waiter gets its turn all the same.
 #[test]
 fn waiters_survive_flushall_and_a_deleted_lock() {
-    let _turn = together();
     let server = server();
     for words in [&["FLUSHALL"][..], &["DEL", "x"]] {
         let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -262,7 +255,6 @@ fn waiters_survive_flushall_and_a_deleted_lock() {
 
 #[test]
 fn a_queue_of_killed_waiters_ends_by_itself() {
-    let _turn = together();
     let server = server();
     foreign_hold(&server, "x", 60_000);
     let mut dead: Vec<Child> = (0..2)
@@ -283,7 +275,6 @@ fn a_queue_of_killed_waiters_ends_by_itself() {
 /// Keys of a name: one cluster slot, and none of them for ever.
 #[test]
 fn all_keys_share_the_names_slot_and_end() {
-    let _turn = together();
     let server = server();
     for (name, keys) in [
         ("x", ["x", "{x}:fence", "{x}:queue", "{x}:beats"]),
@@ -317,7 +308,6 @@ fn fill_memory(server: &Server) {
 /// Rule 16: the release hands over also when memory is full.
 #[test]
 fn the_lock_is_handed_over_when_memory_is_full() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let client = LockClient::builder(server.url()).label("heir").build().unwrap();
@@ -352,7 +342,6 @@ fn the_lock_is_handed_over_when_memory_is_full() {
 /// Rule 16: beats fail when memory is full, and the waiter stays by rule 11. Its wait goes on.
 #[test]
 fn a_waiter_outlives_a_long_time_without_memory() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = open(&server).mutex("x").unwrap();
@@ -375,7 +364,6 @@ fn a_waiter_outlives_a_long_time_without_memory() {
 /// Rule 16: where a hand-over fails, the lock is deleted, and an attempt that fails takes nothing.
 #[test]
 fn a_queue_of_another_type_keeps_no_lock() {
-    let _turn = together();
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let guard = lock.lock().unwrap();
@@ -394,7 +382,6 @@ fn a_queue_of_another_type_keeps_no_lock() {
 /// The same for the beats of those who wait.
 #[test]
 fn beats_of_another_type_keep_no_lock() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let waiter = open(&server).mutex("x").unwrap();

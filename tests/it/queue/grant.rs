@@ -7,13 +7,12 @@ use std::time::Instant;
 use leasehold_support::lag::Spent as _;
 
 use crate::common::queue::{listens, wait_for};
-use crate::common::{SLACK, fixed, ms, open, pttl, renewed, server, together, until, within};
+use crate::common::{SLACK, fixed, ms, open, pttl, renewed, server, until, within};
 use crate::queue::{AT_ONCE, HEARTBEAT, until_waiting};
 
 /// Rule 9: a fixed lease is whole before the guard is returned, and its tokens outlive it.
 #[test]
 fn a_fixed_lease_that_was_handed_over_is_whole() {
-    let _turn = together();
     let server = server();
     for short in [renewed(8_000), fixed(8_000)] {
         let guard = open(&server).mutex_with("x", short).unwrap().lock().unwrap();
@@ -42,7 +41,6 @@ fn a_fixed_lease_that_was_handed_over_is_whole() {
 /// Rules 7 and 9: the window written is the next owner's, and its first renewal makes it whole.
 #[test]
 fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
-    let _turn = together();
     let server = server();
     for (ttl, most) in [(30_000, 3_000), (2_700, 2_700)] {
         let guard = open(&server).mutex_with("x", fixed(60_000)).unwrap().lock().unwrap();
@@ -76,7 +74,6 @@ fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
 /// `max_renewals` counts renewals; that a hand-over begins with a claim is not the user's doing.
 #[test]
 fn a_lease_that_is_never_renewed_is_whole_after_a_hand_over_too() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = open(&server).mutex_with("x", renewed(10_000).max_renewals(0)).unwrap();
@@ -96,7 +93,6 @@ fn a_lease_that_is_never_renewed_is_whole_after_a_hand_over_too() {
 /// A grant names its lock, and the waiter checks it.
 #[test]
 fn any_name_can_be_granted_by_message() {
-    let _turn = together();
     let server = server();
     let (holder, heir) = (open(&server), open(&server));
     listens(&server, &heir);

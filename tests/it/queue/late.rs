@@ -10,15 +10,13 @@ use leasehold_support::{Action, Fault};
 use crate::common::detour::Detour;
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, alone, ask, behind_proxy, exists, fixed, hasty, ms, open, server, together, until,
-    warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm, within,
 };
 use crate::queue::{foreign_hold, members, owner, until_waiting};
 
 /// Rule 2: a request past its deadline neither takes nor joins.
 #[test]
 fn a_request_that_comes_too_late_neither_takes_nor_joins() {
-    let _turn = alone();
     let (server, proxy) = behind_proxy();
     for held in [false, true] {
         // The request is kept on its way, or the server stands still.
@@ -61,7 +59,6 @@ fn a_request_that_comes_too_late_neither_takes_nor_joins() {
 /// reason to find its next request too late.
 #[test]
 fn the_first_request_after_a_long_silence_is_not_too_late() {
-    let _turn = together();
     let server = server();
     // The shorter a request may take, the shorter the silence that matters.
     let client = LockClient::builder(server.url()).command_timeout(ms(10)).build().unwrap();
@@ -77,7 +74,6 @@ fn the_first_request_after_a_long_silence_is_not_too_late() {
 /// Rules 1 to 3: the answer to a join is lost, and the attempt is recognised.
 #[test]
 fn a_join_whose_answer_was_lost_has_its_place() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -114,7 +110,6 @@ fn a_join_whose_answer_was_lost_has_its_place() {
 /// Rule 6: no ghost owner and no ghost waiter, whatever was lost.
 #[test]
 fn nothing_is_left_of_waits_that_ended_without_an_answer() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     for held in [false, true] {
         for cancelled in [false, true] {
@@ -156,7 +151,6 @@ fn nothing_is_left_of_waits_that_ended_without_an_answer() {
 /// The answer to something else is not taken for a grant, whatever it looks like.
 #[test]
 fn a_number_out_of_place_is_not_a_grant() {
-    let _turn = together();
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -189,7 +183,6 @@ fn a_number_out_of_place_is_not_a_grant() {
 /// leave is repeated.
 #[test]
 fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));
@@ -229,7 +222,6 @@ fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
 /// that got stuck arrives.
 #[test]
 fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));
@@ -250,7 +242,6 @@ fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
 /// back.
 #[test]
 fn request_that_arrives_after_the_loss_leaves_no_ghost() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));

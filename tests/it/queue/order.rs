@@ -11,15 +11,14 @@ use leasehold_support::lag::Spent as _;
 
 use crate::common::queue::{all_have_left, listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, renewed, server, together,
-    until, warm, within,
+    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, renewed, server, until, warm,
+    within,
 };
 use crate::queue::{AT_ONCE, foreign_hold, members, owner, until_waiting};
 
 /// Checker C6: no inversions among live waiters; C2: tokens grow in the order of service.
 #[test]
 fn processes_are_served_in_the_order_in_which_they_came() {
-    let _turn = together();
     const WAITERS: usize = 12;
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -51,7 +50,6 @@ fn processes_are_served_in_the_order_in_which_they_came() {
 /// Section 10: one command to queue, one to hand over, however many wait.
 #[test]
 fn a_hand_over_is_one_command_however_many_wait() {
-    let _turn = together();
     const WAITERS: usize = 8;
     let server = server();
     warm(&server);
@@ -80,7 +78,6 @@ fn a_hand_over_is_one_command_however_many_wait() {
 /// Rule 4: newcomers never barge, and promote the first who waits when the lock is free.
 #[test]
 fn nobody_takes_it_before_those_who_wait() {
-    let _turn = together();
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let newcomers = [
@@ -112,7 +109,6 @@ fn nobody_takes_it_before_those_who_wait() {
 /// A server that refuses to be written to has not taken a waiter out of its queue.
 #[test]
 fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
-    let _turn = together();
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -137,7 +133,6 @@ fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
 /// Regression, redisson#5019: an entry was left in the queue after a time-out.
 #[test]
 fn a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing() {
-    let _turn = together();
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -169,7 +164,6 @@ fn a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing() {
 
 #[test]
 fn a_wait_ends_when_the_caller_said() {
-    let _turn = together();
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -186,7 +180,6 @@ fn a_wait_ends_when_the_caller_said() {
 /// reason to say that Redis is down.
 #[test]
 fn a_first_wait_too_short_to_connect_the_wake_ups_is_none_and_not_an_error() {
-    let _turn = together();
     let server = server();
     warm(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -203,7 +196,6 @@ fn a_first_wait_too_short_to_connect_the_wake_ups_is_none_and_not_an_error() {
 /// Rule 5: where local threads still wait, the place moves to the next of them and nothing is sent.
 #[test]
 fn a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let (client, other) = (open(&server), open(&server).mutex("x").unwrap());
@@ -230,7 +222,6 @@ fn a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process() {
 
 #[test]
 fn a_forced_release_serves_the_first_who_waits() {
-    let _turn = together();
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let (first, second) = (open(&server).mutex("x").unwrap(), open(&server).mutex("x").unwrap());
@@ -251,7 +242,6 @@ fn a_forced_release_serves_the_first_who_waits() {
 /// A foreign holder tells nobody: the first who waits polls, and the others do not.
 #[test]
 fn a_lock_of_somebody_who_does_not_hand_over_is_had_soon_after_it_is_free() {
-    let _turn = together();
     let server = server();
     let spin = LockOptions::new().wait(Wait::spin());
     for foreign in ["set", "spin", "watch"] {
@@ -296,7 +286,6 @@ fn a_lock_of_somebody_who_does_not_hand_over_is_had_soon_after_it_is_free() {
 
 #[test]
 fn two_names_of_one_client_do_not_mix() {
-    let _turn = together();
     let server = server();
     let (holder, client) = (open(&server), open(&server));
     let x = holder.mutex("x").unwrap().lock().unwrap();
@@ -320,7 +309,6 @@ fn two_names_of_one_client_do_not_mix() {
 /// Section 3: handles of one name with different options share the slot; each hold follows its own.
 #[test]
 fn mixed_options_on_one_name_exclude_each_other_and_are_all_served() {
-    let _turn = together();
     let server = server();
     let spin = LockOptions::new().wait(Wait::spin());
     let options = [
@@ -363,7 +351,6 @@ fn mixed_options_on_one_name_exclude_each_other_and_are_all_served() {
 /// Design, section 5; the counter itself may be flushed.
 #[test]
 fn tokens_grow_over_hand_overs_local_hand_offs_and_flushall() {
-    let _turn = together();
     let server = server();
     let clients = [open(&server), open(&server)];
     let tokens = Shared::new(Vec::new());

@@ -4,7 +4,7 @@
 use leasehold_support::Server;
 use redis::{Connection, FromRedisValue, Value};
 
-use crate::common::{ask, exists, no_key_is_immortal, together};
+use crate::common::{ask, exists, no_key_is_immortal};
 use crate::queue::owner;
 use crate::queue::script::Bare;
 
@@ -108,7 +108,6 @@ impl Ear {
 
 #[test]
 fn uncounted_grant_is_kept_where_numsub_is_denied() {
-    let _turn = together();
     let mut stage = Stage::new();
     let user = ["ACL", "SETUSER", "unasked", "on", "nopass", "~*", "&*", "+@all", "-pubsub|numsub"];
     ask::<()>(&stage.master, &user);
@@ -132,7 +131,6 @@ fn uncounted_grant_is_kept_where_numsub_is_denied() {
 
 #[test]
 fn uncounted_waiter_is_skipped_before_any_grant() {
-    let _turn = together();
     let mut stage = Stage::new();
     stage.join();
 

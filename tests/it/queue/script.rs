@@ -7,7 +7,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::stat::median;
 
 use crate::common::queue::{listens, waiting};
-use crate::common::{alone, ask, exists, no_key_is_immortal, open, server, together};
+use crate::common::{ask, exists, no_key_is_immortal, open, server};
 use crate::queue::owner;
 
 const FEED: &str = "feed0000000000000000000000000000";
@@ -150,7 +150,6 @@ impl Bare {
 
 #[test]
 fn the_time_of_an_operation_does_not_grow_with_the_queue() {
-    let _turn = alone();
     let server = server();
     let mut bare = Bare::new(&server);
     bare.times(10);
@@ -169,7 +168,6 @@ fn the_time_of_an_operation_does_not_grow_with_the_queue() {
 
 #[test]
 fn ten_thousand_are_served_in_the_order_in_which_they_joined() {
-    let _turn = together();
     const WAITERS: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -198,7 +196,6 @@ fn ten_thousand_are_served_in_the_order_in_which_they_joined() {
 
 #[test]
 fn ten_thousand_dead_are_skipped_in_one_operation() {
-    let _turn = together();
     const DEAD: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -233,7 +230,6 @@ fn ten_thousand_dead_are_skipped_in_one_operation() {
 /// Rule 11: who was taken for dead and lives has its place again, also from those who came meanwhile.
 #[test]
 fn newcomer_stands_behind_all_who_were_skipped() {
-    let _turn = together();
     let server = server();
     let mut bare = Bare::new(&server);
     assert_ne!(bare.join(0, "join"), 0);
