@@ -1,7 +1,7 @@
 //! How long threads wait for a lock that many want, in each way there is to wait.
 //!
 //! ```sh
-//! cargo run --release --example contention
+//! cargo run --release --bin contention
 //! ```
 //!
 //! Several processes with several threads each want one lock, again and again, and hold it for a

@@ -1,7 +1,7 @@
 //! Random faults on several servers, any number of them at a time, while clients contend: no two
 //! holders at once, and tokens in the order of the holds.
 
-#[path = "it/common/mod.rs"]
+#[path = "../../it/common/mod.rs"]
 mod common;
 
 use std::sync::Mutex;

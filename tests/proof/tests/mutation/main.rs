@@ -2,24 +2,22 @@
 //! named for it.
 //!
 //! ```sh
-//! cargo test --test mutation -- --ignored --nocapture
+//! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture
 //! ```
 //!
 //! builds the library once with `--cfg leasehold_mutation`, into a target directory of its own, runs
 //! every checker without a bug and then with it, and prints what caught what. A bug counts as caught
 //! if its checker passes without it and fails, or does not end, with it, and the bug came to pass. A
 //! checker that says `SKIPPED` has not run, and the gate does not pass. With
-//! `LEASEHOLD_MUTATION` only those run whose name has that in it.
+//! `LEASEHOLD_MUTATION` only those run whose name has that in it, and with `LEASEHOLD_SAMPLE` so many of
+//! these, drawn by `LEASEHOLD_SEED`, which is printed.
 
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
-#[path = "mutation/build.rs"]
 mod build;
-#[path = "../src/protocol/script/mutation.rs"]
+#[path = "../../../../src/protocol/script/mutation.rs"]
 mod script;
-#[path = "mutation/table.rs"]
 mod table;
-#[path = "mutation/trial.rs"]
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +38,17 @@ const AT_ONCE: usize = 2;
 #[ignore = "builds the library a second time, and takes minutes"]
 fn every_mutation_is_caught() {
     let wanted = std::env::var("LEASEHOLD_MUTATION").unwrap_or_default();
-    let mutations: Vec<&Mutation> =
+    let mut mutations: Vec<&Mutation> =
         MUTATIONS.iter().filter(|mutation| mutation.name.contains(&wanted)).collect();
+    if let Some(size) = number("LEASEHOLD_SAMPLE") {
+        let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..));
+        println!(
+            "mutation gate: {size} of {} bugs, drawn by LEASEHOLD_SEED={seed}",
+            mutations.len()
+        );
+        fastrand::Rng::with_seed(seed).shuffle(&mut mutations);
+        mutations.truncate(usize::try_from(size).expect("a size"));
+    }
     let build = Build::make(mutations.iter().map(|mutation| mutation.checker));
     let checkers: BTreeSet<&str> = mutations.iter().map(|mutation| mutation.checker).collect();
     let checkers: Vec<Trial> =
@@ -83,7 +90,17 @@ fn every_mutation_is_caught() {
     assert_eq!(caught, mutations.len());
 }
 
-/// Runs trials, and answers how each ended.
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
+}
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs trials, and returns how each ended.
 fn run(build: &Build, trials: &[Trial]) -> Vec<End> {
     let next = AtomicUsize::new(0);
     let mut ends: Vec<(usize, End)> = thread::scope(|scope| {
@@ -108,7 +125,7 @@ fn source(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
     while let Some(folder) = folders.pop() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&folder);
+        let path = root().join(&folder);
         for entry in std::fs::read_dir(path).expect("a folder") {
             let entry = entry.expect("an entry");
             let name = folder.join(entry.file_name());
@@ -175,9 +192,11 @@ fn home<'a>(files: &'a BTreeMap<PathBuf, String>, path: &str) -> Option<&'a str>
     let (mut folder, mut text) = if program == build::LIBRARY {
         (PathBuf::from("src"), files.get(Path::new("src/lib.rs"))?)
     } else {
-        let folder = Path::new("tests").join(program);
-        let text = find([folder.with_extension("rs"), folder.join("main.rs")])?;
-        (folder, text)
+        let places =
+            [Path::new("tests").join(program), Path::new("tests/proof/tests").join(program)];
+        places.into_iter().find_map(|folder| {
+            Some((folder.clone(), find([folder.with_extension("rs"), folder.join("main.rs")])?))
+        })?
     };
     for module in modules {
         folder.push(module);

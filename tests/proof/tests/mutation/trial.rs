@@ -47,7 +47,7 @@ impl Trial {
         let output = File::create(&told).expect("a file");
         let mut command = Command::new(program);
         command
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(crate::root())
             .args([test, "--exact", "--nocapture"])
             .env("LEASEHOLD_MUTATION", self.mutation.unwrap_or_default())
             .env("LEASEHOLD_MUTATION_NOTE", &note)

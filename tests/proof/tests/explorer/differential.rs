@@ -30,7 +30,7 @@ const SETTING: Setting = Setting {
 
 macro_rules! script {
     ($($part:literal),*) => {
-        concat!($(include_str!(concat!("../../src/protocol/script/", $part, ".lua"))),*)
+        concat!($(include_str!(concat!("../../../../src/protocol/script/", $part, ".lua"))),*)
     };
 }
 

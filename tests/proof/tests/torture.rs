@@ -1,6 +1,6 @@
-//! A short round of the torture (`examples/torture`), and the proof that it can fail.
+//! A short round of the torture (`src/bin/torture`), and the proof that it can fail.
 
-#[path = "../examples/torture/lab/mod.rs"]
+#[path = "../src/bin/torture/lab/mod.rs"]
 #[allow(dead_code, reason = "the example uses more of it")]
 mod lab;
 

@@ -2,7 +2,7 @@
 //! judge it.
 //!
 //! ```sh
-//! cargo run --release --example torture -- --seconds 600 --seed 1
+//! cargo run --release --package leasehold-proof --bin torture -- --seconds 600 --seed 1
 //! ```
 //!
 //! | argument | means |

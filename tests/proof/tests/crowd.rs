@@ -1,6 +1,6 @@
 //! Very many threads, clients and names.
 
-#[path = "it/common/mod.rs"]
+#[path = "../../it/common/mod.rs"]
 mod common;
 
 use std::sync::Mutex as Shared;

@@ -102,7 +102,7 @@ impl Tally {
 /// What to say of a trial with violations.
 pub(crate) fn complaint(plan: &dyn Shown, report: &Report) -> String {
     let mut text = format!(
-        "VIOLATION; replay with cargo run --release --example torture --{}\n  {plan}\n",
+        "VIOLATION; replay with cargo run --release --package leasehold-proof --bin torture --{}\n  {plan}\n",
         plan.replay()
     );
     for violation in report.violations.iter().take(10) {

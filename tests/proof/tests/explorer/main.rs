@@ -4,10 +4,10 @@
 //! FLUSHALL, a stopped server, and clocks that drift, each a bounded number of times.
 //!
 //! ```text
-//! cargo test --test explorer                                      small, and the planted bugs
-//! cargo test --release --test explorer -- --nocapture             the same, with tables and traces
-//! cargo test --release --test explorer -- --ignored --nocapture large     under a minute
-//! cargo test --release --test explorer -- --ignored --nocapture deep      about ten minutes
+//! cargo test -p leasehold-proof --test explorer                                      small, and the planted bugs
+//! cargo test --release -p leasehold-proof --test explorer -- --nocapture             the same, with tables and traces
+//! cargo test --release -p leasehold-proof --test explorer -- --ignored --nocapture large     under a minute
+//! cargo test --release -p leasehold-proof --test explorer -- --ignored --nocapture deep      about ten minutes
 //! ```
 //!
 //! | module | what it has |

@@ -16,7 +16,7 @@
 //! | `census` | the list of all kinds, and what must hold for all of them |
 //!
 //! A kind is a fault at a named operation. Every kind is a test by its own name; each runs once.
-//! `cargo test --test registry census -- --nocapture` prints the list.
+//! `cargo test -p leasehold-proof --test registry census -- --nocapture` prints the list.
 //!
 //! The guarantees, by letter:
 //!
@@ -32,7 +32,7 @@ mod census;
 mod client;
 mod clock;
 mod cluster;
-#[path = "../it/common/mod.rs"]
+#[path = "../../../it/common/mod.rs"]
 mod common;
 mod group;
 mod holder;

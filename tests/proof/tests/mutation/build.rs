@@ -14,14 +14,22 @@ pub(crate) struct Build(BTreeMap<String, PathBuf>);
 impl Build {
     /// Builds what has these checkers.
     pub(crate) fn make(checkers: impl Iterator<Item = &'static str>) -> Build {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = crate::root();
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let flags = env::var("RUSTFLAGS").unwrap_or_default();
         let mut cargo = Command::new(env!("CARGO"));
         cargo
-            .current_dir(root)
-            .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+            .current_dir(&root)
+            .args([
+                "test",
+                "--package",
+                "leasehold",
+                "--package",
+                "leasehold-proof",
+                "--no-run",
+                "--message-format=json-render-diagnostics",
+            ])
             .env("CARGO_TARGET_DIR", target.join("mutation"))
             .env("RUSTFLAGS", format!("{flags} --cfg leasehold_mutation"))
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
