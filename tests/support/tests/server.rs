@@ -1,5 +1,7 @@
 //! A private server starts, stops and never outlives its owner.
 
+#![allow(clippy::print_stderr, reason = "it shows which server it has")]
+
 use std::time::{Duration, Instant};
 
 use leasehold_support::{Monitor, Server, WallClock};

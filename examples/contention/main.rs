@@ -14,7 +14,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to people")]
 
-#[path = "../benches/common/mod.rs"]
+#[path = "../../benches/common/mod.rs"]
 mod common;
 
 use std::env;
@@ -205,9 +205,9 @@ fn judge(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// `target/contention.svg` beside the crate's manifest.
+/// `target/contention.svg` in the workspace.
 fn chart_path() -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     fs::create_dir_all(&folder)?;
     Ok(folder.join("contention.svg"))
 }

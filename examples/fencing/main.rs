@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn the_documentation_shows_these_statements() {
-        let readme = include_str!("../README.md");
-        let crate_docs = include_str!("../src/lib.rs");
+        let readme = include_str!("../../README.md");
+        let crate_docs = include_str!("../../src/lib.rs");
         for statement in [CLAIM, READ, WRITE] {
             assert!(readme.contains(statement), "README.md lacks {statement}");
             assert!(crate_docs.contains(statement), "src/lib.rs lacks {statement}");
