@@ -119,12 +119,19 @@ impl Trial<'_> {
             allow(server, &user, &rule);
         }
         let stage = Stage { servers, user: &user, name: &name };
-        let outcome = (self.live)(&stage);
-        let denied = stage.denied();
+        let quiet = word.as_deref().is_some_and(|word| self.quiet.contains(&word));
+        let mut outcome = (self.live)(&stage);
+        let mut denied = stage.denied();
+        // Some are needed only where two things meet, which a slow machine may keep apart.
+        for _ in 0..4 {
+            if quiet && outcome.is_ok() && denied.is_empty() {
+                outcome = (self.live)(&stage);
+                denied = stage.denied();
+            }
+        }
         for server in servers {
             ask::<()>(server, &["ACL", "DELUSER", &user]);
         }
-        let quiet = word.as_deref().is_some_and(|word| self.quiet.contains(&word));
         match &outcome {
             Ok(()) if denied.is_empty() == word.is_none() && quiet == word.is_some() => Ok(()),
             Err(error) if error.is_denied() && word.is_some() && !quiet => Ok(()),
@@ -302,7 +309,7 @@ fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: Loc
     thread::sleep(LONGEST + ms(2_500));
     let live = |stage: &Stage<'_>| {
         let urls: Vec<_> = stage.servers.iter().map(|server| stage.url(server)).collect();
-        let builder = || QuorumClient::builder(&urls).name_prefix("shop:").node_timeout(SOON / 5);
+        let builder = || QuorumClient::builder(&urls).name_prefix("shop:").node_timeout(ms(3_000));
         let client = || builder().max_lease(LONGEST).build().expect("a client");
         let lock = || client().mutex_with(stage.name, options);
         let (lock, other) = (lock()?, lock()?);

@@ -34,4 +34,3 @@ mod slot;
 mod token;
 mod wake;
 mod wire;
-mod worker;

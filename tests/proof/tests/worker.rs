@@ -1,9 +1,12 @@
 //! The worker with much to do.
 
+#[path = "../../it/common/mod.rs"]
+mod common;
+
 use std::thread;
 use std::time::Instant;
 
-use crate::common::{behind_proxy, fixed, ms, open, renewed, server, warm};
+use common::{behind_proxy, fixed, ms, open, renewed, server, warm};
 use leasehold::{Guard, LockClient};
 
 const LOCKS: usize = 2_000;
