@@ -59,8 +59,8 @@ struct Channel {
 enum Heard {
     /// It is to be asked for.
     Wished,
-    /// It was asked for then.
-    Asked(Moment),
+    /// It was asked for.
+    Asked,
     Confirmed,
     Refused(Failure),
 }
@@ -267,7 +267,7 @@ impl Ear<'_> {
             };
             let Ok(now) = self.now() else { return Ok(()) };
             self.take(wake)?;
-            self.ask(now)?;
+            self.ask()?;
             if now.since(swept) >= LOOK * 2 {
                 swept = now;
                 self.sweep()?;
@@ -277,17 +277,12 @@ impl Ear<'_> {
     }
 
     /// Asks for the channels that are wished for.
-    fn ask(&mut self, now: Moment) -> Result<(), Failure> {
+    fn ask(&mut self) -> Result<(), Failure> {
         let mut state = self.shared.state.lock();
         for (name, channel) in &mut state.channels {
-            match channel.heard {
-                Heard::Wished => {
-                    self.listener.add(name)?;
-                    channel.heard = Heard::Asked(now);
-                }
-                // The driver may have taken a refusal for a late answer: a new connection shows it.
-                Heard::Asked(then) if now.since(then) > LOOK => return Err(Failure::silent()),
-                _ => {}
+            if matches!(channel.heard, Heard::Wished) {
+                self.listener.add(name)?;
+                channel.heard = Heard::Asked;
             }
         }
         Ok(())
@@ -315,7 +310,7 @@ impl Ear<'_> {
         let mut state = self.shared.state.lock();
         let mut found = false;
         for channel in state.channels.values_mut() {
-            if matches!(channel.heard, Heard::Asked(_)) {
+            if matches!(channel.heard, Heard::Asked) {
                 channel.heard = Heard::Refused(failure.clone());
                 found = true;
             }

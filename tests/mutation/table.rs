@@ -378,12 +378,19 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 20",
         "token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
+    // What a listener hears.
+    bug(
+        "silence-counted-as-late-replies",
+        "idle budget",
+        "demotion::a_silent_listener_asks_seldom",
+    ),
+    bug("skipped-refusal-not-noticed", "outcomes", "wake::slow_refusal_of_a_channel_is_told"),
     // Replicas.
     bug("demotion-leaves-the-listener", "rule 12", "demotion::a_refused_script_moves_the_listener"),
     bug(
         "replica-not-noticed-by-the-listener",
         "rule 12",
-        "demotion::a_silent_listener_at_a_replica_finds_out",
+        "demotion::a_new_connection_makes_a_silent_listener_ask_soon",
     ),
     bug(
         "clock-of-another-server",
