@@ -385,6 +385,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "demotion::a_silent_listener_asks_seldom",
     ),
     bug("skipped-refusal-not-noticed", "outcomes", "wake::slow_refusal_of_a_channel_is_told"),
+    bug(
+        "one-waiter-of-a-shared-channel",
+        "rule 12",
+        "leasehold::testing::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
+    ),
     // Replicas.
     bug("demotion-leaves-the-listener", "rule 12", "demotion::a_refused_script_moves_the_listener"),
     bug(
