@@ -47,10 +47,10 @@ struct State {
     channels: HashMap<Vec<u8>, Channel>,
 }
 
-/// The channel of one name.
+/// A channel on which releases are published.
 struct Channel {
-    /// Who waits there.
-    slot: Weak<Slot>,
+    /// The slots that wait there. Locks may share a channel: `orders` and `{orders}` do.
+    slots: Vec<Weak<Slot>>,
     heard: Heard,
     /// Whether it was heard before and has not been since.
     missed: bool,
@@ -59,10 +59,32 @@ struct Channel {
 enum Heard {
     /// It is to be asked for.
     Wished,
-    /// It was asked for then.
-    Asked(Moment),
+    /// It was asked for.
+    Asked,
     Confirmed,
     Refused(Failure),
+}
+
+impl Channel {
+    fn new() -> Channel {
+        Channel { slots: Vec::new(), heard: Heard::Wished, missed: false }
+    }
+
+    fn add(&mut self, slot: &Arc<Slot>) {
+        if mutated!("one-waiter-of-a-shared-channel") {
+            self.slots.clear();
+        }
+        let slot = Arc::downgrade(slot);
+        if !self.slots.iter().any(|other| other.ptr_eq(&slot)) {
+            self.slots.push(slot);
+        }
+    }
+
+    /// The slots that exist. The caller drops them when the state is unlocked, since it may hold the last
+    /// reference to one.
+    fn waiters(&self) -> Vec<Arc<Slot>> {
+        self.slots.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl Hub {
@@ -114,7 +136,7 @@ impl Hub {
         }
     }
 
-    /// Waits until a channel of one name is heard, whose messages wake the slot's delegate.
+    /// Waits until a channel is heard, whose messages wake the slot's delegate.
     pub(crate) fn listen_to(
         &self,
         name: &[u8],
@@ -124,14 +146,14 @@ impl Hub {
         let engine = slot.engine();
         self.ready(engine, deadline)?;
         let mut state = self.0.state.lock();
-        if let Some(channel) = state.channels.get_mut(name)
-            && matches!(channel.heard, Heard::Confirmed)
-        {
-            channel.slot = Arc::downgrade(slot);
-            return Ok(());
+        let channel = state.channels.entry(name.to_vec()).or_insert_with(Channel::new);
+        channel.add(slot);
+        match channel.heard {
+            Heard::Confirmed => return Ok(()),
+            // The user may be allowed to listen there by now.
+            Heard::Refused(_) => channel.heard = Heard::Wished,
+            Heard::Wished | Heard::Asked => {}
         }
-        let channel = Channel { slot: Arc::downgrade(slot), heard: Heard::Wished, missed: false };
-        state.channels.insert(name.to_vec(), channel);
         drop(state);
         match engine.protocol().listen_to(name, deadline) {
             // The listener looks by itself, a little later.
@@ -267,7 +289,7 @@ impl Ear<'_> {
             };
             let Ok(now) = self.now() else { return Ok(()) };
             self.take(wake)?;
-            self.ask(now)?;
+            self.ask()?;
             if now.since(swept) >= LOOK * 2 {
                 swept = now;
                 self.sweep()?;
@@ -277,31 +299,30 @@ impl Ear<'_> {
     }
 
     /// Asks for the channels that are wished for.
-    fn ask(&mut self, now: Moment) -> Result<(), Failure> {
+    fn ask(&mut self) -> Result<(), Failure> {
         let mut state = self.shared.state.lock();
         for (name, channel) in &mut state.channels {
-            match channel.heard {
-                Heard::Wished => {
-                    self.listener.add(name)?;
-                    channel.heard = Heard::Asked(now);
-                }
-                // The driver may have taken a refusal for a late answer: a new connection shows it.
-                Heard::Asked(then) if now.since(then) > LOOK => return Err(Failure::silent()),
-                _ => {}
+            if matches!(channel.heard, Heard::Wished) {
+                self.listener.add(name)?;
+                channel.heard = Heard::Asked;
             }
         }
         Ok(())
     }
 
-    /// Leaves the channels at which nobody waits any longer.
+    /// Forgets the slots that wait no longer, and leaves the channels without a slot.
     fn sweep(&mut self) -> Result<(), Failure> {
         let mut left = Vec::new();
         // Dropped after the lock is free: ours may be the last reference to a slot.
         let mut slots = Vec::new();
         self.shared.state.lock().channels.retain(|name, channel| {
-            let slot = channel.slot.upgrade();
-            let waits = slot.as_ref().is_some_and(|slot| slot.is_waited_for());
-            slots.extend(slot);
+            channel.slots.retain(|slot| {
+                let slot = slot.upgrade();
+                let waits = slot.as_ref().is_some_and(|slot| slot.is_waited_for());
+                slots.extend(slot);
+                waits
+            });
+            let waits = !channel.slots.is_empty();
             if !waits {
                 left.push(name.clone());
             }
@@ -315,7 +336,7 @@ impl Ear<'_> {
         let mut state = self.shared.state.lock();
         let mut found = false;
         for channel in state.channels.values_mut() {
-            if matches!(channel.heard, Heard::Asked(_)) {
+            if matches!(channel.heard, Heard::Asked) {
                 channel.heard = Heard::Refused(failure.clone());
                 found = true;
             }
@@ -356,11 +377,9 @@ impl Ear<'_> {
             }
             Wake::Released { channel } => {
                 let state = self.shared.state.lock();
-                let slot = state.channels.get(&channel).and_then(|channel| channel.slot.upgrade());
+                let slots = state.channels.get(&channel).map(Channel::waiters);
                 drop(state);
-                if let Some(slot) = slot {
-                    slot.nudge();
-                }
+                slots.iter().flatten().for_each(|slot| slot.nudge());
             }
             Wake::Live => self.come_live(&engine),
             Wake::Missed { slots } => {
@@ -374,19 +393,17 @@ impl Ear<'_> {
             }
             Wake::Listening { channel } => {
                 let mut state = self.shared.state.lock();
-                let mut deaf = None;
+                let mut deaf = Vec::new();
                 if let Some(channel) = state.channels.get_mut(&channel) {
                     channel.heard = Heard::Confirmed;
                     // What was said there since is made good by asking, too (rule 12).
                     if std::mem::take(&mut channel.missed) {
-                        deaf = channel.slot.upgrade();
+                        deaf = channel.waiters();
                     }
                 }
                 drop(state);
                 self.shared.changed.notify_all();
-                if let Some(slot) = deaf {
-                    slot.nudge();
-                }
+                deaf.iter().for_each(|slot| slot.nudge());
             }
             Wake::Nothing => {}
         }

@@ -81,6 +81,8 @@ mod renewal;
 mod scenario;
 mod server;
 #[cfg(test)]
+mod shared_channel;
+#[cfg(test)]
 mod shutdown;
 
 pub use link::Link;

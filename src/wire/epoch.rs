@@ -9,9 +9,16 @@
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 
-/// Counts the epochs of one server.
+/// Counts the epochs of one server, and the connections to it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Epochs(Arc<AtomicU64>);
+pub(crate) struct Epochs(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    epochs: AtomicU64,
+    /// A new connection may lead to another server than the connections before.
+    connections: AtomicU64,
+}
 
 /// A time during which the server is in one place.
 #[derive(Clone, Debug)]
@@ -27,12 +34,12 @@ impl Epochs {
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.0.epochs.load(Ordering::SeqCst)
     }
 
     /// The server is elsewhere: another epoch begins.
     pub(crate) fn advance(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.epochs.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -48,7 +55,18 @@ impl Epoch {
     /// Ends this epoch. Many connections may see the same move, and only the first begins another epoch.
     pub(crate) fn end(&self) {
         let (this, next) = (self.number, self.number + 1);
-        let _ = self.epochs.0.compare_exchange(this, next, Ordering::SeqCst, Ordering::SeqCst);
+        let epochs = &self.epochs.0.epochs;
+        let _ = epochs.compare_exchange(this, next, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Counts a connection that can be written on.
+    pub(crate) fn count_connection(&self) {
+        self.epochs.0.connections.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many connections were counted, in any epoch.
+    pub(crate) fn connections(&self) -> u64 {
+        self.epochs.0.connections.load(Ordering::SeqCst)
     }
 }
 

@@ -250,6 +250,7 @@ impl Manager {
     fn open_at(&self, goal: &Goal, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
         let inner = greeting::connect(&goal.info, &*self.clock, left)?;
+        goal.epoch.count_connection();
         let clock = Arc::clone(&self.clock);
         let (patience, epoch) = (self.timeouts.command, goal.epoch.clone());
         let mut connection = Connection::new(inner, clock, patience, goal.generation, epoch)?;

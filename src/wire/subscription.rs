@@ -4,39 +4,62 @@
 //! `HELLO` reports. That is a sign of life, and reports whether the server is a replica, to any user.
 //!
 //! A replica passes on what its master publishes, to listeners that the master does not count, late, and
-//! only while it follows that master. Where an address leads to another server by now, the connections
-//! of a pool find that out as soon as they are refused a write, but nothing refuses a listener. So it asks,
-//! whether it hears messages or not:
+//! only while it follows that master. When an address begins to lead to another server, the other
+//! connections of the client notice it at the first write that is refused. Nothing refuses a listener, so
+//! the listener asks:
 //!
 //! | when | it |
 //! | --- | --- |
 //! | it connects | asks, and listens once the server says that it is no replica |
-//! | [`ASK_EVERY`] has passed since the last reply | asks again |
+//! | [`ASK_SOON`] has passed since the last reply, and since its question a message was heard or the client made another connection | asks again |
+//! | [`ASK_QUIET`] has passed since the last reply | asks again |
 //! | there is no reply within [`SIGN_OF_LIFE`] | fails |
+//! | the server refuses a channel | returns the refusal |
 //! | the server is a replica | fails, and ends the [epoch](crate::wire::epoch) if it was none before |
 //! | the epoch is over, as another connection saw | fails |
 //!
-//! redis-rs takes each time-out of a read for a reply that comes late, and skips that many of the next
-//! replies, but no message. Every reply here is one to the same question, so that it does not matter
-//! which are skipped, only how many: [`owed`](Subscription::owed) counts that, and for each reply that is
-//! to be skipped the question is sent once more. Where a reply takes longer than a read, more reads time
-//! out before it comes, so each time-out adds more questions than it costs replies.
+//! A silent listener at a replica harms only a client that waits, and a waiting client writes every second.
+//! Its old connections lead to the replica, which refuses the write and so ends the epoch. A connection
+//! that replaces an old one makes the listener ask soon.
+//!
+//! # Replies
+//!
+//! redis-rs counts each time-out of `recv_response` as a reply that comes late, and skips as many replies
+//! as it has counted, but no message. `get_message` counts no time-out, but drops every reply and every
+//! confirmation. So `get_message` reads while nothing is due, and `recv_response` while a reply to `HELLO`
+//! or the confirmation of a channel is due.
+//!
+//! If such a read times out, the driver will skip one reply. The listener then sends `HELLO` once more. So
+//! one more reply is on its way than the driver will skip, and the one that it returns is the reply to the
+//! last `HELLO`. Replies come in order: a channel that was asked for before that `HELLO` and is still
+//! unanswered was refused, and the driver skipped the refusal. The listener asks for that channel again, and
+//! waits longer now that it knows how long a reply takes. The driver then returns one reply more, which says
+//! the same of the server, a moment earlier.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use redis::{PushKind, Value};
+use redis::{PushKind, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, io_kind, not_a_master};
 use crate::wire::script::Call;
 
-/// How long a reply of the server counts.
-const ASK_EVERY: Duration = Duration::from_secs(3);
+/// How long a reply counts where a move would matter.
+const ASK_SOON: Duration = Duration::from_secs(3);
+/// How long a reply counts at most. Idle waiters are to cost little more than their heartbeats.
+const ASK_QUIET: Duration = Duration::from_secs(15);
 /// How long a reply may take.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+/// How long a read for a reply waits at least. It is longer than a usual reply takes, since each time-out
+/// costs one more question. Meanwhile the listener does not notice that the epoch is over.
+const REPLY: Duration = Duration::from_secs(1);
+/// How long a read waits at most because of earlier replies.
+const SLOW_REPLY: Duration = Duration::from_secs(4);
 
 /// What was heard.
 #[derive(Debug)]
@@ -64,11 +87,18 @@ pub(crate) struct Subscription {
     replied: Moment,
     /// Whether a reply on this connection was no replica's.
     was_master: bool,
-    /// Since when a reply is awaited, and how many reads have timed out since.
-    asked: Option<(Moment, i64)>,
-    /// How many replies are due, less those that the driver skips. There may be more: the driver may have
-    /// skipped a refusal in the place of a reply.
-    owed: i64,
+    /// Since when a reply to `HELLO` is due.
+    asked: Option<Moment>,
+    /// How many connections the client had made when it last asked.
+    connections: u64,
+    /// Whether a message was heard since it last asked.
+    heard: bool,
+    /// How long a read for a reply waits: twice as long as the last reply took.
+    patience: Duration,
+    /// The commands about channels that are neither confirmed nor refused, in the order of sending…
+    unanswered: VecDeque<Vec<u8>>,
+    /// …and how many of those were sent before the last `HELLO`.
+    before_question: usize,
 }
 
 impl Subscription {
@@ -89,25 +119,37 @@ impl Subscription {
             replied: now,
             was_master: false,
             asked: None,
-            owed: 0,
+            connections: 0,
+            heard: false,
+            patience: REPLY,
+            unanswered: VecDeque::new(),
+            before_question: 0,
         };
-        subscription.ask(now, 0)?;
+        subscription.ask(now)?;
         while subscription.asked.is_some() {
-            if BootClock.now().since(now) >= patience {
+            let left = patience.saturating_sub(BootClock.now().since(now));
+            if left.is_zero() {
                 return Err(Failure::silent());
             }
-            subscription.next(patience)?;
+            subscription.check_place()?;
+            subscription.read_reply(left)?;
         }
         subscription.subscribe(channel)?;
         Ok(subscription)
     }
 
     pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send(&Call::plain(&[b"SUBSCRIBE", channel]).pack())
+        self.send_about_channel(Call::plain(&[b"SUBSCRIBE", channel]).pack())
     }
 
     pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send(&Call::plain(&[b"UNSUBSCRIBE", channel]).pack())
+        self.send_about_channel(Call::plain(&[b"UNSUBSCRIBE", channel]).pack())
+    }
+
+    fn send_about_channel(&mut self, packed: Vec<u8>) -> Result<(), Failure> {
+        self.send(&packed)?;
+        self.unanswered.push_back(packed);
+        Ok(())
     }
 
     fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
@@ -122,22 +164,97 @@ impl Subscription {
         }
     }
 
-    /// Waits for something to hear, at most this long.
+    /// Waits for something to hear, at most this long. While a reply is due it waits at least [`REPLY`]
+    /// for it, and longer the longer replies take: a read that does not time out costs no question.
     pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
-        self.look()?;
-        if self.timeout != Some(wait) {
-            self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
-            self.timeout = Some(wait);
+        self.check_place()?;
+        let now = BootClock.now();
+        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
+            self.ask(now)?;
         }
+        let wait_for_reply = wait.max(self.patience);
+        match self.asked {
+            Some(asked) => {
+                let awaited = now.since(asked);
+                if awaited >= SIGN_OF_LIFE {
+                    return Err(Failure::silent());
+                }
+                // Each read waits longer than the one before. Otherwise a reply could come just after
+                // each time-out, for as long as replies take.
+                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
+            }
+            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
+            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
+            None => self.read_message(wait),
+        }
+    }
+
+    /// Fails if this is the place to listen no longer, as another connection has seen.
+    fn check_place(&self) -> Result<(), Failure> {
+        if let Place::Master(epoch) = &self.place
+            && epoch.is_over()
+            && !mutated!("demotion-leaves-the-listener")
+        {
+            return Err(Failure::Unknown(not_a_master("the server is elsewhere by now")));
+        }
+        Ok(())
+    }
+
+    /// How long the last reply counts.
+    fn validity(&self) -> Duration {
+        let connected = self.connections != self.connections_made();
+        if self.heard || connected { ASK_SOON } else { ASK_QUIET }
+    }
+
+    fn connections_made(&self) -> u64 {
+        match &self.place {
+            Place::Master(epoch) => epoch.connections(),
+            Place::Any => 0,
+        }
+    }
+
+    fn ask(&mut self, now: Moment) -> Result<(), Failure> {
+        self.asked = Some(now);
+        self.connections = self.connections_made();
+        self.heard = false;
+        self.send_hello(1)
+    }
+
+    fn send_hello(&mut self, times: usize) -> Result<(), Failure> {
+        self.before_question = self.unanswered.len();
+        // The connection began with this command. The server allows it again, and it changes nothing.
+        self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(times))
+    }
+
+    /// Reads while no reply is due. A time-out has no consequence.
+    fn read_message(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.set_timeout(wait)?;
+        // Its destructor would leave all channels, and owns nothing else.
+        let mut messages = ManuallyDrop::new(self.inner.as_pubsub());
+        match messages.get_message() {
+            Ok(message) => {
+                self.heard = true;
+                let channel = message.get_channel().map_err(Failure::Unknown)?;
+                let payload = message.get_payload().map_err(Failure::Unknown)?;
+                Ok(Event::Message { channel, payload })
+            }
+            Err(error) if is_timeout(&error) => Ok(Event::Nothing),
+            Err(error) => Err(Failure::Unknown(error)),
+        }
+    }
+
+    /// Reads while a reply or a confirmation is due. If the read times out, the driver will skip a reply.
+    fn read_reply(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.set_timeout(wait)?;
         match self.inner.recv_response() {
-            Ok(Value::Push { kind, data }) => Ok(event(&kind, data)),
-            Ok(reply) => self.hear(reply).map(|()| Event::Nothing),
-            Err(error)
-                if error.is_timeout() || io_kind(&error) == Some(io::ErrorKind::Interrupted) =>
-            {
-                self.owed -= 1;
-                if let Some((_, missed)) = &mut self.asked {
-                    *missed += 1;
+            Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
+            Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),
+            Err(error) if is_timeout(&error) => {
+                if self.asked.is_some() {
+                    self.send_hello(1)?;
+                } else {
+                    self.asked = Some(BootClock.now());
+                    self.send_hello(2)?;
                 }
                 Ok(Event::Nothing)
             }
@@ -148,51 +265,56 @@ impl Subscription {
         }
     }
 
-    /// Whether this is still the place to listen; asks the server when it is time to.
-    fn look(&mut self) -> Result<(), Failure> {
-        if let Place::Master(epoch) = &self.place
-            && epoch.is_over()
-            && !mutated!("demotion-leaves-the-listener")
-        {
-            return Err(Failure::Unknown(not_a_master("the server is elsewhere by now")));
+    fn set_timeout(&mut self, wait: Duration) -> Result<(), Failure> {
+        if self.timeout != Some(wait) {
+            self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
+            self.timeout = Some(wait);
         }
-        let now = BootClock.now();
-        match self.asked {
-            Some((asked, _)) if now.since(asked) >= SIGN_OF_LIFE => Err(Failure::silent()),
-            Some((asked, missed)) => self.ask(asked, missed),
-            None if now.since(self.replied) >= ASK_EVERY => {
-                // Replies to earlier questions may still come, and say nothing new.
-                self.owed = self.owed.min(0);
-                self.ask(now, 0)
+        Ok(())
+    }
+
+    fn take_push(&mut self, kind: &PushKind, data: Vec<Value>) -> Event {
+        match (kind, data.first()) {
+            (PushKind::Subscribe, Some(Value::BulkString(channel))) => {
+                self.note_confirmed(&Call::plain(&[b"SUBSCRIBE", channel]).pack());
             }
-            None => Ok(()),
+            (PushKind::Unsubscribe, Some(Value::BulkString(channel))) => {
+                self.note_confirmed(&Call::plain(&[b"UNSUBSCRIBE", channel]).pack());
+            }
+            (PushKind::Message, _) => self.heard = true,
+            _ => {}
+        }
+        event(kind, data)
+    }
+
+    fn note_confirmed(&mut self, packed: &[u8]) {
+        // A repeated command may be confirmed twice.
+        if let Some(place) = self.unanswered.iter().position(|command| command == packed) {
+            self.note_answered(place);
         }
     }
 
-    /// Asks so often that the driver does not skip all replies, even if as many reads time out again as
-    /// have since it first asked.
-    fn ask(&mut self, since: Moment, missed: i64) -> Result<(), Failure> {
-        self.asked = Some((since, missed));
-        let wanted = 1 + 2 * missed;
-        let missing = usize::try_from(wanted - self.owed).unwrap_or(0);
-        if missing == 0 {
-            return Ok(());
+    fn note_answered(&mut self, place: usize) {
+        let command = self.unanswered.remove(place);
+        if command.is_some() && place < self.before_question {
+            self.before_question -= 1;
         }
-        self.owed = wanted;
-        // What the connection began with is allowed again, and changes nothing.
-        self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(missing))
     }
 
-    /// Takes a reply, of which the driver has none left to skip.
-    fn hear(&mut self, reply: Value) -> Result<(), Failure> {
-        self.owed = self.owed.max(0);
-        // A channel is refused so.
-        let reply = reply.extract_error().map_err(Failure::Refused)?;
-        self.owed = (self.owed - 1).max(0);
+    fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
+        let reply = reply.extract_error().map_err(|refusal| {
+            // What was sent before is confirmed: replies and confirmations come in order.
+            self.note_answered(0);
+            Failure::Refused(refusal)
+        })?;
         let Value::Map(fields) = reply else {
             return Err(Failure::Unknown((redis::ErrorKind::Parse, "no reply to HELLO").into()));
         };
-        (self.replied, self.asked) = (BootClock.now(), None);
+        let now = BootClock.now();
+        if let Some(asked) = self.asked.take() {
+            self.patience = (now.since(asked) * 2).clamp(REPLY, SLOW_REPLY);
+        }
+        self.replied = now;
         if let Place::Master(epoch) = &self.place
             && is_of_replica(&fields)
             && !mutated!("replica-not-noticed-by-the-listener")
@@ -205,8 +327,23 @@ impl Subscription {
             return Err(Failure::Unknown(not_a_master("the server is a replica")));
         }
         self.was_master = true;
-        Ok(())
+        self.repeat_refused()
     }
+
+    /// Repeats the commands whose refusal the driver has skipped.
+    fn repeat_refused(&mut self) -> Result<(), Failure> {
+        let skipped = std::mem::take(&mut self.before_question);
+        if skipped == 0 || mutated!("skipped-refusal-not-noticed") {
+            return Ok(());
+        }
+        let packed = self.unanswered.iter().take(skipped).flatten().copied().collect::<Vec<_>>();
+        self.unanswered.rotate_left(skipped);
+        self.send(&packed)
+    }
+}
+
+fn is_timeout(error: &RedisError) -> bool {
+    error.is_timeout() || io_kind(error) == Some(io::ErrorKind::Interrupted)
 }
 
 /// Whether a reply to `HELLO` is a replica's. A sentinel reports no role.

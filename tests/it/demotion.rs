@@ -14,13 +14,15 @@ use crate::common::{AtLast, SOON, ask, exists, ms, open, pttl, renewed, server, 
 use leasehold::{LockClient, LockClientBuilder, LockOptions, QuorumClient, Wait};
 use leasehold_support::fault::{Direction, Operation};
 use leasehold_support::lag::{self, Spent as _};
-use leasehold_support::{Action, Fault, Proxy, Server};
+use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
 
 /// A listener knows of a demotion that another connection of its client saw within half a second. It
 /// takes ten for a sign of life.
 const SEEN: Duration = ms(5_000);
-/// A listener asks every three seconds.
+/// A listener asks after three seconds if it heard a message, or its client made another connection.
 const ASKED: Duration = ms(6_000);
+/// A silent listener asks after fifteen seconds.
+const ASKED_IN_SILENCE: Duration = ms(18_000);
 /// A wake-up came with a message, not with the next heartbeat.
 const AT_ONCE: Duration = ms(700);
 
@@ -103,6 +105,13 @@ fn follows(replica: &Server) {
 
 fn channels(server: &Server) -> Vec<String> {
     ask(server, &["PUBSUB", "CHANNELS", "leasehold:*"])
+}
+
+/// A listener that hears a message asks within three seconds.
+fn make_it_ask(server: &Server) {
+    for channel in channels(server) {
+        ask::<()>(server, &["PUBLISH", &channel, "n"]);
+    }
 }
 
 /// How many clients listen to a server.
@@ -195,7 +204,7 @@ fn finds_out(pair: &Pair, client: &LockClient, while_it_hears: bool) {
             });
             until("the replica passes messages on", || heard() > before + 10);
         }
-        pair.moved(ASKED, 1);
+        pair.moved(if while_it_hears { ASKED } else { ASKED_IN_SILENCE }, 1);
         drop(end);
     });
     hand_over(&pair.new, client);
@@ -225,10 +234,24 @@ fn a_listener_of_a_user_without_role_finds_out() {
     let url = pair.address.url().replace("redis://", "redis://locks:secret@");
     let client = LockClient::builder(url).give_up_after(SOON).build().unwrap();
     listens(&pair.old, &client);
-    finds_out(&pair, &client, false);
+    finds_out(&pair, &client, true);
 }
 
-/// A reply may come after several reads have timed out, and the driver skips a reply for each of those.
+/// The other connections are lost, so no write is refused. Those that replace them reach the new master.
+#[test]
+fn a_new_connection_makes_a_silent_listener_ask_soon() {
+    let pair = Pair::start();
+    let client = pair.listening();
+    pair.swap();
+    let killed: u64 = ask(&pair.old, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(killed > 0);
+    let lock = client.mutex("x").unwrap();
+    until("the client writes at the new master", || lock.try_lock().is_ok());
+    pair.moved(ASKED, 1);
+    hand_over(&pair.new, &client);
+}
+
+/// A read that times out while a reply is due makes the driver skip a reply. Here several do.
 #[test]
 fn a_slow_reply_keeps_the_listener() {
     let server = server();
@@ -241,7 +264,8 @@ fn a_slow_reply_keeps_the_listener() {
         listening.split(' ').next().map(str::to_owned)
     };
     let before = connection();
-    proxy.delay(ms(700));
+    make_it_ask(&server);
+    proxy.delay(ms(2_000));
     // Without a reply it would leave after thirteen seconds.
     let begin = (Instant::now(), asked());
     while begin.0.elapsed() < ms(15_000) {
@@ -249,7 +273,7 @@ fn a_slow_reply_keeps_the_listener() {
         thread::sleep(ms(100));
     }
     let asked = asked() - begin.1;
-    assert!((5..200).contains(&asked), "it asked {asked} times");
+    assert!((1..=6).contains(&asked), "it asked {asked} times");
     proxy.heal();
     hand_over(&server, &client);
 }
@@ -263,6 +287,7 @@ fn a_replica_is_refused_as_a_place_to_listen() {
     let port = pair.new.addr().port().to_string();
     ask::<()>(&pair.old, &["REPLICAOF", "127.0.0.1", &port]);
     follows(&pair.old);
+    make_it_ask(&pair.old);
     within(ASKED, "the replica is left", || listeners(&pair.old) == 0);
     let accepted = pair.address.accepted();
     until("it has tried again", || {
@@ -353,4 +378,71 @@ fn a_demoted_server_of_a_quorum_is_left_by_its_listener() {
         guard.release().unwrap();
         waiting.join().unwrap().unwrap();
     });
+}
+
+/// How many `HELLO` each of them is sent in seven seconds in which no message is published: at most three.
+#[track_caller]
+fn asks_seldom(servers: &[Server]) {
+    let asked = || servers.iter().map(|server| server.commands().calls("hello"));
+    let (begin, before) = (Instant::now(), asked().collect::<Vec<_>>());
+    thread::sleep(ms(7_000));
+    let counts: Vec<_> = asked().zip(before).map(|(after, before)| after - before).collect();
+    let most = 1 + begin.elapsed().as_secs() / 3;
+    assert!(counts.iter().all(|count| *count <= most), "{counts:?} of at most {most}");
+}
+
+#[test]
+fn a_silent_listener_asks_seldom() {
+    let servers = [server()];
+    let client = open(&servers[0]);
+    listens(&servers[0], &client);
+    asks_seldom(&servers);
+}
+
+#[test]
+fn a_silent_listener_of_a_quorum_asks_seldom() {
+    let servers = [server(), server(), server()];
+    let lock = || {
+        let builder = QuorumClient::builder(servers.iter().map(Server::unix_url));
+        let client = builder.keeps_data(true).node_timeout(ms(2_000)).build().unwrap();
+        client.mutex_with("x", LockOptions::new().wait(Wait::notify())).unwrap()
+    };
+    let (guard, lock) = (lock().lock().unwrap(), lock());
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().unwrap().release());
+        until("it listens", || servers.iter().all(|server| listeners(server) == 2));
+        asks_seldom(&servers);
+        guard.release().unwrap();
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_silent_listener_of_a_cluster_asks_seldom() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    let urls = cluster.urls();
+    let client = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let other = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+        let waiter = wait_for(scope, &other.mutex("x").unwrap());
+        until("it listens", || cluster.masters().iter().all(|server| listeners(server) > 0));
+        asks_seldom(cluster.masters());
+        guard.release().unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_silent_listener_with_sentinels_asks_seldom() {
+    let group = Group::start(1, ms(5_000)).unwrap();
+    let sentinel = Proxy::start(&group.sentinels[0]).unwrap();
+    let asked = sentinel.add(Fault::request("HELLO", Action::Delay(Duration::ZERO)).sticky());
+    let url = format!("redis://{}", Group::MASTER);
+    let client = LockClient::builder(url).sentinels([sentinel.url()]).build().unwrap();
+    listens(&group.servers[0], &client);
+    let before = asked.fired();
+    asks_seldom(&group.servers[..1]);
+    let asked = asked.fired() - before;
+    assert!(asked <= 3, "the sentinel was asked {asked} times");
 }

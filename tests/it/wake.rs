@@ -489,6 +489,28 @@ fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
     });
 }
 
+/// The line becomes slow. A read times out before the refusal comes, and so the driver skips the refusal.
+#[test]
+fn slow_refusal_of_a_channel_is_told() {
+    let (server, proxy) = behind_proxy();
+    let mut rules = CHANNELS.to_vec();
+    rules.extend(["+hexists", "+hset", "+hkeys", "~redisson_lock__channel:*"]);
+    let other = allowed(&server, "locks", &rules);
+    let _guards =
+        (other.mutex("x").unwrap().lock().unwrap(), other.reentrant("y").unwrap().lock().unwrap());
+    let url = proxy.url().replace("redis://", "redis://locks:secret@");
+    let builder = LockClient::builder(url).name_prefix("shop:").command_timeout(SOON);
+    let client = builder.build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    until("it listens", || {
+        assert!(lock.try_lock_for(ms(30)).is_ok_and(|guard| guard.is_none()));
+        !ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).is_empty()
+    });
+    proxy.delay(ms(700));
+    let error = client.reentrant("y").unwrap().try_lock_for(SOON).unwrap_err();
+    assert!(error.is_denied() && error.to_string().contains("Wait::spin()"), "{error:?}");
+}
+
 /// A client that is not allowed to listen does not knock for ever.
 #[test]
 fn a_refused_listener_asks_again_only_when_asked() {

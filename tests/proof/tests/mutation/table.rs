@@ -382,6 +382,18 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 20",
         "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
+    // What a listener hears.
+    bug(
+        "silence-counted-as-late-replies",
+        "idle budget",
+        "it::demotion::a_silent_listener_asks_seldom",
+    ),
+    bug("skipped-refusal-not-noticed", "outcomes", "it::wake::slow_refusal_of_a_channel_is_told"),
+    bug(
+        "one-waiter-of-a-shared-channel",
+        "rule 12",
+        "leasehold::testing::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
+    ),
     // Replicas.
     bug(
         "demotion-leaves-the-listener",
@@ -391,7 +403,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "replica-not-noticed-by-the-listener",
         "rule 12",
-        "it::demotion::a_silent_listener_at_a_replica_finds_out",
+        "it::demotion::a_new_connection_makes_a_silent_listener_ask_soon",
     ),
     bug(
         "clock-of-another-server",
