@@ -126,8 +126,8 @@
 //!
 //! The first happens at the end of validity at the latest, to the nanosecond and without any thread's
 //! help. That the key was deleted or taken is seen by the next renewal, so within a third of the
-//! lease. The second follows as soon as the worker sees it, which an exchange with a silent Redis
-//! delays by a [command time-out](LockClientBuilder::command_timeout) at most.
+//! lease. The second follows as soon as the worker sees it, which exchanges with a silent Redis delay by
+//! four thirds of a [command time-out](LockClientBuilder::command_timeout) at most.
 //!
 //! The work should look before each step that cannot be undone, and go home when the lock is
 //! lost:
@@ -504,14 +504,27 @@
 //!   server's persistence.
 //! - **Eviction.** A lock has a time to live, so the `volatile-…` and `allkeys-…` policies may
 //!   evict it. Run the server with `maxmemory-policy noeviction`.
-//! - **A forced release.** The holder goes on until it notices.
+//! - **A forced release.** The holder goes on until it notices: at once where its client listens, else at
+//!   the next renewal.
 //! - **A jump of the server's clock** forward, which ends the lease early there.
 //! - **A pause longer than the lease**: a stopped process, a suspended machine.
 //!
 //! What breaks the order of tokens: while the last token is not there, because it expired or was
 //! flushed or did not reach the new master, order rests on the server's clock. Two tokens minted
 //! inside one microsecond around a `FLUSHALL` can be equal. If the server's clock was set back by
-//! more than the time that has passed since, a token can repeat or be lower than an earlier one.
+//! more than the time that has passed since, a token can repeat or be lower than an earlier one. It also
+//! rests on the clock
+//!
+//! - where a process was killed whose threads had passed the lock on among themselves, or had taken it
+//!   again within a linger: Redis hears of their tokens only at a release. None of them was above the
+//!   server's clock of that time.
+//! - where the clock is another one, after a fail-over or when a slot has moved to another node: it must
+//!   not be behind the old one by more than the move took.
+//!
+//! Not even a token protects you where the image of a process is restored more than once, such as the
+//! snapshot of a virtual machine. All copies are one client to Redis: they have the same locks, their next
+//! attempts have the same values, and Redis grants the same lock with the same token to each of them. Make
+//! the client after the image is taken.
 //!
 //! A client does not work in a fork of its process, and such a fork cannot make one of its own: it has
 //! none of the threads. Both say so. Fork before the first client is made, or start a new program.

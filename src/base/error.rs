@@ -230,7 +230,8 @@ impl Error {
     /// to grant a lock, and no answer told whether the grant stands.
     ///
     /// A lock that it may have left is given back in the background, and ends with its lease at the
-    /// latest. What a [`transaction`](crate::Guard::transaction) or a
+    /// latest: where an [`extend`](crate::Guard::extend) had no answer, with the longer one. What a
+    /// [`transaction`](crate::Guard::transaction) or a
     /// [forced release](crate::Mutex::force_release) may have done stays done.
     ///
     /// ```

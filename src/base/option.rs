@@ -123,8 +123,10 @@ impl Wait {
     /// lives. Only for [`Mutex`](crate::Mutex) on one server, whose default it is.
     ///
     /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
-    /// one command however many wait. It needs publish/subscribe. What is handed over is at first
-    /// [valid for a short time](crate#leases-and-renewal) only, until it is renewed.
+    /// one command however many wait. It needs publish/subscribe: where a user may listen but not
+    /// publish, a waiter finds out at its next heartbeat, within a second, that the lock is its own.
+    /// What is handed over is at first [valid for a short time](crate#leases-and-renewal) only, until it
+    /// is renewed.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -170,8 +172,9 @@ impl Wait {
     ///
     /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
     /// just reported. It gives no order among processes, who queues goes first, and beside a process
-    /// whose threads keep the lock busy it may find it free only late. It is for servers on which
-    /// publish/subscribe is not allowed.
+    /// whose threads keep the lock busy it may find it free only late. Nothing is heard of others: a
+    /// holder that is [evicted](crate::Mutex::force_release) finds out at its next renewal. It is for
+    /// servers on which publish/subscribe is not allowed.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};

@@ -8,8 +8,9 @@ use std::fmt;
 /// from a holder that was paused past its lease. See [`Guard::fencing_token`] and the crate's
 /// documentation for recipes.
 ///
-/// A token is at least the server's time in microseconds at which it was made, so that it goes on
-/// growing after the lock's keys expired or were flushed. It fits into 53 bits, and thus exactly
+/// A token that Redis makes is at least the server's time in microseconds, so that tokens go on growing
+/// after the lock's keys expired or were flushed. A hold that passes from thread to thread inside a process
+/// has the next number, once the server's clock has come so far. A token fits into 53 bits, and thus exactly
 /// into a JavaScript or Lua number and into a signed 64-bit column: `get() as i64` is the same number,
 /// for drivers of databases that take no `u64`. A command to Redis takes it as it is.
 ///

@@ -299,6 +299,9 @@ impl LockClient {
     /// [`is_cancelled`](crate::Error::is_cancelled). What only asks Redis about a lock, or forces it,
     /// still does.
     ///
+    /// A hold that was lost before, as one that `max_hold` has ended, is taken from nobody. What Redis still
+    /// has of it may stay until its lease ends.
+    ///
     /// # Errors
     ///
     /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in

@@ -153,7 +153,7 @@ fn give_back_later(lease: &LiveLease, cause: LossCause) {
         LossCause::MaxHold => lease.settled().max(lease.leased_until()),
         _ => lease.settled(),
     };
-    engine.worker().give_back_at(due, giving_back(lease));
+    engine.worker().give_back_later(due, giving_back(lease));
 }
 
 /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the worker.

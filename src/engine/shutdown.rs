@@ -18,6 +18,8 @@ const LOOK: Duration = Duration::from_millis(1);
 pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     let deadline = engine.now().after(within);
     engine.shut_down.store(true, Ordering::SeqCst);
+    // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
+    engine.worker().hurry();
     let left = loop {
         // An exchange that is under way may still bring a lease.
         let mut left = end_all(engine);

@@ -58,10 +58,9 @@ impl Guard {
     /// Send it along with every write to the resource, and let the resource refuse a lower one than
     /// it has seen. That protects it even from a holder that was paused past its lease.
     ///
-    /// Beyond that order nothing can be told from its value. The order breaks if the server's clock
-    /// is set back by more than the time since the last hold while its token is not remembered any
-    /// more: the token expires about one lease after the last hold, and FLUSHALL deletes it. Two
-    /// holds around a FLUSHALL that fall into one microsecond share a token.
+    /// Beyond that order nothing can be told from its value. [Limits](crate#limits) tells what the order
+    /// rests on: the last token is remembered in Redis for about one lease after the last hold, and where
+    /// it is not there, the server's clock must not have been set back.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard, highest: &mut leasehold::FencingToken) {
@@ -236,7 +235,9 @@ impl Guard {
     ///
     /// [`is_lost`](crate::Error::is_lost) if the lease is over, however short the time since;
     /// [`is_config`](crate::Error::is_config) for a time to live that is not allowed; an error of the
-    /// connection if Redis cannot be asked, whereupon the lease is as long as it was.
+    /// connection if Redis cannot be asked, whereupon the holder may rely on the lease for no longer than
+    /// before. A request that is stuck on its way may still make the lease longer in Redis, for as long as
+    /// the lock is this hold's.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -264,7 +265,9 @@ impl Guard {
     /// serves others afterwards. Nothing was sent.
     /// [`is_lost`](crate::Error::is_lost) if the lock is not held any longer: nothing was applied.
     /// [`is_refused`](crate::Error::is_refused) if Redis would not take a command: nothing was
-    /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came.
+    /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came: the commands
+    /// were applied, or not, or may yet be, for as long as the lock is this hold's. No deadline stops a
+    /// request that is stuck on its way.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {

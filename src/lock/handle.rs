@@ -368,9 +368,10 @@ macro_rules! lock_methods {
             /// For people and for emergencies: the evicted holder goes on until it notices. Where its
             /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.
             /// A client listens once it has waited, or has had a lock that lingers, may be asked for or
-            /// was passed on to another thread. With `Wait::spin()` on one server nobody listens. A
-            /// holder that is not told notices at its next renewal or, with a fixed lease, at its end.
-            /// Only the fencing token keeps it from doing harm until then.
+            /// was passed on to another thread. Locks on one server with `Wait::spin()` make no client
+            /// listen. A holder that is not told notices at its next renewal, which follows within a
+            /// third of its lease, or at the end of a lease that is not renewed any more. Only the
+            /// fencing token keeps it from doing harm until then.
             ///
             /// # Errors
             ///

@@ -17,9 +17,6 @@ use crate::wire::script::Call;
 use crate::wire::transport::Transport;
 use crate::wire::{Pipeline, Value};
 
-/// A deadline in server time, in microseconds, that every request misses.
-const ALWAYS_LATE: u64 = 1;
-
 /// Locks on one server, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Single {
@@ -77,10 +74,8 @@ impl Protocol for Single {
         }
         let mut again = true;
         loop {
-            // Where the server is elsewhere since its time was known, the first request only asks for the
-            // time: one without a deadline could be carried out at any time.
-            let by = clock.reached_at(deadline).unwrap_or(ALWAYS_LATE);
-            let call = target.acquire(attempt, by);
+            // Read each time: the server may have moved since the last request, and its time with it.
+            let call = target.acquire(attempt, clock.deadline(deadline));
             let reply = self.call(&call, deadline)?;
             let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
             // A bare number is easily another command's answer. Asked again, Redis tells more.
@@ -163,8 +158,7 @@ impl Protocol for Single {
         let clock = self.transport.server_clock();
         let mut again = true;
         loop {
-            // A request without a deadline could come at any time: the first may only ask for the time.
-            let call = target.force(owner, clock.reached_at(deadline).unwrap_or(ALWAYS_LATE));
+            let call = target.force(owner, clock.deadline(deadline));
             let reply = self.call(&call, deadline)?;
             match self.read(forced(&reply.value))? {
                 Forced::Done(had) => return Ok(had),
@@ -208,5 +202,108 @@ impl Protocol for Single {
 
     fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
         self.transport.server_clock().not_before(grant.epoch, grant.micros, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_support::fault::Operation;
+    use leasehold_support::{Action, Fault, Proxy, Server};
+
+    use super::*;
+    use crate::base::name::Name;
+    use crate::base::sync;
+    use crate::base::time::{BootClock, Clock};
+    use crate::protocol::Mode;
+    use crate::protocol::kind::Kind as _;
+    use crate::protocol::mutex::MutexKind;
+    use crate::wire::endpoint;
+    use crate::wire::manager::{Source, Timeouts};
+    use crate::wire::pool::{PoolSettings, connector};
+
+    const LEASE: Duration = Duration::from_secs(30);
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A client of a server, and what is between the two.
+    struct Stage {
+        server: Server,
+        proxy: Proxy,
+        single: Single,
+        target: Arc<Target>,
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            let server = Server::start().unwrap();
+            let proxy = Proxy::start(&server).unwrap();
+            let source = Source::Fixed(endpoint::parse(&proxy.url()).unwrap());
+            let timeouts = Timeouts { connect: SOON, command: SOON };
+            let (settings, connector) = (PoolSettings::default(), connector().unwrap());
+            let transport =
+                Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);
+            let single = Single::new(Arc::new(transport), Arc::new(Identity::new("")));
+            let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
+            Stage { server, proxy, single, target }
+        }
+
+        fn deadline() -> Moment {
+            BootClock.now().after(SOON)
+        }
+
+        fn acquire(&self) -> (Vec<u8>, Result<Answer, Failure>) {
+            let number = self.single.identity.next_attempt();
+            let owner = MutexKind.owner(&self.single.identity, number, LEASE, false);
+            let attempt =
+                Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
+            let answer = self.single.acquire(&self.target, &attempt, Stage::deadline());
+            (owner, answer)
+        }
+
+        /// The next request of a call comes late, and the server has moved before its reply arrives. So
+        /// the call asks once more, and does not know the time of the server that it asks.
+        fn move_during(&self, operation: Operation) {
+            let clock = self.single.transport.server_clock();
+            let now = BootClock.now();
+            // By this time the deadline was over long ago.
+            clock.note(clock.epochs().number(), 1_000_000, now, now);
+            let held = self.proxy.add(Fault::reply("", Action::Hold).at(operation));
+            let epochs = clock.epochs().clone();
+            let body = move || {
+                assert!(held.wait_fired(SOON));
+                epochs.advance();
+                held.release();
+            };
+            sync::spawn("move", body).unwrap();
+        }
+    }
+
+    #[test]
+    fn acquire_during_a_move_never_runs_without_a_deadline() {
+        let stage = Stage::new();
+        // The server knows the script now, or it would refuse the first request for that.
+        let (owner, answer) = stage.acquire();
+        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        assert!(stage.single.force_release(&stage.target, &owner, Stage::deadline()).unwrap());
+        stage.move_during(Operation::Acquire);
+        let (_, answer) = stage.acquire();
+        assert!(matches!(answer, Ok(Answer::Late)), "{answer:?}");
+        assert!(!stage.server.keys().contains(&b"x".to_vec()));
+        // The late reply has reported the time.
+        assert!(matches!(stage.acquire().1, Ok(Answer::Granted(_))));
+    }
+
+    #[test]
+    fn force_during_a_move_never_runs_without_a_deadline() {
+        let stage = Stage::new();
+        let (owner, _) = stage.acquire();
+        let force = || stage.single.force_release(&stage.target, &owner, Stage::deadline());
+        assert!(force().unwrap());
+        let (owner, _) = stage.acquire();
+        stage.move_during(Operation::Force);
+        let force = || stage.single.force_release(&stage.target, &owner, Stage::deadline());
+        let failure = force().unwrap_err();
+        assert!(matches!(failure, Failure::NotSent(Hindrance::Overdue)), "{failure:?}");
+        assert!(stage.server.keys().contains(&b"x".to_vec()));
+        assert!(force().unwrap());
     }
 }

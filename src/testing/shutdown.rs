@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Server;
 use super::scenario::until;
+use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
@@ -75,6 +76,28 @@ fn the_end_of_a_linger_is_waited_for() {
     had.recv_timeout(SOON).unwrap();
     assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
     server.advance(LOOK * 500);
+    done.recv_timeout(SOON).unwrap();
+}
+
+/// `max_hold` has ended a hold whose first request brought no answer. What Redis has of it is left alone
+/// until its lease ends, as its thread may be at work, but a shutdown takes away what is at work.
+#[test]
+fn rest_of_a_hold_that_max_hold_ended_is_given_back() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let link = server.link(&client);
+    link.lose_answers(1);
+    let options = LockOptions::new().max_hold(LOOK * 100);
+    let owned = client.mutex_with("x", options).unwrap().lock().unwrap().into_owned().unwrap();
+    assert_eq!(link.faults(), 1);
+    server.advance(LOOK * 100);
+    assert_eq!(owned.loss().unwrap().cause(), LossCause::MaxHold);
+    assert!(server.keys().contains(&b"x".to_vec()));
+    let done = shut_down(client);
+    until(|| !server.keys().contains(&b"x".to_vec()));
+    // The request without an answer may arrive until its deadline is over.
+    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
+    server.advance(LOOK * 1_000);
     done.recv_timeout(SOON).unwrap();
 }
 

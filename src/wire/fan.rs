@@ -45,6 +45,8 @@ pub(crate) struct Question<'a> {
 pub(crate) struct Delivery {
     /// One for each call.
     pub(crate) outcomes: Vec<Result<Reply, Failure>>,
+    /// Nothing was sent before then. An outcome that is no reply has no moment of its own.
+    pub(crate) asked: Moment,
     /// What the server told of itself, if there was a connection.
     pub(crate) standing: Option<Standing>,
     /// Whether the calls may have been done before they were done for this answer.
@@ -62,8 +64,9 @@ pub(crate) fn ask(
     deadline: Moment,
     clock: &dyn Clock,
 ) -> Vec<Delivery> {
+    let asked = clock.now();
     let mut legs: Vec<Leg<'_>> =
-        questions.iter().map(|question| Leg::new(*question, lane)).collect();
+        questions.iter().map(|question| Leg::new(*question, lane, asked)).collect();
     for _ in 0..STEPS {
         for leg in legs.iter_mut().filter(|leg| leg.is_open()) {
             leg.send(lane, deadline);
@@ -116,6 +119,7 @@ struct Leg<'a> {
     whole: Vec<Option<Call>>,
     outcomes: Vec<Option<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
+    asked: Moment,
     standing: Option<Standing>,
     /// What was sent and is not answered, and when that was.
     under_way: Vec<usize>,
@@ -128,7 +132,7 @@ struct Leg<'a> {
 }
 
 impl<'a> Leg<'a> {
-    fn new(question: Question<'a>, lane: Lane) -> Leg<'a> {
+    fn new(question: Question<'a>, lane: Lane, asked: Moment) -> Leg<'a> {
         let Question { node, calls } = question;
         Leg {
             node,
@@ -136,6 +140,7 @@ impl<'a> Leg<'a> {
             whole: calls.iter().map(|_| None).collect(),
             outcomes: calls.iter().map(|_| None).collect(),
             connection: None,
+            asked,
             standing: None,
             under_way: Vec::new(),
             sent: Moment::PAST,
@@ -276,6 +281,7 @@ impl<'a> Leg<'a> {
                 .into_iter()
                 .map(|outcome| outcome.unwrap_or_else(|| Err(missing.clone())))
                 .collect(),
+            asked: self.asked,
             standing: self.standing,
             repeated,
             hindrance: self.hindrance,

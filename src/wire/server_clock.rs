@@ -9,6 +9,9 @@ use crate::wire::epoch::Epochs;
 /// A reading older than this is not relied on to date a message.
 const STALE: Duration = Duration::from_secs(2);
 
+/// A deadline in the server's time, in microseconds, that every request misses.
+const ALWAYS_LATE: u64 = 1;
+
 /// A clock that is being slewed or set by so little is still the same.
 const DOUBT: Duration = Duration::from_secs(1);
 
@@ -74,6 +77,16 @@ impl ServerClock {
         let behind = reading.received.since(moment);
         let micros = reading.micros.saturating_add(u64::try_from(sure.as_micros()).ok()?);
         Some(micros.saturating_sub(u64::try_from(behind.as_micros()).ok()?))
+    }
+
+    /// The deadline of a request in the server's time, in microseconds, so that the server does nothing
+    /// once the holder's clock is past `moment` (rule 2).
+    ///
+    /// Where the server is elsewhere since its time was known, the request is late whenever it arrives, and
+    /// only reports the time: a request without a deadline could be carried out at any time.
+    pub(crate) fn deadline(&self, moment: Moment) -> u64 {
+        let unknown = if mutated!("request-without-a-deadline") { 0 } else { ALWAYS_LATE };
+        self.reached_at(moment).unwrap_or(unknown)
     }
 
     /// Whether the server's time may have been `micros` between two moments. An answer that says

@@ -261,6 +261,32 @@ fn the_rule_of_a_mutex_is_exact() {
     });
 }
 
+/// As the README says of this permission. No message tells of the grant, so the waiter asks.
+#[test]
+fn queue_without_publish_is_served_by_heartbeats() {
+    let server = Server::start().expect("a server");
+    let rule: Vec<String> = rule("Mutex").into_iter().filter(|word| word != "+publish").collect();
+    allow(&server, "locks", &rule);
+    let stage = Stage { servers: &[&server], user: "locks", name: "x" };
+    let (lock, other) = (stage.mutex(renewed(30_000)), stage.mutex(renewed(30_000)));
+    let guard = lock.lock().unwrap();
+    assert!(other.request_release().unwrap_err().is_denied(), "nobody can be asked to let go");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| -> Result<_> {
+            Ok(other.try_lock_for(SOON)?.expect("its turn").into_owned().expect("held once"))
+        });
+        until("it queues", || ask::<u64>(&server, &["ZCARD", "{shop:x}:queue"]) == 1);
+        let owner = lock.holder().unwrap().expect("a holder");
+        guard.release().unwrap();
+        // The waiter keeps it, whenever it finds out.
+        until("it is handed over", || {
+            let next: Option<String> = ask(&server, &["GET", "shop:x"]);
+            next.is_some_and(|next| next.as_bytes() != owner.owner())
+        });
+        drop(waiter.join().expect("no panic").unwrap());
+    });
+}
+
 #[test]
 fn the_rule_of_a_mutex_that_spins_is_exact() {
     is_exact("Mutex, Wait::spin()", &["+zrange"], |stage| {

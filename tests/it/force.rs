@@ -3,8 +3,8 @@
 use std::thread;
 
 use crate::common::several::{direct, proxies, servers, through};
-use crate::common::{SOON, ask, exists, fixed, hasty, ms, open, server, until};
-use leasehold::{Guard, Holder, LockClient, LockOptions, LossCause, Result};
+use crate::common::{SOON, ask, exists, fixed, hasty, ms, open, renewed, server, until};
+use leasehold::{Guard, Holder, LockClient, LockOptions, LossCause, Result, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Injection, Proxy, Server, WallClock};
 
@@ -140,6 +140,27 @@ fn evicted_holder_that_listens_is_told_at_once() {
         until("it is lost", || guard.loss().is_some());
         waits.join().unwrap();
     });
+}
+
+/// Nobody listens for it, so that its next renewal finds out, long before its lease is over.
+#[test]
+fn evicted_holder_that_spins_is_told_by_its_renewal() {
+    let servers = [server(), server()];
+    let held: Vec<Guard> = KINDS
+        .iter()
+        .zip(&servers)
+        .map(|(kind, server)| {
+            let options = renewed(15_000).wait(Wait::spin());
+            let guard = (kind.lock)(&open(server), options).unwrap();
+            assert!((kind.force)(&open(server)).unwrap());
+            guard
+        })
+        .collect();
+    for guard in held {
+        until("it is told", || guard.loss().is_some());
+        // A lease that ended by itself would have expired.
+        assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
+    }
 }
 
 /// A lease that lingers is forgotten too, and not passed to the next thread.

@@ -282,6 +282,36 @@ fn imports_macro(code: &str) -> bool {
     imports.into_iter().any(|line| line.contains("thread_local"))
 }
 
+/// The scripts by their files.
+fn scripts() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol/script");
+    let paths = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path());
+    let text = |path: &Path| std::fs::read_to_string(path).expect("a text");
+    paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "lua"))
+        .map(|path| (path.display().to_string(), text(&path)))
+        .collect()
+}
+
+/// The formats in a script that make something else of a number than all of its digits (rule 20): `%d` is
+/// as long as the platform's `long`, `%s` and `%g` write an exponent.
+fn odd_formats(file: &str, text: &str) -> Vec<String> {
+    let formats = text.split("string.format(").skip(1).filter_map(|call| {
+        let quote = call.chars().next()?;
+        call[1..].split_once(quote).map(|(format, _)| format)
+    });
+    let is_whole = |place: &str| {
+        let (width, kind) = place.split_once('.').unwrap_or((place, ""));
+        width.chars().all(|letter| letter.is_ascii_digit()) && kind.starts_with("0f")
+            // In hexadecimal digits, as messages name attempts.
+            || place.starts_with('x')
+    };
+    formats
+        .filter(|format| !format.split('%').skip(1).all(is_whole))
+        .map(|format| format!("{file} formats by {format}"))
+        .collect()
+}
+
 /// What is never to be in src/, tests within it included.
 fn leftovers(file: &str, text: &str) -> Vec<String> {
     let code = code(text);
@@ -337,6 +367,26 @@ fn synchronisation_comes_from_one_file() {
 fn nothing_unfinished_and_no_select_is_left() {
     let found: Vec<_> = sources().iter().flat_map(|(file, text)| leftovers(file, text)).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn scripts_write_numbers_in_full() {
+    let scripts = scripts();
+    assert!(scripts.iter().any(|(_, text)| text.contains("string.format(")));
+    let found: Vec<_> = scripts.iter().flat_map(|(file, text)| odd_formats(file, text)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn planted_formats_of_numbers_are_found() {
+    for format in ["'%d'", "\"%s\"", "'%.0f%06d'", "'%g'", "'%.1f'", "'%i'"] {
+        let text = format!("return string.format({format}, number)");
+        assert_eq!(odd_formats("x.lua", &text).len(), 1, "{format}");
+    }
+    for format in ["'%.0f'", "'%.0f%06.0f'", "'p %.0f'", "'%x'"] {
+        let text = format!("return string.format({format}, number) .. string.match(x, '%d+')");
+        assert!(odd_formats("x.lua", &text).is_empty(), "{format}");
+    }
 }
 
 #[test]

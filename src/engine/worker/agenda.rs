@@ -44,6 +44,9 @@ struct State {
     told: u64,
     /// The owners' values that are still to be taken out of Redis, and their locks.
     owed: HashMap<Arc<[u8]>, Arc<Target>>,
+    /// Nothing that is owed waits beyond this for the thread that had it; [`Moment::FAR`] before a
+    /// shutdown.
+    hurried: Moment,
     /// When the worker wakes by itself; `None` while it is awake.
     sleeps_until: Option<Moment>,
 }
@@ -51,6 +54,16 @@ struct State {
 impl State {
     fn next(&self) -> Moment {
         self.looks.next().min(self.returns.next()).min(self.news.next())
+    }
+
+    fn give_back(&mut self, due: Moment, duty: Arc<GiveBack>) -> bool {
+        let (mut due, mut duty) = (due, duty);
+        if let Some((before, other)) = self.returns.remove(&duty.owner) {
+            (due, duty) = (due.min(before), Arc::new(duty.and(&other)));
+        }
+        self.owed.insert(Arc::clone(&duty.owner), Arc::clone(&duty.target));
+        self.returns.put(Arc::clone(&duty.owner), due, duty);
+        self.oversleeps(due)
     }
 
     /// Whether the worker sleeps past a moment.
@@ -67,6 +80,7 @@ impl Agenda {
             news: Timers::new(),
             told: 0,
             owed: HashMap::new(),
+            hurried: Moment::FAR,
             sleeps_until: Some(Moment::FAR),
         };
         Agenda { state: Mutex::new(state), fewer: Condvar::new() }
@@ -95,14 +109,23 @@ impl Agenda {
     /// Owes it that an owner's value is taken out of Redis. Returns whether the worker must be woken
     /// for it.
     pub(super) fn give_back(&self, due: Moment, duty: Arc<GiveBack>) -> bool {
+        self.state.lock().give_back(due, duty)
+    }
+
+    /// The same for what a thread may still be at work with, which waits until then, but for no shutdown.
+    pub(super) fn give_back_later(&self, due: Moment, duty: Arc<GiveBack>) -> bool {
         let mut state = self.state.lock();
-        let (mut due, mut duty) = (due, duty);
-        if let Some((before, other)) = state.returns.remove(&duty.owner) {
-            (due, duty) = (due.min(before), Arc::new(duty.and(&other)));
-        }
-        state.owed.insert(Arc::clone(&duty.owner), Arc::clone(&duty.target));
-        state.returns.put(Arc::clone(&duty.owner), due, duty);
-        state.oversleeps(due)
+        let due = due.min(state.hurried);
+        state.give_back(due, duty)
+    }
+
+    /// Makes all that is owed due, now and from now on: the client is shut down, which takes away what
+    /// threads are at work with. Returns whether the worker must be woken for it.
+    pub(super) fn hurry(&self, now: Moment) -> bool {
+        let mut state = self.state.lock();
+        state.hurried = now;
+        state.returns.bring_forward(now);
+        state.oversleeps(state.returns.next())
     }
 
     /// An owner's value is not in Redis any more, unless it was to be taken out once more meanwhile.

@@ -124,12 +124,23 @@ impl Worker {
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {
-        self.give_back_at(self.clock.now(), duty);
+        if self.agenda.give_back(self.clock.now(), Arc::new(duty)) {
+            self.wake();
+        }
     }
 
-    /// The same, but not before a moment.
-    pub(crate) fn give_back_at(&self, due: Moment, duty: GiveBack) {
-        if self.agenda.give_back(due, Arc::new(duty)) {
+    /// The same, but not before a moment, as its thread may still be at work; a shutdown does not wait
+    /// for that.
+    pub(crate) fn give_back_later(&self, due: Moment, duty: GiveBack) {
+        if self.agenda.give_back_later(due, Arc::new(duty)) {
+            self.wake();
+        }
+    }
+
+    /// Gives back at once what is owed, also what is owed from now on. What failed is still tried again
+    /// only after a pause.
+    pub(crate) fn hurry(&self) {
+        if self.agenda.hurry(self.clock.now()) {
             self.wake();
         }
     }

@@ -80,6 +80,22 @@ fn a_value_is_owed_once_and_until_it_is_done() {
 }
 
 #[test]
+fn a_shutdown_waits_for_no_thread_that_is_at_work() {
+    let agenda = Agenda::new();
+    let now = Moment::from_nanos(5);
+    let later = now.after(HOUR);
+    agenda.give_back_later(later, duty(1));
+    agenda.sleep();
+    assert!(agenda.hurry(now), "the worker sleeps on");
+    agenda.give_back_later(later, duty(2));
+    // What failed is tried again after a pause.
+    agenda.give_back(later, duty(3));
+    let mut hand = Vec::new();
+    agenda.take(now, usize::MAX, &mut hand);
+    assert_eq!((hand.len(), agenda.len().1), (2, 1));
+}
+
+#[test]
 fn requests_of_others_do_not_pile_up() {
     let agenda = Agenda::new();
     for _ in 0..REQUESTS * 2 {

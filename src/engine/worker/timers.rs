@@ -51,6 +51,13 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.remove(&(due, key)).map(|value| (due, value))
     }
 
+    /// Makes everything due then that would be due later.
+    pub(super) fn bring_forward(&mut self, due: Moment) {
+        for ((before, key), value) in std::mem::take(&mut self.queue) {
+            self.put(key, before.min(due), value);
+        }
+    }
+
     /// Takes the first one out, if it is due.
     pub(super) fn pop(&mut self, now: Moment) -> Option<V> {
         if self.next() > now {
@@ -88,6 +95,20 @@ mod tests {
         assert!(timers.contains(&'a') && !timers.contains(&'b'));
         assert_eq!(timers.remove(&'a'), Some((at(9), 9)));
         assert_eq!(timers.remove(&'a'), None);
+        assert_eq!((timers.len(), timers.next()), (0, Moment::FAR));
+    }
+
+    #[test]
+    fn timers_are_brought_forward_and_never_put_off() {
+        let mut timers = Timers::new();
+        for (key, due) in [('a', 5), ('b', 3), ('c', 9)] {
+            timers.put(key, at(due), key);
+        }
+        timers.bring_forward(at(4));
+        assert_eq!((timers.len(), timers.due(&'b')), (3, Some(at(3))));
+        assert_eq!((timers.due(&'a'), timers.due(&'c')), (Some(at(4)), Some(at(4))));
+        let popped: Vec<char> = std::iter::from_fn(|| timers.pop(at(4))).collect();
+        assert_eq!(popped, ['b', 'a', 'c']);
         assert_eq!((timers.len(), timers.next()), (0, Moment::FAR));
     }
 

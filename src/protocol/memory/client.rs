@@ -73,8 +73,8 @@ impl Protocol for Memory {
         }
         let mut again = true;
         loop {
-            let reached = clock.reached_at(deadline).unwrap_or(0);
-            let reply = self.exchange(target, Request::acquire(attempt, reached), deadline)?;
+            let by = clock.deadline(deadline);
+            let reply = self.exchange(target, Request::acquire(attempt, by), deadline)?;
             let (answer, micros) = acquired(&reply, attempt.ttl)?;
             clock.note(reply.epoch, micros, reply.sent, reply.received);
             if answer != Answer::Late || !std::mem::take(&mut again) {
@@ -129,8 +129,8 @@ impl Protocol for Memory {
         let clock = &self.server_clock;
         let mut again = true;
         loop {
-            let reached = clock.reached_at(deadline).unwrap_or(0);
-            let reply = self.exchange(target, Request::force(owner, reached), deadline)?;
+            let by = clock.deadline(deadline);
+            let reply = self.exchange(target, Request::force(owner, by), deadline)?;
             match forced(&reply.value)? {
                 Forced::Done(had) => return Ok(had),
                 Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),

@@ -80,9 +80,10 @@ impl Quorum {
                 // A key that holds something else is another's, as it is on one server.
                 Some(Err(failure)) if failure.is_wrong_type() => {
                     tally.count(Verdict::Taken);
+                    first = first.min(answer.asked);
                     if task == Ask::Release {
-                        // What is still on its way may come after the release.
-                        self.claims.released(owner, 1 << node, Moment::PAST);
+                        // The release ran, and found nothing to take back.
+                        self.claims.released(owner, 1 << node, answer.asked);
                     }
                     continue;
                 }

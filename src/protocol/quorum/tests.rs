@@ -70,11 +70,38 @@ fn contended_attempts_leave_nothing_in_the_table() {
     assert_eq!(quorum.claims.count(), 0);
 }
 
+/// A key of another type keeps no vote, and it takes the place of one that may arrive yet only until the
+/// request for that is dead.
+#[test]
+fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
+    let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
+    let quorum = quorum(urls.iter().map(String::as_str));
+    let target = Target::new(&QuorumKind, Name::new(b"", b"x").unwrap());
+    for server in &servers {
+        redis::cmd("RPUSH").arg("x").arg("y").exec(&mut server.connection()).unwrap();
+    }
+    let give_back = |owner: &[u8]| {
+        let task = Task::Release { ttl: LEASE, last_token: None };
+        let errands = [Errand { target: &target, owner, task }];
+        // One of them may not be connected to at first.
+        (0..10).any(|_| quorum.run(&errands, quorum.clock.now().after(TIMEOUT))[0].is_ok())
+    };
+    let now = quorum.clock.now();
+    quorum.claims.ask(b"dead", 0b111, now, now.after(LEASE));
+    assert!(give_back(b"dead"), "the worker goes on until the lease is over");
+    assert_eq!(quorum.claims.count(), 0);
+    quorum.claims.ask(b"on its way", 0b111, now.after(LEASE), now.after(LEASE));
+    assert!(!give_back(b"on its way"));
+    assert_eq!(quorum.claims.count(), 1);
+}
+
 fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<Delivery> {
     let now = BootClock.now();
     let reply = |number| Reply { value: Value::Int(number), sent: now, received: now, epoch: 0 };
     Some(Delivery {
         outcomes: vec![outcome.map(reply)],
+        asked: now,
         standing: Some(Standing { run, counts_from: Moment::PAST }),
         repeated: false,
         hindrance: None,

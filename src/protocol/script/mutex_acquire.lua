@@ -21,7 +21,7 @@
 -- This is the way when nobody has it and nobody waits. token.lua, queue.lua and mutex_wait.lua stand
 -- after it, where their functions cost this way nothing.
 local time = redis.call('TIME')
-local digits = #time[2] == 6 and time[1] .. time[2] or string.format('%d%06d', time[1], time[2])
+local digits = #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 local now = tonumber(digits)
 if now > tonumber(ARGV[3]) and ARGV[3] ~= '0' then
   return {2, now}

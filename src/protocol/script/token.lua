@@ -14,7 +14,7 @@ end
 
 -- The answer to TIME as digits, in microseconds.
 local function micros(time)
-  return #time[2] == 6 and time[1] .. time[2] or string.format('%d%06d', time[1], time[2])
+  return #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 end
 
 -- The token after the last one, where the server's time has just been noted in its place.

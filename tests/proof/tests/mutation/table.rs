@@ -26,6 +26,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::queue::late::a_request_that_comes_too_late_neither_takes_nor_joins",
     ),
     bug(
+        "request-without-a-deadline",
+        "rule 2",
+        "leasehold::protocol::single::tests::acquire_during_a_move_never_runs_without_a_deadline",
+    ),
+    bug(
         "deadline-from-the-sending",
         "rule 2",
         "leasehold::wire::server_clock::tests::a_deadline_on_the_server_is_never_later_than_the_holders",
