@@ -85,9 +85,8 @@ fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>
     if let Some(name) = out_of_place(pipeline) {
         return Err(Error::config(
             "transaction",
-            format_args!("\"{}\"", name.escape_ascii()),
-            "it takes commands on data, and none about the connection, its subscriptions, or \
-             transactions",
+            format_args!("the command \"{}\"", name.escape_ascii()),
+            "commands on data, and none about connections, subscriptions or transactions",
         ));
     }
     check_valid(lease)?;

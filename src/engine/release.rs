@@ -73,7 +73,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
         Ok(_) => {
             lease.end();
             Err(Error::unknown_outcome(
-                "the release brought no answer at first; by now another may have the lock",
+                "the first release request had no reply, and by now another holder may have the lock",
             ))
         }
         Err(failure) => {
@@ -230,7 +230,7 @@ pub(crate) fn check_valid(lease: &Arc<LiveLease>) -> Result<()> {
 pub(crate) fn gone(lease: &LiveLease) -> Error {
     match lease.loss() {
         Some(loss) => Error::lost(&loss),
-        None => Error::not_held("it is released already"),
+        None => Error::not_held("released already"),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
-use crate::base::sync::Arc;
-use crate::base::text::clean;
+use crate::base::text::{Span, clean};
+use crate::wire::fault::{Limit, at_which, io_kind, is_lookup, locate, place, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -27,18 +27,61 @@ pub(crate) enum Hindrance {
     Connect(RedisError),
     /// The connection had been closed before.
     Closed(RedisError),
-    /// All connections were in use for this long.
-    Exhausted(Duration),
+    /// All connections were in use.
+    Exhausted(Shortage),
+    /// All connections were in use, and none of them received a reply.
+    Silent(Shortage),
     /// This process is a fork of the one that made the client.
     Forked,
     /// The caller's deadline had passed already.
     Overdue,
     /// Too few of several servers answered; nothing was left on them.
-    NoMajority(String),
+    NoMajority {
+        text: String,
+        /// Whether there would have been enough, had there been a connection to each.
+        is_exhausted: bool,
+    },
     /// No node of a cluster does it at the moment; those that were asked did nothing.
     Adrift(String),
     /// It cannot be done here.
-    Impossible { field: &'static str, value: String, allowed: &'static str },
+    Impossible { field: &'static str, wrong: String, expected: &'static str },
+}
+
+/// For how long there was no free connection, and in which pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Shortage {
+    pub(crate) waited: Duration,
+    /// How many connections the pool may have, and to where, once that is known.
+    pub(crate) pool: Option<(u32, String)>,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pool {
+            Some((1, address)) => write!(f, "the only connection to {address}"),
+            Some((size, address)) => write!(f, "all {size} connections to {address}"),
+            None => f.write_str("all connections"),
+        }
+    }
+}
+
+impl Shortage {
+    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
+        if matches!(self.pool, Some((1, _))) { one } else { many }
+    }
+
+    fn in_use(&self) -> String {
+        let verb = self.verb("was", "were");
+        format!("{self} {verb} in use for {}; raise max_size or max_wait", Span(self.waited))
+    }
+
+    fn silent(&self) -> String {
+        let verb = self.verb("has", "have");
+        format!(
+            "{self} {verb} waited for a reply for {}; look whether Redis hangs",
+            Span(self.waited)
+        )
+    }
 }
 
 /// What a server's refusal means for the caller.
@@ -86,6 +129,21 @@ impl Failure {
         Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 
+    /// The same failure with the server that it is about, unless it names one.
+    pub(crate) fn at(self, address: &str, limit: Limit) -> Failure {
+        let here = |error| locate(error, address, limit);
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => {
+                Failure::NotSent(Hindrance::Connect(here(error)))
+            }
+            Failure::NotSent(Hindrance::Closed(error)) => {
+                Failure::NotSent(Hindrance::Closed(here(error)))
+            }
+            Failure::Unknown(error) => Failure::Unknown(here(error)),
+            other => other,
+        }
+    }
+
     /// What the server says of a key that holds something else.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn wrong_type() -> Failure {
@@ -127,9 +185,10 @@ impl Failure {
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(
                 Hindrance::Exhausted(_)
+                | Hindrance::Silent(_)
                 | Hindrance::Closed(_)
                 | Hindrance::Overdue
-                | Hindrance::NoMajority(_)
+                | Hindrance::NoMajority { .. }
                 | Hindrance::Adrift(_),
             ) => true,
             Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
@@ -208,9 +267,10 @@ impl Failure {
             }
             Failure::NotSent(
                 Hindrance::Exhausted(_)
+                | Hindrance::Silent(_)
                 | Hindrance::Overdue
                 // Some of several servers may only have been too slow.
-                | Hindrance::NoMajority(_)
+                | Hindrance::NoMajority { .. }
                 | Hindrance::Adrift(_),
             ) => true,
             Failure::NotSent(
@@ -241,84 +301,134 @@ impl From<Failure> for Error {
             Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error)) => {
                 refused_connection(error)
             }
-            Failure::NotSent(Hindrance::Exhausted(waited)) => Error::exhausted(format!(
-                "no pooled connection came free within {waited:?}; raise max_size or max_wait"
-            )),
+            Failure::NotSent(Hindrance::Exhausted(shortage)) => Error::exhausted(shortage.in_use()),
+            Failure::NotSent(Hindrance::Silent(shortage)) => Error::unreachable(shortage.silent()),
             Failure::NotSent(Hindrance::Forked) => Error::refused(
-                "this process is a fork of one that had built a client, or tried to; fork before that, or \
-                 start a new program",
+                "this process is a fork of one that had built a client; build clients only after the \
+                 fork, or start a new program instead of forking",
             ),
-            Failure::NotSent(Hindrance::Overdue) => {
-                Error::timeout("the deadline passed before a command could be sent")
+            Failure::NotSent(Hindrance::Overdue) => Error::timeout(
+                "this thread was held up until its deadline had passed, so no command was sent; try again",
+            ),
+            Failure::NotSent(Hindrance::NoMajority { text, is_exhausted: true }) => {
+                Error::exhausted(format!("{text}; raise max_size or max_wait"))
             }
-            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
+            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
                 Error::unreachable(text)
             }
-            Failure::NotSent(Hindrance::Impossible { field, value, allowed }) => {
-                Error::config(field, value, allowed)
+            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+                Error::config(field, wrong, expected)
             }
-            Failure::Refused(error) => match Refusal::of(&error) {
-                Refusal::Denied => Error::denied(format!("Redis denied the command: {error}")),
-                Refusal::WrongType => Error::wrong_type(format!(
-                    "its key holds something that is not a lock of this kind: {error}"
-                )),
-                Refusal::NotNow => {
-                    Error::unreachable(format!("Redis cannot serve at the moment: {error}"))
-                }
-                Refusal::Elsewhere => Error::refused(format!(
-                    "the server is a node of a Redis Cluster, another of which has the lock: build \
-                     the client with .cluster(…) ({error})"
-                )),
-                Refusal::Scattered => Error::refused(format!(
-                    "in a Redis Cluster all keys of a transaction must be in the slot of the lock: \
-                     write them with its name, or its hash tag, in braces ({error})"
-                )),
-                Refusal::Other => Error::refused(format!("Redis refused the command: {error}")),
-            }
-            .caused_by(error),
+            Failure::Refused(error) => refused_command(error),
             Failure::Unknown(error) => Error::unknown_outcome(format!(
-                "the command was sent and no answer came, so it may have been done: {error}"
+                "{}, so the command may have run or may not have",
+                words(&error)
             ))
             .caused_by(error),
         }
     }
 }
 
+fn refused_command(error: RedisError) -> Error {
+    let (said, redis) = (words(&error), format!("Redis{}", at_which(&error)));
+    match Refusal::of(&error) {
+        Refusal::Denied => Error::denied(format!(
+            "{redis} denies this user the command ({said}); allow it in the user's ACL"
+        )),
+        Refusal::WrongType => Error::wrong_type(format!(
+            "its key{} holds something that is not a lock of this kind ({said}); choose another \
+             name, or delete the key",
+            at_which(&error)
+        )),
+        Refusal::NotNow => not_now(&error, &redis, &said),
+        Refusal::Elsewhere => Error::refused(format!(
+            "this server is a node of a Redis Cluster, and another node has the lock ({said}); build the \
+             client with .cluster(…)"
+        )),
+        Refusal::Scattered => Error::refused(format!(
+            "a key of the transaction is not in the cluster slot of the lock ({said}); put the lock's \
+             name, or its hash tag, in braces into the name of each key"
+        )),
+        Refusal::Other if error.code() == Some("OOM") => Error::refused(format!(
+            "{redis} is out of memory ({said}); raise its maxmemory or delete data"
+        )),
+        Refusal::Other => Error::refused(format!("{redis} refused the command ({said})")),
+    }
+    .caused_by(error)
+}
+
+/// What a server says that may serve soon.
+fn not_now(error: &RedisError, redis: &str, said: &str) -> Error {
+    let (state, advice) = match error.code() {
+        Some("LOADING") => ("is loading its data", "try again later"),
+        Some("BUSY") => {
+            ("is busy with a long script", "end it with SCRIPT KILL, or try again later")
+        }
+        Some("READONLY" | "UNBLOCKED") => {
+            ("is a replica and takes no writes", "connect to its master, or use .sentinels(…)")
+        }
+        Some("MISCONF") => ("cannot save its data to disk", "look into its log"),
+        Some("NOREPLICAS") => ("has fewer replicas than it needs to take writes", "look at them"),
+        Some("MASTERDOWN") => ("is a replica without its master", "start the master"),
+        Some("CLUSTERDOWN") => ("is in a cluster that is down", "look at the other nodes"),
+        _ => ("cannot serve at the moment", "try again later"),
+    };
+    Error::unreachable(format!("{redis} {state} ({said}); {advice}"))
+}
+
 fn refused_connection(error: RedisError) -> Error {
-    let denied = Refusal::of(&error) == Refusal::Denied;
+    let (said, redis) = (words(&error), format!("Redis{}", at_which(&error)));
     if is_tls_fault(&error) {
-        let text = format!("a TLS connection to Redis could not be agreed on: {error}");
+        let text = format!(
+            "{said}; check that the server speaks TLS at this port, and its certificate against \
+             ca_certificate"
+        );
         return Error::refused(text).caused_by(error);
     }
     if error.kind() == ErrorKind::InvalidClientConfig {
-        let allowed = "the name under which the sentinels watch the master";
-        let told = error.detail().unwrap_or_default().to_owned();
-        return Error::config("url", told, allowed).caused_by(error);
+        let allowed = "the name under which the sentinels watch the master: redis://name";
+        return Error::config("url host", said, allowed).caused_by(error);
     }
-    let text = if denied && error.code() == Some("NOPERM") {
-        format!("Redis denied the user what every connection begins with: {error}")
-    } else if denied {
-        format!("Redis denied the user or the password: {error}")
-    } else if is_max_clients(&error) {
-        format!("Redis takes no more connections (maxclients): {error}")
+    let refusal = Refusal::of(&error);
+    if refusal == Refusal::Denied {
+        let text = match error.code() {
+            Some("NOPERM") => {
+                format!("{redis} denies this user to connect ({said}); allow it in the user's ACL")
+            }
+            Some("NOAUTH") => {
+                format!(
+                    "{redis} wants a password ({said}); write it into the URL: redis://:password@host"
+                )
+            }
+            _ => format!(
+                "{redis} refused the user or the password ({said}); correct them in the URL"
+            ),
+        };
+        return Error::denied(text).caused_by(error);
+    }
+    let text = if is_max_clients(&error) {
+        format!(
+            "{redis} takes no more connections ({said}); raise its maxclients or use fewer clients"
+        )
+    } else if refusal == Refusal::NotNow {
+        return not_now(&error, &redis, &said).caused_by(error);
     } else if is_hang_up(&error) {
-        format!("Redis closed the connection at once (is maxclients reached?): {error}")
-    } else if error.is_io_error() || Refusal::of(&error) == Refusal::NotNow {
-        format!("Redis cannot be reached: {error}")
+        format!("{said}; look whether its maxclients is reached, or whether it expects rediss://")
+    } else if is_lookup(&error) {
+        format!("{said}; check the host in the URL")
+    } else if error.is_timeout() {
+        format!("{said}; look whether Redis hangs, or a firewall drops the packets")
+    } else if error.is_io_error() {
+        format!("{said}; look whether Redis runs there")
     } else {
-        return Error::refused(format!("Redis refused the connection: {error}")).caused_by(error);
+        return Error::refused(format!("{redis} refused the connection ({said})")).caused_by(error);
     };
-    if denied { Error::denied(text) } else { Error::unreachable(text) }.caused_by(error)
+    Error::unreachable(text).caused_by(error)
 }
 
 /// Whether the other end was there, and closed the connection.
 fn is_hang_up(error: &RedisError) -> bool {
     io_kind(error).is_some() && error.is_connection_dropped() && !error.is_connection_refusal()
-}
-
-/// What kind of trouble the operating system told of, if it was that.
-pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
-    io_error(error).map(std::io::Error::kind)
 }
 
 /// Whether a server denied it to this user, or the user itself.
@@ -351,44 +461,43 @@ pub(crate) fn is_tls_fault(error: &RedisError) -> bool {
     }
 }
 
-/// What the operating system, or TLS above it, told of, if it was that.
-pub(crate) fn io_error(error: &RedisError) -> Option<&std::io::Error> {
-    // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
-    type Kept = Arc<dyn std::error::Error + Send + Sync>;
-    let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
-    kept.downcast_ref::<std::io::Error>()
-}
-
 /// Whether the server takes no more connections.
 pub(crate) fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
 }
 
+/// As a log line shows it, without advice.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => {
-                write!(f, "no connection: {}", shown(error))
+        let text = match self {
+            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            | Failure::Unknown(error) => words(error),
+            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
+                format!("{shortage} were in use for {}", Span(shortage.waited))
             }
-            Failure::NotSent(Hindrance::Closed(error)) => {
-                write!(f, "it was closed: {}", shown(error))
+            Failure::NotSent(Hindrance::Silent(shortage)) => {
+                format!("{shortage} waited for a reply for {}", Span(shortage.waited))
             }
-            Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
-            Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
-            Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
-            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
-                f.write_str(text)
+            Failure::NotSent(Hindrance::Forked) => "this process is a fork".to_owned(),
+            Failure::NotSent(Hindrance::Overdue) => {
+                "the deadline passed before a command was sent".to_owned()
             }
-            Failure::NotSent(Hindrance::Impossible { field, allowed, .. }) => {
-                write!(f, "{field}: {allowed}")
+            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
+                text.clone()
             }
-            Failure::Refused(error) => write!(f, "refused: {}", shown(error)),
-            Failure::Unknown(error) => write!(f, "no answer: {}", shown(error)),
-        }
+            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+                format!("invalid {field}: {wrong}, expected {expected}")
+            }
+            Failure::Refused(error) => match place(error) {
+                Some(address) => format!("{address} says {}", words(error)),
+                None => words(error),
+            },
+        };
+        f.write_str(&clean(&text))
     }
 }
 
 /// What an error says, which may be what a server said, for a log or an error.
 pub(crate) fn shown(error: &RedisError) -> String {
-    clean(&error.to_string()).into_owned()
+    clean(&words(error)).into_owned()
 }

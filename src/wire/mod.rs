@@ -17,6 +17,7 @@
 //! | `relay` | listening to several servers at once |
 //! | `fan` | the same question to several servers at once, on one thread |
 //! | `failure` | what became of a command that brought no answer |
+//! | `fault` | the driver's errors in words, with the server's address |
 //! | `topology` | what nodes of a cluster tell of each other |
 //! | `cluster` | the way to the node that has a slot: who that is (`directory`), and its connections (`member`) |
 //! | `sentinel` | where the master is, as sentinels tell |
@@ -37,6 +38,7 @@ pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fan;
+pub(crate) mod fault;
 pub(crate) mod follower;
 mod greeting;
 pub(crate) mod manager;
