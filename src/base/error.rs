@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::base::loss::Loss;
+use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::text::clean;
 
@@ -93,11 +93,13 @@ impl Error {
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
-        let advice = loss.cause().advice().map_or(String::new(), |advice| format!("; {advice}"));
-        let text = format!(
-            "lost: {}, so another holder may have been at work meanwhile{advice}",
-            loss.cause()
-        );
+        let cause = loss.cause();
+        let since = match cause {
+            LossCause::Taken => "",
+            _ => ", and another holder may have had it since",
+        };
+        let advice = cause.advice().map_or(String::new(), |advice| format!("; {advice}"));
+        let text = format!("lost: {cause}{since}{advice}");
         let mut error = Error::new(Kind::Lost, text);
         error.0.lock = Some(loss.shown().to_owned());
         error
@@ -146,6 +148,15 @@ impl Error {
     /// Names the lock, unless it is named already.
     pub(crate) fn of(mut self, name: &Name) -> Error {
         self.0.lock.get_or_insert_with(|| name.to_string());
+        self
+    }
+
+    /// Says what follows from it, once.
+    pub(crate) fn so(mut self, consequence: &str) -> Error {
+        if !self.0.text.contains(consequence) {
+            self.0.text.push_str("; ");
+            self.0.text.push_str(consequence);
+        }
         self
     }
 
@@ -414,7 +425,6 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::loss::LossCause;
 
     #[test]
     fn text_of_a_server_is_cleaned() {

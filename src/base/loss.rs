@@ -117,16 +117,14 @@ impl LossCause {
     /// What may keep it from happening again.
     pub(crate) fn advice(self) -> Option<&'static str> {
         match self {
-            LossCause::Expired => {
-                Some("use Lease::renewed, or a longer lease if this process is paused for so long")
-            }
+            LossCause::Expired => Some("use Lease::renewed or a longer lease"),
             LossCause::RenewalsUsedUp => Some("raise max_renewals or shorten the work"),
             LossCause::Taken | LossCause::Deleted => {
-                Some("look for who deletes, evicts or overwrites the key")
+                Some("find out what deletes, evicts or overwrites its key")
             }
             LossCause::Unreachable => Some("use a lease that is longer than the outage"),
             LossCause::MaxHold => Some("raise max_hold or shorten the work"),
-            LossCause::ShutDown => None,
+            LossCause::ShutDown => Some("release the locks before the shutdown"),
         }
     }
 }

@@ -218,7 +218,7 @@ impl LockClient {
         if sharded && kind.keys(&name).iter().any(|key| hashed(key) != slot) {
             return Err(Error::config(
                 "name",
-                format_args!("the keys of {name:?} would be in several slots of a cluster"),
+                format_args!("not all keys of {name:?} would be in one slot of a cluster"),
                 "no braces but those around the hash tag, {tag}",
             ));
         }

@@ -88,12 +88,16 @@ fn acquire_inner(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
         ))),
-        Turn::Cancelled => Err(called_off()),
+        Turn::Cancelled => Err(called_off(slot.engine())),
     }
 }
 
-fn called_off() -> Error {
-    Error::cancelled("the wait was cancelled, by cancel_waits or by the shutdown of the client")
+fn called_off(engine: &Engine) -> Error {
+    Error::cancelled(if engine.is_shut_down() {
+        "the client was shut down; build a new one"
+    } else {
+        "the wait was cancelled by cancel_waits"
+    })
 }
 
 /// What the delegate does after an exchange.
@@ -199,14 +203,14 @@ impl<'a> Delegate<'a> {
                 Next::Held(lease) => {
                     if self.engine.is_shut_down() {
                         shut_down_lease(&lease);
-                        return Err(called_off());
+                        return Err(called_off(self.engine));
                     }
                     self.engine.listen_for(self.options);
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
                     if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
-                        return Err(called_off());
+                        return Err(called_off(self.engine));
                     }
                 }
                 Next::GiveUp(Ok(())) => return Ok(None),
@@ -528,11 +532,13 @@ impl<'a> Delegate<'a> {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
-                    "a request had no reply, so it may be held until its lease ends; then: {error}"
+                    "a request had no reply, so the lock may be held until its lease ends; the next try \
+                     failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.caused_by(error)
             }
+            Some(bid) if bid.unknown => error.so("the lock may be held until its lease ends"),
             _ => error,
         }
     }

@@ -98,6 +98,9 @@ fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>
         Ok(Applied::Done(answers)) => return Ok(answers),
         Ok(Applied::Gone) => Verdict::Gone,
         Ok(Applied::Taken) => Verdict::Taken,
+        Err(failure) if failure.is_unknown() => {
+            return Err(Error::from(failure).so("look whether the transaction was applied"));
+        }
         // What a command of the user's says of its own key is a value among the answers.
         Err(failure) => taken(failure)?,
     };

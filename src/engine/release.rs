@@ -81,7 +81,11 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
             if !mutated!("failed-release-forgotten") {
                 give_back(lease);
             }
-            if mutated!("unknown-release-as-released") { Ok(()) } else { Err(failure.into()) }
+            if mutated!("unknown-release-as-released") {
+                Ok(())
+            } else {
+                Err(Error::from(failure).so("the release goes on in the background"))
+            }
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn replicate(
             let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), within.as_bytes()];
             connection.expect_silence(copies.within);
             let reply = connection.call(&Call::plain(&parts), deadline);
-            reply.map_err(|failure| impossible(failure, copies.least))?.value
+            reply.map_err(impossible)?.value
         }
     };
     let odd = || unexpected(&value);
@@ -65,7 +65,7 @@ pub(crate) fn replicate(
 }
 
 /// A server that cannot do it at all says so in words, under one code for everything.
-fn impossible(failure: Failure, least: Least) -> Failure {
+fn impossible(failure: Failure) -> Failure {
     let Failure::Refused(error) = &failure else { return failure };
     let (wrong, expected) = if says(error, "unknown command") {
         ("the server does not know WAITAOF", "Redis 7.2 or later, or Valkey")
@@ -74,7 +74,7 @@ fn impossible(failure: Failure, least: Least) -> Failure {
     } else {
         return failure;
     };
-    let wrong = format!("{least} cannot be asked for, as {wrong}");
+    let wrong = wrong.to_owned();
     Failure::NotSent(Hindrance::Impossible { field: "min_fsyncs", wrong, expected })
 }
 

@@ -141,7 +141,11 @@ fn check_tail(tail: &str, transport: Transport) -> Result<()> {
         // Behind a password in the query it may be the end of that.
         let is_plain = transport == Transport::Tcp && is_plain(fragment);
         let shown = if is_plain { format!("#{fragment}") } else { "not shown here".to_owned() };
-        return Err(Error::config("url fragment", shown, "none; write # as %23"));
+        return Err(Error::config(
+            "url fragment",
+            shown,
+            "none: # is written %23, and certificates are always verified",
+        ));
     }
     let Some((_, query)) = tail.split_once('?') else { return Ok(()) };
     let mut seen = Vec::new();
@@ -175,9 +179,15 @@ fn is_plain(text: &str) -> bool {
     text.len() <= 32 && text.bytes().all(is_word)
 }
 
+/// What errors say behind the address of a server that is spoken to over TLS.
+pub(crate) const OVER_TLS: &str = "(TLS)";
+
 /// The address as errors name it: host and port, or the path of a socket.
 pub(crate) fn address(info: &ConnectionInfo) -> String {
-    info.addr().to_string()
+    match info.addr() {
+        other @ ConnectionAddr::TcpTls { .. } => format!("{other} {OVER_TLS}"),
+        other => other.to_string(),
+    }
 }
 
 /// The address as it may be shown: no user, no password.

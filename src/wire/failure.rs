@@ -7,7 +7,10 @@ use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, at_which, io_kind, is_lookup, locate, place, words};
+use crate::wire::endpoint::OVER_TLS;
+use crate::wire::fault::{
+    Limit, NO_THREAD, at_which, io_kind, is_lookup, locate, place, subject, words,
+};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -313,15 +316,18 @@ impl From<Failure> for Error {
             Failure::NotSent(Hindrance::NoMajority { text, is_exhausted: true }) => {
                 Error::exhausted(format!("{text}; raise max_size or max_wait"))
             }
-            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
-                Error::unreachable(text)
+            Failure::NotSent(Hindrance::NoMajority { text, .. }) => Error::unreachable(format!(
+                "{text}; look whether those servers run and can be reached"
+            )),
+            Failure::NotSent(Hindrance::Adrift(text)) => {
+                Error::unreachable(format!("{text}; look at the cluster, or try again later"))
             }
             Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
                 Error::config(field, wrong, expected)
             }
             Failure::Refused(error) => refused_command(error),
             Failure::Unknown(error) => Error::unknown_outcome(format!(
-                "{}, so the command may have run or may not have",
+                "{}, so it is not known whether the command ran",
                 words(&error)
             ))
             .caused_by(error),
@@ -330,7 +336,7 @@ impl From<Failure> for Error {
 }
 
 fn refused_command(error: RedisError) -> Error {
-    let (said, redis) = (words(&error), format!("Redis{}", at_which(&error)));
+    let (said, redis) = (words(&error), subject(&error));
     match Refusal::of(&error) {
         Refusal::Denied => Error::denied(format!(
             "{redis} denies this user the command ({said}); allow it in the user's ACL"
@@ -377,7 +383,7 @@ fn not_now(error: &RedisError, redis: &str, said: &str) -> Error {
 }
 
 fn refused_connection(error: RedisError) -> Error {
-    let (said, redis) = (words(&error), format!("Redis{}", at_which(&error)));
+    let (said, redis) = (words(&error), subject(&error));
     if is_tls_fault(&error) {
         let text = format!(
             "{said}; check that the server speaks TLS at this port, and its certificate against \
@@ -406,24 +412,52 @@ fn refused_connection(error: RedisError) -> Error {
         };
         return Error::denied(text).caused_by(error);
     }
-    let text = if is_max_clients(&error) {
-        format!(
-            "{redis} takes no more connections ({said}); raise its maxclients or use fewer clients"
-        )
-    } else if refusal == Refusal::NotNow {
+    if refusal == Refusal::NotNow {
         return not_now(&error, &redis, &said).caused_by(error);
+    }
+    let (text, advice) = if is_max_clients(&error) {
+        (
+            format!("{redis} takes no more connections ({said})"),
+            "raise its maxclients or use fewer clients",
+        )
+    } else if said == NO_THREAD {
+        (said, "raise the limit on threads")
     } else if is_hang_up(&error) {
-        format!("{said}; look whether its maxclients is reached, or whether it expects rediss://")
+        (said, "look whether its maxclients is reached, or whether it expects rediss://")
     } else if is_lookup(&error) {
-        format!("{said}; check the host in the URL")
+        (said, "check the host in the URL")
+    } else if said.contains("sentinel") && error.is_io_error() {
+        (said, "look at the sentinels and the master")
+    } else if error.is_timeout() && said.contains(OVER_TLS) {
+        (said, "look whether the port speaks TLS, or whether Redis hangs")
     } else if error.is_timeout() {
-        format!("{said}; look whether Redis hangs, or a firewall drops the packets")
+        (said, "look whether Redis hangs, or a firewall drops the packets")
     } else if error.is_io_error() {
-        format!("{said}; look whether Redis runs there")
+        (said, "look whether Redis runs there")
     } else {
-        return Error::refused(format!("{redis} refused the connection ({said})")).caused_by(error);
+        return Error::refused(no_redis(&error, &redis, &said)).caused_by(error);
     };
-    Error::unreachable(text).caused_by(error)
+    Error::unreachable(format!("{text}; {advice}")).caused_by(error)
+}
+
+/// What is at the address is not what was expected there.
+fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
+    if error.kind() == ErrorKind::Parse {
+        let address = place(error).unwrap_or("the server");
+        format!(
+            "{address} does not speak the Redis protocol; check the port, and whether it expects rediss://"
+        )
+    } else if said.contains("unknown command") {
+        format!(
+            "{redis} lacks a command that every master has ({said}); if it is a sentinel, use .sentinels(…)"
+        )
+    } else if said.contains("DB index is out of range") {
+        format!(
+            "{redis} has no database of that number ({said}); correct the URL, or raise its `databases`"
+        )
+    } else {
+        format!("{redis} refused the connection ({said})")
+    }
 }
 
 /// Whether the other end was there, and closed the connection.

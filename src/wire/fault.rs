@@ -75,12 +75,22 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
             );
             RedisError::from((ErrorKind::AuthenticationFailed, "no log-in", detail))
         }
-        (None, _) if error.is_io_error() => {
-            let text = format!("{address}: {}", words(&error));
-            io::Error::other(Located { text, source: error }).into()
+        (None, detail) if error.kind() == ErrorKind::Parse => {
+            let detail = format!("{}{BEGIN}{address})", detail.unwrap_or_default());
+            RedisError::from((ErrorKind::Parse, "no reply of Redis", detail))
         }
+        // What sentinels report is about no one server, and names those that it is about.
         (None, _) => error,
     }
+}
+
+/// What a caller is told where the system refuses the thread that makes connections.
+pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
+
+/// What a caller is told whose time is over before a connection is made.
+pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {
+    let text = format!("still connecting to {address} after {}", Span(waited));
+    io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
 }
 
 /// What a connection fails with on which a reply does not come in time.
@@ -126,9 +136,28 @@ pub(crate) fn place(error: &RedisError) -> Option<&str> {
     error.detail()?.rsplit_once(BEGIN)?.1.strip_suffix(')')
 }
 
-/// The same as a part of a sentence.
+/// The server of a reply as a part of a sentence.
 pub(crate) fn at_which(error: &RedisError) -> String {
     place(error).map_or(String::new(), |address| format!(" at {address}"))
+}
+
+/// The server of a reply as the subject of a sentence.
+pub(crate) fn subject(error: &RedisError) -> String {
+    match place(error) {
+        Some(sentinel) if sentinel.starts_with(SENTINEL) => sentinel.to_owned(),
+        _ => format!("Redis{}", at_which(error)),
+    }
+}
+
+const SENTINEL: &str = "the sentinel at ";
+
+/// The refusal of a sentinel, which is not to be taken for the master's. Without a code it was the log-in
+/// that failed.
+pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
+    let code = error.code().unwrap_or("WRONGPASS").to_owned();
+    let detail = error.detail().unwrap_or_default();
+    let detail = detail.rsplit_once(BEGIN).map_or(detail, |(detail, _)| detail);
+    redis::make_extension_error(code, Some(format!("{detail}{BEGIN}{SENTINEL}{address})")))
 }
 
 /// What an error says, without the address of a reply.

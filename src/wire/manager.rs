@@ -300,7 +300,10 @@ impl Manager {
             && !is_master(&reply.value)
             && !mutated!("role-not-verified")
         {
-            return Err(not_a_master("the sentinel told of a server that is no master"));
+            let address = endpoint::address(&goal.info);
+            return Err(not_a_master(&format!(
+                "the sentinel reported {address}, which is a replica"
+            )));
         }
         if let Some(probation) = &self.probation {
             let info: [&[u8]; 2] = [b"INFO", b"server"];

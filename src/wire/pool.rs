@@ -10,10 +10,10 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::base::error::{Error, Result};
 use crate::base::option::check_bounds;
 use crate::base::sync::{Arc, Mutex};
-use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
 use crate::wire::failure::{self, Failure, Hindrance, Shortage};
+use crate::wire::fault::{NO_THREAD, connecting};
 use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// How often to look whether a connection was made.
@@ -121,10 +121,8 @@ pub(crate) fn connector() -> Result<Connector, Failure> {
     let connector = connector.thread_name_pattern("leasehold-connect");
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    catch_unwind(|| Arc::new(connector.build())).map_err(|_| {
-        let text = "no thread that connects could be started";
-        Failure::NotSent(Hindrance::Connect(io::Error::other(text).into()))
-    })
+    catch_unwind(|| Arc::new(connector.build()))
+        .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
 }
 
 /// r2d2's pool of our connections.
@@ -339,12 +337,6 @@ impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("state", &self.inner.state()).finish_non_exhaustive()
     }
-}
-
-/// What a caller is told whose time is over before a connection is made.
-fn connecting(address: &str, waited: Duration) -> RedisError {
-    let text = format!("still connecting to {address} after {}", Span(waited));
-    io::Error::new(io::ErrorKind::TimedOut, text).into()
 }
 
 /// Failures to connect reach the caller as errors; r2d2 would also log each of its own retries.

@@ -10,7 +10,7 @@ use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::endpoint;
 use crate::wire::failure::{is_denial, is_tls_fault};
-use crate::wire::fault::{Limit, locate, silence, words};
+use crate::wire::fault::{Limit, by_sentinel, locate, silence, words};
 use crate::wire::greeting;
 
 /// The channel on which a sentinel tells that there is a new master.
@@ -361,13 +361,7 @@ impl Misses {
         }
         if is_denial(&error) {
             self.refusals += 1;
-            // Without a code it was the log-in that failed.
-            let code = error.code().unwrap_or("WRONGPASS").to_owned();
-            let detail = Some(error.detail().unwrap_or_default().to_owned());
-            let error = redis::make_extension_error(code, detail);
-            let address = format!("the sentinel {}", endpoint::address(node));
-            self.refusal =
-                Some(locate(error, &address, Limit { span: Duration::ZERO, setting: None }));
+            self.refusal = Some(by_sentinel(&error, &endpoint::address(node)));
         }
         if is_tls_fault(&error) {
             self.refusals += 1;

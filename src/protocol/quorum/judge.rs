@@ -178,7 +178,7 @@ impl Quorum {
             said.push("their replies make no majority".to_owned());
         }
         let text = format!(
-            "{} of {} servers must agree, and fewer do ({})",
+            "{} of {} servers must agree, and too few do ({})",
             self.rules.need,
             self.nodes.len(),
             said.join("; ")
