@@ -16,6 +16,7 @@
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `relay` | listening to several servers at once |
 //! | `fan` | the same question to several servers at once, on one thread |
+//! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no answer |
 //! | `fault` | the driver's errors in words, with the server's address |
 //! | `topology` | what nodes of a cluster tell of each other |
@@ -31,6 +32,7 @@
 /// The driver's types that appear above: what a user's commands and their answers are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
 
+mod advice;
 pub(crate) mod cluster;
 pub(crate) mod combine;
 pub(crate) mod connection;
