@@ -16,7 +16,7 @@ mod usage;
 
 use std::thread;
 
-use common::{SOON, alone, ask, ms, until};
+use common::{SOON, alone, ask, ms};
 use leasehold::{Error, LockClient, LockOptions};
 use leasehold_support::Server;
 use row::Row;
