@@ -375,7 +375,7 @@ impl QuorumClientBuilder {
             return Err(Error::config(
                 "quorum",
                 format_args!("{need} of {all} servers"),
-                format_args!("{majority} to {all}, which is a majority"),
+                format_args!("a majority, {majority} to {all}"),
             ));
         }
         Ok((servers, need))

@@ -259,7 +259,7 @@ fn quorum_of_nothing(trial: &Trial) {
             .map(drop)
             .unwrap_err(),
     ];
-    refused(trial, &errors, ["quorum", "0", "from "]);
+    refused(trial, &errors, ["quorum", "0", "a majority"]);
     let none: [&str; 0] = [];
     let error = QuorumClient::builder(none).build().map(drop).unwrap_err();
     refused(trial, &[error], ["urls", "empty", "at least one"]);
