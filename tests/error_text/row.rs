@@ -66,7 +66,9 @@ fn predicates(error: &Error) -> String {
 /// The text without what differs from run to run and from server to server: addresses, spans that were
 /// measured, and the words of the server behind its code.
 fn general(text: &str) -> String {
-    let text = addresses(&replies(text));
+    // The schemes of TLS are listed where the feature `tls` is on.
+    let text = text.replace("rediss://, ", "").replace("valkeys://, ", "");
+    let text = addresses(&replies(&text));
     measured(&measured(&text, " for "), "PORT after ")
 }
 
