@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::base::loss::Loss;
+use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::text::clean;
 
@@ -79,12 +79,13 @@ impl Error {
         Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
     }
 
+    /// The one form that all of these have: what is wrong with which setting, and what is allowed.
     pub(crate) fn config(
         field: &str,
-        value: impl fmt::Display,
-        allowed: impl fmt::Display,
+        wrong: impl fmt::Display,
+        expected: impl fmt::Display,
     ) -> Error {
-        Error::new(Kind::Config, format!("{field} = {value} is not allowed: {allowed}"))
+        Error::new(Kind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
     }
 
     pub(crate) fn timeout(text: impl Into<String>) -> Error {
@@ -92,7 +93,16 @@ impl Error {
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
-        Error::new(Kind::Lost, format!("{loss}; whatever it protected may have another holder now"))
+        let cause = loss.cause();
+        let since = match cause {
+            LossCause::Taken => "",
+            _ => ", and another holder may have had it since",
+        };
+        let advice = cause.advice().map_or(String::new(), |advice| format!("; {advice}"));
+        let text = format!("lost: {cause}{since}{advice}");
+        let mut error = Error::new(Kind::Lost, text);
+        error.0.lock = Some(loss.shown().to_owned());
+        error
     }
 
     pub(crate) fn not_held(text: impl Into<String>) -> Error {
@@ -138,6 +148,15 @@ impl Error {
     /// Names the lock, unless it is named already.
     pub(crate) fn of(mut self, name: &Name) -> Error {
         self.0.lock.get_or_insert_with(|| name.to_string());
+        self
+    }
+
+    /// Says what follows from it, once.
+    pub(crate) fn so(mut self, consequence: &str) -> Error {
+        if !self.0.text.contains(consequence) {
+            self.0.text.push_str("; ");
+            self.0.text.push_str(consequence);
+        }
         self
     }
 
@@ -247,8 +266,8 @@ impl Error {
         self.0.kind == Kind::UnknownOutcome
     }
 
-    /// A setting or an argument is not allowed; the text names it, its value and what is. It is found
-    /// before any I/O, but for what only a server can tell.
+    /// A setting or an argument is not allowed: `invalid <setting>: <what is wrong>, expected <what is
+    /// allowed>`. It is found before any I/O, but for what only a server can tell.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -310,7 +329,9 @@ impl Error {
         self.0.kind == Kind::Cancelled
     }
 
-    /// Every connection of the pool was in use for as long as `max_wait` allows.
+    /// Every connection of the pool was in use for as long as `max_wait` allows, and the server replied
+    /// meanwhile. If it did not, [`is_unreachable`](Error::is_unreachable) is true instead: a larger pool
+    /// would not help.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -389,14 +410,10 @@ impl fmt::Display for Error {
     }
 }
 
+/// The text as it is, so that the message of a panic can be read.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Error");
-        debug.field("kind", &self.0.kind).field("text", &self.to_string());
-        if let Some(source) = &self.0.source {
-            debug.field("source", &source.to_string());
-        }
-        debug.finish()
+        write!(f, "{self} [{:?}]", self.0.kind)
     }
 }
 
@@ -414,5 +431,29 @@ mod tests {
     fn text_of_a_server_is_cleaned() {
         let error = Error::refused("Redis refused the command: ERR a\r\nb\u{1b}[2J");
         assert_eq!(error.to_string(), r"Redis refused the command: ERR a\r\nb\u{1b}[2J");
+    }
+
+    fn lock() -> Name {
+        Name::new(b"", b"orders:42").unwrap()
+    }
+
+    #[test]
+    fn debug_shows_the_text_as_it_is() {
+        let error = Error::timeout("timed out after 2s").of(&lock());
+        assert_eq!(format!("{error:?}"), "lock \"orders:42\": timed out after 2s [Timeout]");
+    }
+
+    #[test]
+    fn config_errors_have_one_form() {
+        let error = Error::config("url port", "not a number", "1 to 65535");
+        assert_eq!(error.to_string(), "invalid url port: not a number, expected 1 to 65535");
+    }
+
+    #[test]
+    fn loss_error_names_its_lock_once() {
+        let loss = Loss::new(&lock(), crate::FencingToken::new(1), LossCause::Deleted);
+        let text = Error::lost(&loss).of(&lock()).to_string();
+        assert!(text.starts_with("lock \"orders:42\": lost: its key was deleted"), "{text}");
+        assert_eq!(text.matches("orders:42").count(), 1, "{text}");
     }
 }

@@ -66,6 +66,11 @@ impl Loss {
     pub fn cause(&self) -> LossCause {
         self.cause
     }
+
+    /// The name as it is shown.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
 }
 
 impl fmt::Display for Loss {
@@ -92,8 +97,10 @@ impl fmt::Display for Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The lease ran out: it was fixed, its renewals were used up, or this process was paused.
+    /// The lease ran out: it was fixed, or this process was paused.
     Expired,
+    /// The lease ran out after as many renewals as `max_renewals` allows.
+    RenewalsUsedUp,
     /// Redis says that another holder has it.
     Taken,
     /// Redis says that the key is gone.
@@ -106,10 +113,29 @@ pub enum LossCause {
     ShutDown,
 }
 
+impl LossCause {
+    /// What may keep it from happening again.
+    pub(crate) fn advice(self) -> Option<&'static str> {
+        match self {
+            LossCause::Expired => Some("use Lease::renewed or a longer lease"),
+            LossCause::RenewalsUsedUp => Some("raise max_renewals or shorten the work"),
+            LossCause::Taken | LossCause::Deleted => {
+                Some("find out what deletes, evicts or overwrites its key")
+            }
+            LossCause::Unreachable => Some("use a lease that is longer than the outage"),
+            LossCause::MaxHold => Some("raise max_hold or shorten the work"),
+            LossCause::ShutDown => Some("release the locks before the shutdown"),
+        }
+    }
+}
+
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LossCause::Expired => "its lease ran out",
+            LossCause::RenewalsUsedUp => {
+                "its lease ran out after the last renewal that max_renewals allows"
+            }
             LossCause::Taken => "another holder has it",
             LossCause::Deleted => "its key was deleted",
             LossCause::Unreachable => "its lease ran out while Redis could not be reached",

@@ -19,13 +19,13 @@ impl Name {
     /// Checks a caller's name and puts the client's prefix before it.
     pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Name> {
         if name.is_empty() {
-            return Err(Error::config("name", "\"\"", "at least one byte"));
+            return Err(Error::config("name", "empty", "at least one byte"));
         }
         let length = prefix.len().saturating_add(name.len());
         if length > MAX_BYTES {
             return Err(Error::config(
                 "name",
-                format_args!("{length} bytes"),
+                format_args!("{length} bytes are too many"),
                 "at most 65536 bytes, name_prefix included",
             ));
         }
@@ -41,21 +41,19 @@ impl Name {
         match why {
             Reserved::Beside { name, ending } => Error::config(
                 "name",
-                shown,
                 format_args!(
-                    "the lock \"{}\" may have a key of that name; choose a name that, name_prefix \
-                     included, does not end in \"{}\"",
-                    Name((*name).into()),
+                    "{shown} is reserved for a key of the lock \"{}\"",
+                    Name((*name).into())
+                ),
+                format_args!(
+                    "a name that, name_prefix included, does not end in \"{}\"",
                     ending.escape_ascii()
                 ),
             ),
             Reserved::Beginning(text) => Error::config(
                 "name",
-                shown,
-                format_args!(
-                    "keys that begin with \"{text}\" are kept for what belongs to no single lock; choose \
-                     a name that, name_prefix included, begins with something else"
-                ),
+                format_args!("{shown} is reserved for keys that belong to no single lock"),
+                format_args!("a name that, name_prefix included, does not begin with \"{text}\""),
             ),
         }
     }

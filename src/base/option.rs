@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::text::Span;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-const LIMITS: &str = "from 1 ms to 30 days";
+const LIMITS: &str = "1ms to 30 days";
 
 /// How long Redis keeps a lock for a holder that says nothing, and whether it is renewed.
 ///
@@ -313,10 +314,12 @@ impl Copies {
     /// Checks what can be told without the client's settings.
     fn check(&self) -> Result<()> {
         match self.least {
-            Least::Replicas(0) => return Err(Error::config(self.field(), 0, "at least 1")),
+            Least::Replicas(0) => {
+                return Err(Error::config(self.field(), "0 replicas", "at least 1"));
+            }
             Least::Disks { local: false, replicas: 0 } => {
                 let allowed = "local = true, or at least 1 replica";
-                return Err(Error::config(self.field(), "(false, 0)", allowed));
+                return Err(Error::config(self.field(), "no disk at all", allowed));
             }
             Least::Replicas(_) | Least::Disks { .. } => {}
         }
@@ -645,7 +648,8 @@ impl LockOptions {
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
         self.copies().try_for_each(|copies| copies.check())?;
         if self.linger > LONGEST {
-            return Err(Error::config("linger", Shown(self.linger), "at most 30 days"));
+            let wrong = format_args!("{} is too long", Span(self.linger));
+            return Err(Error::config("linger", wrong, "at most 30 days"));
         }
         Ok(())
     }
@@ -653,23 +657,23 @@ impl LockOptions {
 
 /// A span that becomes a time to live must be one that Redis and the clocks can take.
 pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {
-    if (SHORTEST..=LONGEST).contains(&span) {
-        Ok(())
-    } else {
-        Err(Error::config(field, Shown(span), LIMITS))
-    }
+    check_bounds(field, span, LONGEST, LIMITS)
 }
 
-/// A duration as a setting shows it.
-pub(crate) struct Shown(pub(crate) Duration);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == Duration::MAX {
-            f.write_str("Duration::MAX")
-        } else {
-            write!(f, "{:?}", self.0)
-        }
+/// A span from a millisecond up to this one; `limits` says both.
+pub(crate) fn check_bounds(
+    field: &str,
+    span: Duration,
+    longest: Duration,
+    limits: &str,
+) -> Result<()> {
+    let shown = Span(span);
+    if span < SHORTEST {
+        Err(Error::config(field, format_args!("{shown} is too short"), limits))
+    } else if span > longest {
+        Err(Error::config(field, format_args!("{shown} is too long"), limits))
+    } else {
+        Ok(())
     }
 }
 
@@ -680,9 +684,9 @@ mod tests {
     #[test]
     fn a_lease_out_of_bounds_names_the_field_the_value_and_the_bounds() {
         for (ttl, shown) in [
-            (Duration::ZERO, "0ns"),
+            (Duration::ZERO, "0s"),
             (Duration::from_micros(999), "999µs"),
-            (LONGEST + SHORTEST, "2592000.001s"),
+            (LONGEST + SHORTEST, "30d is too long"),
             (Duration::MAX, "Duration::MAX"),
         ] {
             let error = LockOptions::new().lease(Lease::fixed(ttl)).check().unwrap_err();

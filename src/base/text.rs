@@ -1,9 +1,47 @@
-//! Text that another process or a server wrote, made fit to be shown.
+//! How an error or a log line shows a span of time, and text that another process or a server wrote.
 //!
 //! A log line or a terminal obeys line ends and escape sequences, and shows text with marks of direction in
 //! another order than it has. So nobody but us decides where our lines end.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// A span of time as people write it: `350ms`, `1.2s`, `1m 5s`. It is rounded down, to two units at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MINUTE: u64 = 60;
+        const HOUR: u64 = 60 * MINUTE;
+        const DAY: u64 = 24 * HOUR;
+        if self.0 == Duration::MAX {
+            return f.write_str("Duration::MAX");
+        }
+        let (all, seconds) = (self.0, self.0.as_secs());
+        let (great, unit, rest, small) = match seconds {
+            0 if all.is_zero() => return f.write_str("0s"),
+            0 if all < Duration::from_micros(1) => return write!(f, "{}ns", all.as_nanos()),
+            0 if all < Duration::from_millis(1) => return write!(f, "{}µs", all.as_micros()),
+            0 => return write!(f, "{}ms", all.as_millis()),
+            1..MINUTE => {
+                let tenths = all.subsec_millis() / 100;
+                return match tenths {
+                    0 => write!(f, "{seconds}s"),
+                    _ => write!(f, "{seconds}.{tenths}s"),
+                };
+            }
+            MINUTE..HOUR => (seconds / MINUTE, "m", seconds % MINUTE, "s"),
+            HOUR..DAY => (seconds / HOUR, "h", seconds % HOUR / MINUTE, "m"),
+            DAY.. => (seconds / DAY, "d", seconds % DAY / HOUR, "h"),
+        };
+        match rest {
+            0 => write!(f, "{great}{unit}"),
+            _ => write!(f, "{great}{unit} {rest}{small}"),
+        }
+    }
+}
 
 /// Whether a character shows itself and does nothing else.
 pub(crate) fn is_plain(letter: char) -> bool {
@@ -33,6 +71,26 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn span_is_shown_as_people_write_it() {
+        for (span, shown) in [
+            (Duration::ZERO, "0s"),
+            (Duration::from_nanos(7), "7ns"),
+            (Duration::from_micros(999), "999µs"),
+            (Duration::from_micros(350_999), "350ms"),
+            (Duration::from_secs(1), "1s"),
+            (Duration::from_nanos(1_234_567_891), "1.2s"),
+            (Duration::from_millis(59_999), "59.9s"),
+            (Duration::from_secs(65), "1m 5s"),
+            (Duration::from_secs(600), "10m"),
+            (Duration::from_secs(2 * 3_600 + 300), "2h 5m"),
+            (Duration::from_secs(30 * 86_400 + 3_600), "30d 1h"),
+            (Duration::MAX, "Duration::MAX"),
+        ] {
+            assert_eq!(Span(span).to_string(), shown);
+        }
+    }
 
     #[test]
     fn plain_text_is_left_as_it_is() {

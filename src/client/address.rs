@@ -18,17 +18,17 @@ pub(super) fn sentinels(
 ) -> Result<Vec<ConnectionInfo>> {
     if !matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) {
         let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
-        return Err(Error::config("url", "a socket", allowed));
+        return Err(Error::config("url", "the path of a socket", allowed));
     }
     if urls.is_empty() {
-        return Err(Error::config("sentinels", "[]", "at least one URL"));
+        return Err(Error::config("sentinels", "empty", "at least one URL"));
     }
     let mut nodes = Vec::<ConnectionInfo>::new();
     for url in urls {
         let node = settings.server(url)?;
         if nodes.iter().any(|other| other.addr() == node.addr()) {
-            let shown = endpoint::shown(&node);
-            return Err(Error::config("sentinels", shown, "each address once"));
+            let wrong = format_args!("{} twice", endpoint::address(&node));
+            return Err(Error::config("sentinels", wrong, "each address once"));
         }
         nodes.push(node);
     }
@@ -47,25 +47,27 @@ pub(super) fn seeds(
         let node = node?;
         let (own, usual) = (node.redis_settings(), info.redis_settings());
         let Some(address) = Address::of(&node) else {
-            let allowed = "redis://host[:port]: the nodes of a cluster know each other by address";
-            return Err(Error::config("cluster", "a socket", allowed));
+            let allowed =
+                "redis://host[:port], as the nodes of a cluster know each other by address";
+            return Err(Error::config("cluster", "the path of a socket", allowed));
         };
         if own.db() != 0 {
-            let allowed = "0: a cluster has no other";
+            let allowed = "0, as a cluster has no other";
             return Err(Error::config("url database", own.db(), allowed));
         }
         let differs = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
         if differs(own.username(), usual.username()) || differs(own.password(), usual.password()) {
-            let allowed = "those of the client's URL, which are used for every node";
+            let allowed = "those of the client's URL, which are used at every node";
             return Err(Error::config(
                 "cluster",
-                format_args!("{} with another user or password", endpoint::shown(&node)),
+                format_args!("{} has another user or password", endpoint::address(&node)),
                 allowed,
             ));
         }
         if std::mem::discriminant(node.addr()) != std::mem::discriminant(info.addr()) {
-            let allowed = "the scheme of the client's URL, which is used for every node";
-            return Err(Error::config("cluster", endpoint::shown(&node), allowed));
+            let allowed = "the scheme of the client's URL, which is used at every node";
+            let wrong = format_args!("{} has another scheme", endpoint::shown(&node));
+            return Err(Error::config("cluster", wrong, allowed));
         }
         if !seeds.contains(&address) {
             seeds.push(address);
@@ -77,12 +79,12 @@ pub(super) fn seeds(
 /// The servers of a quorum.
 pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<ConnectionInfo>> {
     if urls.is_empty() {
-        return Err(Error::config("urls", "[]", "at least one server"));
+        return Err(Error::config("urls", "empty", "at least one server"));
     }
     if urls.len() >= MOST_SERVERS {
         return Err(Error::config(
             "urls",
-            format_args!("{} servers", urls.len()),
+            format_args!("{} servers are too many", urls.len()),
             format_args!("at most {}", MOST_SERVERS - 1),
         ));
     }
@@ -91,12 +93,12 @@ pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Connec
     let mut seen: Vec<String> = Vec::new();
     for server in &servers {
         // Another database, or another user, is the same server all the same.
-        let shown = endpoint::shown(server);
+        let shown = endpoint::address(server);
         if seen.contains(&shown) {
             return Err(Error::config(
                 "urls",
                 format_args!("{shown} twice"),
-                "each server once; a majority of one server's votes is none",
+                "each server once, whatever the database or the user",
             ));
         }
         seen.push(shown);

@@ -524,7 +524,11 @@ impl LockClientBuilder {
     }
 
     fn timeouts(&self) -> Timeouts {
-        Timeouts { connect: self.connect_timeout, command: self.command_timeout }
+        Timeouts {
+            connect: self.connect_timeout,
+            command: self.command_timeout,
+            settings: ["connect_timeout", "command_timeout"],
+        }
     }
 
     /// When what is tried in `build` is given up.
@@ -566,8 +570,8 @@ impl LockClientBuilder {
         identity: Arc<Identity>,
     ) -> Result<Cluster> {
         if self.sentinels.is_some() {
-            let allowed = "one of the two; the nodes of a cluster watch each other";
-            return Err(Error::config("cluster", "with sentinels", allowed));
+            let allowed = "one of the two, as the nodes of a cluster watch each other";
+            return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
         let seeds = address::seeds(&self.settings, &info, urls)?;
         let settings =

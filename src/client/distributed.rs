@@ -6,6 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::client::{LockClient, QuorumClient};
 use crate::lock::Guard;
 use crate::protocol::mutex::MutexKind;
@@ -191,7 +192,10 @@ fn with_lock<T>(
     }
 
     if !locks.try_lock(key, wait, lease)? {
-        let error = Error::timeout(format!("not to be had within {wait:?}"));
+        let error = Error::timeout(format!(
+            "timed out after {}, as another holder has it; wait longer or try again later",
+            Span(wait)
+        ));
         // Somebody else's implementation may take keys that are no names here.
         return Err(match name() {
             Ok(name) => error.of(&name),

@@ -10,6 +10,7 @@ use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::tag::hashed;
+use crate::base::text::Span;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
 use crate::engine::shutdown::shut_down;
@@ -202,8 +203,8 @@ impl LockClient {
         if options.release_option().kind() == ReleaseKind::Watch {
             return Err(Error::config(
                 "release",
-                "Release::watch()",
-                "Release::lua() for a ReentrantLock; WATCH is for a Mutex",
+                "Release::watch() for a ReentrantLock",
+                "Release::lua(), or a Mutex",
             ));
         }
         self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
@@ -217,9 +218,8 @@ impl LockClient {
         if sharded && kind.keys(&name).iter().any(|key| hashed(key) != slot) {
             return Err(Error::config(
                 "name",
-                format_args!("{name:?}"),
-                "braces only around the part of the name by which a cluster places it, {tag}; else \
-                 not all keys of the lock would be in one slot",
+                format_args!("not all keys of {name:?} would be in one slot of a cluster"),
+                "no braces but those around the hash tag, {tag}",
             ));
         }
         Ok(name)
@@ -237,23 +237,23 @@ impl LockClient {
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
                 "wait",
-                wait.shown(),
-                format_args!("{} or Wait::spin() for a {}", usual.shown(), kind.name()),
+                format_args!("{} for a {}", wait.shown(), kind.name()),
+                format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
         if options.release_option().kind() == ReleaseKind::Watch && wait != Wait::spin() {
             return Err(Error::config(
                 "release",
-                "Release::watch()",
-                "only with .wait(Wait::spin()), as it hands over to nobody",
+                format_args!("Release::watch() with {}", wait.shown()),
+                "Release::lua(), or .wait(Wait::spin()) beside it",
             ));
         }
         let exchange = self.engine.bounds().exchange;
         if let Some(copies) = options.copies().find(|copies| copies.within >= exchange) {
             return Err(Error::config(
                 &format!("{} within", copies.field()),
-                format_args!("{:?}", copies.within),
-                format_args!("less than command_timeout = {exchange:?}"),
+                format_args!("{} is too long", Span(copies.within)),
+                format_args!("less than command_timeout ({})", Span(exchange)),
             ));
         }
         let options = options.wait(wait);
@@ -262,8 +262,10 @@ impl LockClient {
         let ttl = options.lease_option().ttl();
         if ttl < exchange * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log::warn!(
-                "lock \"{name}\": a lease of {ttl:?} is shorter than ten times the {exchange:?} that \
-                 a call may take; one slow answer may cost the lock"
+                "lock \"{name}\": a lease of {} is shorter than ten times the {} that a call may take; \
+                 one slow reply may cost the lock",
+                Span(ttl),
+                Span(exchange)
             );
         }
         Ok(Handle::new(slot, options))

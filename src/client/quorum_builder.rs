@@ -343,6 +343,7 @@ impl QuorumClientBuilder {
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeout: self.node_timeout,
+            setting: "node_timeout",
             probation: Some(probation),
         };
         let nodes: Vec<Node> = servers
@@ -373,8 +374,8 @@ impl QuorumClientBuilder {
         if !(majority..=all).contains(&need) {
             return Err(Error::config(
                 "quorum",
-                need,
-                format_args!("from {majority} to {all}, a majority of all {all} servers"),
+                format_args!("{need} of {all} servers"),
+                format_args!("a majority, {majority} to {all}"),
             ));
         }
         Ok((servers, need))

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::feed::LossReceiver;
-use crate::base::option::{LockOptions, ReleaseKind, Shown, Wait};
+use crate::base::option::{LockOptions, ReleaseKind, Wait};
+use crate::base::text::Span;
 use crate::client::{LockClient, QuorumClientBuilder};
 use crate::lock::{Handle, Mutex};
 use crate::protocol::quorum::kind::QuorumKind;
@@ -165,23 +166,22 @@ impl QuorumClient {
         if options.wait_option() == Some(Wait::queue()) {
             return Err(Error::config(
                 "wait",
-                Wait::queue().shown(),
-                "Wait::notify() or Wait::spin() over several servers, whose queues would split a \
-                 majority between them",
+                "Wait::queue() over several servers, whose queues would split the majority",
+                "Wait::notify() or Wait::spin()",
             ));
         }
         if options.release_option().kind() == ReleaseKind::Watch {
             return Err(Error::config(
                 "release",
-                "Release::watch()",
-                "Release::lua() over several servers",
+                "Release::watch() over several servers",
+                "Release::lua()",
             ));
         }
         if let Some(copies) = options.copies().next() {
             return Err(Error::config(
                 copies.field(),
-                "set",
-                "nothing over several servers, where a majority has the lock instead",
+                "set over several servers, where a majority has the lock instead",
+                "nothing",
             ));
         }
         let ttl = options.lease_option().ttl();
@@ -189,8 +189,8 @@ impl QuorumClient {
             options.check()?;
             return Err(Error::config(
                 "lease",
-                Shown(ttl),
-                format_args!("at most max_lease of the client, {:?}", self.max_lease),
+                format_args!("{} is too long", Span(ttl)),
+                format_args!("at most max_lease of the client ({})", Span(self.max_lease)),
             ));
         }
         self.locks.handle(&QuorumKind, name.as_ref(), options, Wait::notify()).map(Mutex::new)

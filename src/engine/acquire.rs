@@ -36,6 +36,7 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
 use crate::engine::lease::{Grant, LiveLease, validity};
@@ -84,14 +85,19 @@ fn acquire_inner(
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
-            "the wait is over, and Redis has not answered this process for {silence:?}"
+            "timed out, and no reply from Redis reached this process for {}; look whether it runs",
+            Span(silence)
         ))),
-        Turn::Cancelled => Err(called_off()),
+        Turn::Cancelled => Err(called_off(slot.engine())),
     }
 }
 
-fn called_off() -> Error {
-    Error::cancelled("the wait was called off, or the client was shut down")
+fn called_off(engine: &Engine) -> Error {
+    Error::cancelled(if engine.is_shut_down() {
+        "the client was shut down; build a new one"
+    } else {
+        "the wait was cancelled by cancel_waits"
+    })
 }
 
 /// What the delegate does after an exchange.
@@ -197,14 +203,14 @@ impl<'a> Delegate<'a> {
                 Next::Held(lease) => {
                     if self.engine.is_shut_down() {
                         shut_down_lease(&lease);
-                        return Err(called_off());
+                        return Err(called_off(self.engine));
                     }
                     self.engine.listen_for(self.options);
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
                     if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
-                        return Err(called_off());
+                        return Err(called_off(self.engine));
                     }
                 }
                 Next::GiveUp(Ok(())) => return Ok(None),
@@ -277,9 +283,9 @@ impl<'a> Delegate<'a> {
                 bid.unknown = true;
             }
             return Next::Fail(Error::timeout(format!(
-                "the grant came {:?} after it was asked for, when its {what} of {span:?} was over; a \
-                 longer {what} is needed",
-                now.since(sent)
+                "the reply came after {}, when its {what} of {} was over; use a longer {what}",
+                Span(now.since(sent)),
+                Span(span)
             )));
         }
         let Some(bid) = self.bid.take() else {
@@ -326,8 +332,8 @@ impl<'a> Delegate<'a> {
             Some(granted) => self.take(granted),
             None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),
             None => Next::GiveUp(outcome.and(Err(Error::unknown_outcome(
-                "it was granted when the wait was over, and there was no time to make sure of it, \
-                 so it may be held until its lease ends",
+                "granted when the wait was over, with no time left to confirm it; it may be held until its \
+                 lease ends",
             )))),
         }
     }
@@ -486,7 +492,8 @@ impl<'a> Delegate<'a> {
             };
         }
         self.ride_out(Error::unreachable(
-            "the request reached Redis after its deadline and was not carried out",
+            "the request reached Redis after its deadline, so it did nothing; look whether Redis or the \
+             network is slow",
         ))
     }
 
@@ -525,12 +532,13 @@ impl<'a> Delegate<'a> {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
-                    "no answer told whether it was taken, so it may be held until its lease ends; \
-                     {error}"
+                    "a request had no reply, so the lock may be held until its lease ends; the next try \
+                     failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.caused_by(error)
             }
+            Some(bid) if bid.unknown => error.so("the lock may be held until its lease ends"),
             _ => error,
         }
     }

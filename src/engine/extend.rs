@@ -85,9 +85,8 @@ fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>
     if let Some(name) = out_of_place(pipeline) {
         return Err(Error::config(
             "transaction",
-            format_args!("\"{}\"", name.escape_ascii()),
-            "it takes commands on data, and none about the connection, its subscriptions, or \
-             transactions",
+            format_args!("the command \"{}\"", name.escape_ascii()),
+            "commands on data, and none about connections, subscriptions or transactions",
         ));
     }
     check_valid(lease)?;
@@ -99,6 +98,9 @@ fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>
         Ok(Applied::Done(answers)) => return Ok(answers),
         Ok(Applied::Gone) => Verdict::Gone,
         Ok(Applied::Taken) => Verdict::Taken,
+        Err(failure) if failure.is_unknown() => {
+            return Err(Error::from(failure).so("look whether the transaction was applied"));
+        }
         // What a command of the user's says of its own key is a value among the answers.
         Err(failure) => taken(failure)?,
     };

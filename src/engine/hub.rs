@@ -182,7 +182,7 @@ impl Hub {
     ) -> Result<(), Error> {
         if deadline <= engine.now() {
             return Err(Error::unreachable(
-                "the channel for wake-ups is not connected: Redis does not answer there",
+                "the connection that listens for releases is not there yet; look whether Redis hangs",
             ));
         }
         engine.doze(deadline, &mut |left| {
@@ -207,7 +207,7 @@ impl fmt::Debug for Hub {
 
 fn refusal(failure: Failure) -> Error {
     Error::denied(format!(
-        "waiting needs publish/subscribe, which this user is refused ({failure}); allow SUBSCRIBE on \
+        "waiting needs publish/subscribe, which this user is denied ({failure}); allow SUBSCRIBE on \
          the channels leasehold:* and redisson_lock__channel:*, or use Wait::spin()"
     ))
 }

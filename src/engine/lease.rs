@@ -424,9 +424,18 @@ impl LiveLease {
             LossCause::MaxHold
         } else if self.failing.load(Ordering::Relaxed) {
             LossCause::Unreachable
+        } else if self.renewals_used_up() {
+            LossCause::RenewalsUsedUp
         } else {
             LossCause::Expired
         }
+    }
+
+    /// Whether it would have been renewed once more, had `max_renewals` allowed that.
+    fn renewals_used_up(&self) -> bool {
+        let options = &self.terms.options;
+        let most = options.max_renewals_option().filter(|_| options.lease_option().is_renewed());
+        most.is_some_and(|most| self.renewals.load(Ordering::Relaxed) >= most)
     }
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {

@@ -73,7 +73,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
         Ok(_) => {
             lease.end();
             Err(Error::unknown_outcome(
-                "the release brought no answer at first; by now another may have the lock",
+                "the first release request had no reply, and by now another holder may have the lock",
             ))
         }
         Err(failure) => {
@@ -81,7 +81,11 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
             if !mutated!("failed-release-forgotten") {
                 give_back(lease);
             }
-            if mutated!("unknown-release-as-released") { Ok(()) } else { Err(failure.into()) }
+            if mutated!("unknown-release-as-released") {
+                Ok(())
+            } else {
+                Err(Error::from(failure).so("the release goes on in the background"))
+            }
         }
     }
 }
@@ -230,7 +234,7 @@ pub(crate) fn check_valid(lease: &Arc<LiveLease>) -> Result<()> {
 pub(crate) fn gone(lease: &LiveLease) -> Error {
     match lease.loss() {
         Some(loss) => Error::lost(&loss),
-        None => Error::not_held("it is released already"),
+        None => Error::not_held("released already"),
     }
 }
 

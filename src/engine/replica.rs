@@ -3,6 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::option::{Copies, Least};
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::engine::extend::conclude;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{check_valid, release};
@@ -41,11 +42,16 @@ fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
 }
 
 fn short(have: Least, Copies { least, within }: Copies) -> Error {
-    let had = format!("had it within {within:?}; it was given back");
+    let advice = format!(
+        "within {}, so it was released; look whether a replica is down or slow",
+        Span(within)
+    );
     match have {
         Least::Replicas(have) => {
-            Error::not_replicated(format!("of the {least} that must have it, {have} {had}"))
+            Error::not_replicated(format!("{have} of {least} had it {advice}"))
         }
-        Least::Disks { .. } => Error::not_fsynced(format!("{least} must have it, {have} {had}")),
+        Least::Disks { .. } => {
+            Error::not_fsynced(format!("{least} must have it, and {have} had it {advice}"))
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::loss::LossCause;
 use crate::base::sync::{self, Arc, Ordering};
+use crate::base::text::Span;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{give_back, lost};
@@ -34,9 +35,10 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
         return Ok(());
     }
     Err(Error::unreachable(format!(
-        "{} locks could not be given back within {within:?} ({}); they end with their leases, and the \
-         worker goes on trying",
-        left.len(),
+        "{} could not be released within {} ({}); each ends with its lease, and the release goes on in \
+         the background",
+        if left.len() == 1 { "1 lock".to_owned() } else { format!("{} locks", left.len()) },
+        Span(within),
         shown(&left)
     )))
 }

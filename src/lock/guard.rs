@@ -350,7 +350,8 @@ impl Guard {
         if hold.leave() {
             leave_to_worker(hold.lease());
         }
-        let text = "the thread is at its end and keeps no locks for later; hold a guard";
+        let text =
+            "this thread is ending and cannot keep the lock; hold a guard instead of detaching it";
         Err(Error::refused(text).of(hold.name()))
     }
 

@@ -32,7 +32,7 @@ impl Handle {
 
     pub(crate) fn lock(&self) -> Result<Guard> {
         self.take(Patience::Until(Moment::FAR))?
-            .ok_or_else(|| Error::timeout("a wait without end has ended").of(self.name()))
+            .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
     }
 
     pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
@@ -62,7 +62,8 @@ impl Handle {
             return if hold.enter() {
                 Ok(Some(Guard::new(hold)))
             } else {
-                Err(Error::config("hold count", u32::MAX, "less").of(self.name()))
+                Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
+                    .of(self.name()))
             };
         }
         let lease = acquire(&self.slot, &self.options, patience)?;
@@ -101,7 +102,9 @@ impl Handle {
     pub(crate) fn unlock(&self) -> Result<()> {
         match hold::find(&self.slot) {
             Some(hold) => Guard::new(hold).release(),
-            None => Err(Error::not_held("this thread does not hold it").of(self.name())),
+            None => Err(Error::not_held(
+                "not held by this thread; unlock it in the thread that locked it, once for each lock",
+            ).of(self.name())),
         }
     }
 

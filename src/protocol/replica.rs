@@ -38,13 +38,15 @@ pub(crate) fn replicate(
         Least::Replicas(least) => {
             let least = least.to_string();
             let wait = Call::plain(&[b"WAIT", least.as_bytes(), within.as_bytes()]);
+            connection.expect_silence(copies.within);
             connection.call(&wait, deadline)?.value
         }
         Least::Disks { local, replicas } => {
             let (local, least) = (u8::from(local).to_string(), replicas.to_string());
             let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), within.as_bytes()];
+            connection.expect_silence(copies.within);
             let reply = connection.call(&Call::plain(&parts), deadline);
-            reply.map_err(|failure| impossible(failure, copies.least))?.value
+            reply.map_err(impossible)?.value
         }
     };
     let odd = || unexpected(&value);
@@ -63,17 +65,17 @@ pub(crate) fn replicate(
 }
 
 /// A server that cannot do it at all says so in words, under one code for everything.
-fn impossible(failure: Failure, least: Least) -> Failure {
+fn impossible(failure: Failure) -> Failure {
     let Failure::Refused(error) = &failure else { return failure };
-    let allowed = if says(error, "unknown command") {
-        "not on this server, which does not know WAITAOF; it needs Redis 7.2 or Valkey"
+    let (wrong, expected) = if says(error, "unknown command") {
+        ("the server does not know WAITAOF", "Redis 7.2 or later, or Valkey")
     } else if says(error, "appendonly is disabled") {
-        "local = true only where the master has `appendonly yes`, and this one has not"
+        ("the master has `appendonly no`", "`appendonly yes` there, or local = false")
     } else {
         return failure;
     };
-    let value = least.to_string();
-    Failure::NotSent(Hindrance::Impossible { field: "min_fsyncs", value, allowed })
+    let wrong = wrong.to_owned();
+    Failure::NotSent(Hindrance::Impossible { field: "min_fsyncs", wrong, expected })
 }
 
 fn says(error: &RedisError, text: &str) -> bool {

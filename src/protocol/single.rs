@@ -237,7 +237,11 @@ mod tests {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
             let source = Source::Fixed(endpoint::parse(&proxy.url()).unwrap());
-            let timeouts = Timeouts { connect: SOON, command: SOON };
+            let timeouts = Timeouts {
+                connect: SOON,
+                command: SOON,
+                settings: ["connect_timeout", "command_timeout"],
+            };
             let (settings, connector) = (PoolSettings::default(), connector().unwrap());
             let transport =
                 Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);

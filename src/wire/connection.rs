@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::{Arc, Weak};
+use crate::base::sync::{Arc, AtomicU64, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance, io_kind, is_of_replica};
+use crate::wire::failure::{Failure, Hindrance, is_of_replica};
+use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::script::Call;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
@@ -34,8 +35,9 @@ pub(crate) struct Connection {
     pub(crate) counted: Weak<Counter>,
     inner: redis::Connection,
     clock: Arc<dyn Clock>,
-    /// The longest wait for an answer.
-    patience: Duration,
+    common: Arc<Common>,
+    /// The server, as errors name it.
+    address: Arc<str>,
     /// What is set on the socket.
     timeout: Duration,
     /// Set by every error that did not come from the server: a late answer must not be read as
@@ -54,6 +56,33 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 pub(crate) struct Counter;
 
+/// What the connections of a manager have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// The longest wait for an answer, and the setting that says so.
+    pub(crate) patience: Duration,
+    pub(crate) setting: &'static str,
+    /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
+    /// that has leave to wait for so long.
+    replied: AtomicU64,
+}
+
+impl Common {
+    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
+        Common { patience, setting, replied: AtomicU64::new(0) }
+    }
+
+    /// One plain store: each exchange pays for it.
+    fn note_reply(&self, at: Moment) {
+        self.replied.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// For how long no reply was received.
+    pub(crate) fn silence(&self, now: Moment) -> Duration {
+        now.since(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
+    }
+}
+
 /// What a server that is one of several told when it was connected to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
@@ -69,17 +98,19 @@ impl Connection {
     pub(crate) fn new(
         inner: redis::Connection,
         clock: Arc<dyn Clock>,
-        patience: Duration,
-        generation: u64,
-        epoch: Epoch,
+        common: Arc<Common>,
+        address: Arc<str>,
+        (generation, epoch): (u64, Epoch),
     ) -> Result<Connection, RedisError> {
+        let patience = common.patience;
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
         Ok(Connection {
             counted: Weak::new(),
             inner,
             clock,
-            patience,
+            common,
+            address,
             timeout: patience,
             poisoned: false,
             unanswered: 0,
@@ -101,6 +132,11 @@ impl Connection {
     /// Marks the connection as not to be used again.
     pub(crate) fn poison(&mut self) {
         self.poisoned = true;
+    }
+
+    /// Says that the next command may keep the server silent for so long, as `WAIT` does.
+    pub(crate) fn expect_silence(&self, most: Duration) {
+        self.common.note_reply(self.clock.now().after(most));
     }
 
     /// Sends one command and waits for its answer until `deadline`.
@@ -126,7 +162,7 @@ impl Connection {
             (Some(Err(denied)), Some(Err(Failure::Refused(_)))) => Err(denied),
             // What has been taken over by now needs no leave.
             (_, Some(answer)) => answer,
-            _ => Err(Failure::silent()),
+            _ => Err(Failure::Unknown(self.locate(silence()))),
         }
     }
 
@@ -211,7 +247,9 @@ impl Connection {
 
     /// What was answered just now.
     fn reply(&self, value: Value, sent: Moment) -> Reply {
-        Reply { value, sent, received: self.clock.now(), epoch: self.epoch.number() }
+        let received = self.clock.now();
+        self.common.note_reply(received);
+        Reply { value, sent, received, epoch: self.epoch.number() }
     }
 
     /// Sends so many packed commands; answers when that began.
@@ -229,7 +267,7 @@ impl Connection {
                     && io_kind(&error) == Some(io::ErrorKind::BrokenPipe) =>
             {
                 self.poisoned = true;
-                Err(Failure::NotSent(Hindrance::Closed(error)))
+                Err(Failure::NotSent(Hindrance::Closed(self.locate(error))))
             }
             Err(error) => Err(self.broken(error)),
         }
@@ -240,13 +278,13 @@ impl Connection {
         let answer = loop {
             break match self.inner.recv_response() {
                 Ok(Value::Push { .. }) => continue,
-                Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
+                Ok(Value::ServerError(error)) => Err(Failure::Refused(self.refusal(error.into()))),
                 // Errors inside an answer are those of single commands of a transaction.
                 Ok(value) => Ok(value),
                 Err(error) if error.is_io_error() || error.code().is_none() => {
                     return Err(self.broken(error));
                 }
-                Err(error) => Err(Failure::Refused(error)),
+                Err(error) => Err(Failure::Refused(self.refusal(error))),
             };
         };
         self.unanswered = self.unanswered.saturating_sub(1);
@@ -271,9 +309,9 @@ impl Connection {
     fn allow(&mut self, deadline: Moment, now: Moment) -> Result<(), RedisError> {
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            return Err(silence());
         }
-        let wanted = left.min(self.patience);
+        let wanted = left.min(self.common.patience);
         if self.timeout < wanted || self.timeout > wanted + SLACK {
             self.inner.set_read_timeout(Some(wanted))?;
             self.inner.set_write_timeout(Some(wanted))?;
@@ -284,7 +322,21 @@ impl Connection {
 
     fn broken(&mut self, error: RedisError) -> Failure {
         self.poisoned = true;
-        Failure::Unknown(error)
+        Failure::Unknown(self.locate(error))
+    }
+
+    /// The server replied, and refuses what it was asked.
+    #[cold]
+    fn refusal(&self, error: RedisError) -> RedisError {
+        self.common.note_reply(self.clock.now());
+        self.locate(error)
+    }
+
+    fn locate(&self, error: RedisError) -> RedisError {
+        let Common { patience, setting, .. } = *self.common;
+        let whole = self.timeout + SLACK >= patience;
+        let limit = Limit { span: self.timeout, setting: whole.then_some(setting) };
+        locate(error, &self.address, limit)
     }
 }
 

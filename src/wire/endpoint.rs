@@ -11,14 +11,15 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
     "redis://, valkey://, unix://, redis+unix:// or valkey+unix://"
 };
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
+const DATABASES: &str = "a number from 0";
 
 /// Reads a URL. No error repeats its user information.
 pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     if url.is_empty() {
-        return Err(Error::config("url", "\"\"", FORM));
+        return Err(Error::config("url", "empty", FORM));
     }
     let Some((scheme, rest)) = url.split_once("://") else {
-        return Err(Error::config("url", "an address without a scheme", SCHEMES));
+        return Err(Error::config("url scheme", "missing", SCHEMES));
     };
     match scheme {
         "redis" | "valkey" => check_tcp(rest)?,
@@ -26,15 +27,18 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
         "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
         "rediss" | "valkeys" => {
             return Err(Error::config(
-                "url",
-                format_args!("{scheme}://…"),
-                "TLS comes with leasehold's feature `tls`, which is off",
+                "url scheme",
+                format_args!("{scheme} is TLS, and leasehold's feature `tls` is off"),
+                "that feature in Cargo.toml, or redis://",
             ));
         }
         _ => {
             return Err(Error::config(
                 "url scheme",
-                scheme.chars().take(32).collect::<String>().escape_debug(),
+                format_args!(
+                    "unknown \"{}\"",
+                    scheme.chars().take(32).collect::<String>().escape_debug()
+                ),
                 SCHEMES,
             ));
         }
@@ -42,10 +46,10 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
     let info = url.into_connection_info().map_err(|error| {
         // The parser's texts name the part that is wrong and never quote the URL.
         let shown = if mutated!("password-in-an-error") { rest } else { "…" };
-        Error::config("url", format_args!("{scheme}://{shown}"), format_args!("{FORM} ({error})"))
+        Error::config("url", format_args!("{scheme}://{shown} is not readable ({error})"), FORM)
     })?;
     if info.redis_settings().db() < 0 {
-        return Err(Error::config("url database", info.redis_settings().db(), "0 or more"));
+        return Err(Error::config("url database", info.redis_settings().db(), DATABASES));
     }
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true)))
@@ -57,8 +61,8 @@ fn check_tcp(rest: &str) -> Result<()> {
     if tail.contains('@') {
         return Err(Error::config(
             "url user or password",
-            "(not shown) with an unescaped character",
-            "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A",
+            "an unescaped character",
+            "%2F for /, %3F for ?, %23 for #, %40 for @, %3A for :",
         ));
     }
     let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
@@ -67,30 +71,34 @@ fn check_tcp(rest: &str) -> Result<()> {
         _ => (address, None),
     };
     if host.is_empty() {
-        return Err(Error::config("url host", "\"\"", FORM));
+        return Err(Error::config("url host", "empty", FORM));
     }
     if let Some(port) = port
         && !port.parse::<u16>().is_ok_and(|port| port > 0)
     {
         // It may be a password whose host is missing.
-        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-        let shown = if is_number { port } else { "(not shown) no number" };
-        return Err(Error::config("url port", shown, "1 to 65535"));
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let wrong = if is_number { port } else { "not a number" };
+        return Err(Error::config("url port", wrong, "1 to 65535"));
     }
     let path = tail.strip_prefix('/').unwrap_or("");
     let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
     if !database.is_empty()
         && !database.parse::<u32>().is_ok_and(|number| number <= i32::MAX as u32)
     {
-        return Err(Error::config("url database", database.escape_debug(), "0 or more"));
+        return Err(Error::config(
+            "url database",
+            format_args!("\"{}\"", database.escape_debug()),
+            DATABASES,
+        ));
     }
     check_tail(tail, Transport::Tcp)
 }
 
 fn check_unix(rest: &str) -> Result<()> {
     if !rest.starts_with('/') {
-        let allowed = "unix:///path/to/socket[?db=N]";
-        return Err(Error::config("url path", "not an absolute path", allowed));
+        let allowed = "an absolute one: unix:///path/to/socket";
+        return Err(Error::config("url path", "relative", allowed));
     }
     check_tail(rest, Transport::Unix)
 }
@@ -115,14 +123,12 @@ impl Transport {
     /// How to write what a parameter of this name is probably meant to say.
     fn instead(self, parameter: &str) -> &'static str {
         match (self, parameter) {
-            (Transport::Tcp, "db" | "database") => {
-                "the database as the path: redis://host:port/2; the only parameter is protocol"
-            }
+            (Transport::Tcp, "db" | "database") => "the database as a path, redis://host:port/2",
             (Transport::Tcp, "user" | "username" | "pass" | "password" | "auth" | "token") => {
-                "redis://user:password@host:port; the only parameter is protocol"
+                "the user and the password before the host, redis://user:password@host:port"
             }
-            (Transport::Tcp, _) => "protocol=resp2 or protocol=resp3, and no other parameter",
-            (Transport::Unix, _) => "db, user, pass and protocol, each at most once",
+            (Transport::Tcp, _) => "no parameter but protocol=resp2 or protocol=resp3",
+            (Transport::Unix, _) => "no parameter but db, user, pass and protocol",
         }
     }
 }
@@ -134,9 +140,12 @@ fn check_tail(tail: &str, transport: Transport) -> Result<()> {
     if let Some(fragment) = fragment {
         // Behind a password in the query it may be the end of that.
         let is_plain = transport == Transport::Tcp && is_plain(fragment);
-        let shown = if is_plain { fragment } else { "… (not shown)" };
-        let allowed = "none; write # as %23. The certificate of a server is always verified";
-        return Err(Error::config("url fragment", format_args!("#{shown}"), allowed));
+        let shown = if is_plain { format!("#{fragment}") } else { "not shown here".to_owned() };
+        return Err(Error::config(
+            "url fragment",
+            shown,
+            "none: # is written %23, and certificates are always verified",
+        ));
     }
     let Some((_, query)) = tail.split_once('?') else { return Ok(()) };
     let mut seen = Vec::new();
@@ -150,9 +159,16 @@ fn check_tail(tail: &str, transport: Transport) -> Result<()> {
         }
         // Without a value, or behind a password, it may be the end of that.
         let is_plain = value.is_some() && !seen.contains(&"pass") && is_plain(name);
-        let shown = if is_plain { name } else { "(not shown)" };
-        let shown = if seen.contains(&name) { format!("{shown} twice") } else { shown.to_owned() };
-        return Err(Error::config("url parameter", shown, transport.instead(name)));
+        let shown =
+            if is_plain { format!("\"{name}\"") } else { "one that is not shown here".to_owned() };
+        let wrong = if seen.contains(&name) {
+            format!("{shown} is there twice")
+        } else if is_known {
+            format!("{shown} has no value")
+        } else {
+            format!("unknown {shown}")
+        };
+        return Err(Error::config("url parameter", wrong, transport.instead(name)));
     }
     Ok(())
 }
@@ -161,6 +177,17 @@ fn check_tail(tail: &str, transport: Transport) -> Result<()> {
 fn is_plain(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     text.len() <= 32 && text.bytes().all(is_word)
+}
+
+/// What errors say behind the address of a server that is spoken to over TLS.
+pub(crate) const OVER_TLS: &str = "(TLS)";
+
+/// The address as errors name it: host and port, or the path of a socket.
+pub(crate) fn address(info: &ConnectionInfo) -> String {
+    match info.addr() {
+        other @ ConnectionAddr::TcpTls { .. } => format!("{other} {OVER_TLS}"),
+        other => other.to_string(),
+    }
 }
 
 /// The address as it may be shown: no user, no password.
@@ -179,28 +206,31 @@ mod tests {
     #[test]
     fn a_bad_url_names_the_part_the_value_and_what_is_allowed() {
         for (url, parts) in [
-            ("", ["url", "\"\"", "redis://"]),
-            ("localhost:6379", ["url", "without a scheme", "unix://"]),
+            ("", ["url", "empty", "redis://"]),
+            ("localhost:6379", ["url scheme", "missing", "unix://"]),
             ("http://localhost", ["scheme", "http", "redis://"]),
             ("redis://localhost:99999", ["port", "99999", "65535"]),
             ("redis://localhost:0", ["port", "0", "65535"]),
-            ("redis://localhost:x", ["port", "no number", "65535"]),
-            ("redis://", ["host", "\"\"", "host[:port]"]),
-            ("redis://:6379", ["host", "\"\"", "host[:port]"]),
-            ("redis://localhost/-1", ["database", "-1", "0 or more"]),
-            ("redis://localhost/one", ["database", "one", "0 or more"]),
-            ("unix://relative", ["path", "absolute", "unix:///path"]),
-            ("unix:///socket?db=-1", ["database", "-1", "0 or more"]),
+            ("redis://localhost:x", ["port", "not a number", "65535"]),
+            ("redis://", ["host", "empty", "host[:port]"]),
+            ("redis://:6379", ["host", "empty", "host[:port]"]),
+            ("redis://localhost/-1", ["database", "-1", "a number from 0"]),
+            ("redis://localhost/one", ["database", "one", "a number from 0"]),
+            ("unix://relative", ["path", "relative", "unix:///path"]),
+            ("unix:///socket?db=-1", ["database", "-1", "a number from 0"]),
             ("redis://localhost?db=2", ["parameter", "db", "redis://host:port/2"]),
             ("redis://localhost/?database=2", ["parameter", "database", "redis://host:port/2"]),
             ("redis://localhost?pass=s3cret", ["parameter", "pass", "user:password@"]),
-            ("redis://localhost?timeout=5", ["parameter", "timeout", "no other parameter"]),
-            ("redis://localhost?protocol=2&protocol=3", ["protocol twice", "no other", "resp3"]),
+            ("redis://localhost?timeout=5", ["parameter", "timeout", "no parameter but"]),
+            (
+                "redis://localhost?protocol=2&protocol=3",
+                ["\"protocol\" is there twice", "no parameter but", "resp3"],
+            ),
             ("redis://localhost?protocol", ["parameter", "not shown", "protocol=resp3"]),
             ("redis://localhost/1#two", ["fragment", "#two", "%23"]),
             ("unix:///socket?pass=a&b=c", ["parameter", "not shown", "db, user, pass"]),
             ("unix:///socket?database=1", ["parameter", "database", "db, user, pass"]),
-            ("unix:///socket?db=1&db=2", ["parameter", "db twice", "at most once"]),
+            ("unix:///socket?db=1&db=2", ["parameter", "\"db\" is there twice", "db, user"]),
             ("unix:///socket#a", ["fragment", "not shown", "%23"]),
         ] {
             let error = parse(url).expect_err(url);

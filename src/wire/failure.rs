@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
-use crate::base::error::Error;
-use crate::base::sync::Arc;
-use crate::base::text::clean;
+use crate::base::text::{Span, clean};
+use crate::wire::fault::{Limit, locate, place, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -27,23 +26,66 @@ pub(crate) enum Hindrance {
     Connect(RedisError),
     /// The connection had been closed before.
     Closed(RedisError),
-    /// All connections were in use for this long.
-    Exhausted(Duration),
+    /// All connections were in use.
+    Exhausted(Shortage),
+    /// All connections were in use, and none of them received a reply.
+    Silent(Shortage),
     /// This process is a fork of the one that made the client.
     Forked,
     /// The caller's deadline had passed already.
     Overdue,
     /// Too few of several servers answered; nothing was left on them.
-    NoMajority(String),
+    NoMajority {
+        text: String,
+        /// Whether there would have been enough, had there been a connection to each.
+        is_exhausted: bool,
+    },
     /// No node of a cluster does it at the moment; those that were asked did nothing.
     Adrift(String),
     /// It cannot be done here.
-    Impossible { field: &'static str, value: String, allowed: &'static str },
+    Impossible { field: &'static str, wrong: String, expected: &'static str },
+}
+
+/// For how long there was no free connection, and in which pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Shortage {
+    pub(crate) waited: Duration,
+    /// How many connections the pool may have, and to where, once that is known.
+    pub(crate) pool: Option<(u32, String)>,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pool {
+            Some((1, address)) => write!(f, "the only connection to {address}"),
+            Some((size, address)) => write!(f, "all {size} connections to {address}"),
+            None => f.write_str("all connections"),
+        }
+    }
+}
+
+impl Shortage {
+    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
+        if matches!(self.pool, Some((1, _))) { one } else { many }
+    }
+
+    pub(super) fn in_use(&self) -> String {
+        let verb = self.verb("was", "were");
+        format!("{self} {verb} in use for {}; raise max_size or max_wait", Span(self.waited))
+    }
+
+    pub(super) fn silent(&self) -> String {
+        let verb = self.verb("has", "have");
+        format!(
+            "{self} {verb} waited for a reply for {}; look whether Redis hangs",
+            Span(self.waited)
+        )
+    }
 }
 
 /// What a server's refusal means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+pub(super) enum Refusal {
     Denied,
     WrongType,
     /// The server cannot serve now, and may soon.
@@ -56,7 +98,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of(error: &RedisError) -> Refusal {
+    pub(super) fn of(error: &RedisError) -> Refusal {
         let text = error.detail().unwrap_or_default();
         match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
@@ -84,6 +126,21 @@ impl Failure {
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
         Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+    }
+
+    /// The same failure with the server that it is about, unless it names one.
+    pub(crate) fn at(self, address: &str, limit: Limit) -> Failure {
+        let here = |error| locate(error, address, limit);
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => {
+                Failure::NotSent(Hindrance::Connect(here(error)))
+            }
+            Failure::NotSent(Hindrance::Closed(error)) => {
+                Failure::NotSent(Hindrance::Closed(here(error)))
+            }
+            Failure::Unknown(error) => Failure::Unknown(here(error)),
+            other => other,
+        }
     }
 
     /// What the server says of a key that holds something else.
@@ -127,9 +184,10 @@ impl Failure {
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(
                 Hindrance::Exhausted(_)
+                | Hindrance::Silent(_)
                 | Hindrance::Closed(_)
                 | Hindrance::Overdue
-                | Hindrance::NoMajority(_)
+                | Hindrance::NoMajority { .. }
                 | Hindrance::Adrift(_),
             ) => true,
             Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
@@ -208,9 +266,10 @@ impl Failure {
             }
             Failure::NotSent(
                 Hindrance::Exhausted(_)
+                | Hindrance::Silent(_)
                 | Hindrance::Overdue
                 // Some of several servers may only have been too slow.
-                | Hindrance::NoMajority(_)
+                | Hindrance::NoMajority { .. }
                 | Hindrance::Adrift(_),
             ) => true,
             Failure::NotSent(
@@ -233,92 +292,6 @@ impl Failure {
             Failure::NotSent(_) | Failure::Refused(_) => false,
         }
     }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error)) => {
-                refused_connection(error)
-            }
-            Failure::NotSent(Hindrance::Exhausted(waited)) => Error::exhausted(format!(
-                "no pooled connection came free within {waited:?}; raise max_size or max_wait"
-            )),
-            Failure::NotSent(Hindrance::Forked) => Error::refused(
-                "this process is a fork of one that had built a client, or tried to; fork before that, or \
-                 start a new program",
-            ),
-            Failure::NotSent(Hindrance::Overdue) => {
-                Error::timeout("the deadline passed before a command could be sent")
-            }
-            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
-                Error::unreachable(text)
-            }
-            Failure::NotSent(Hindrance::Impossible { field, value, allowed }) => {
-                Error::config(field, value, allowed)
-            }
-            Failure::Refused(error) => match Refusal::of(&error) {
-                Refusal::Denied => Error::denied(format!("Redis denied the command: {error}")),
-                Refusal::WrongType => Error::wrong_type(format!(
-                    "its key holds something that is not a lock of this kind: {error}"
-                )),
-                Refusal::NotNow => {
-                    Error::unreachable(format!("Redis cannot serve at the moment: {error}"))
-                }
-                Refusal::Elsewhere => Error::refused(format!(
-                    "the server is a node of a Redis Cluster, another of which has the lock: build \
-                     the client with .cluster(…) ({error})"
-                )),
-                Refusal::Scattered => Error::refused(format!(
-                    "in a Redis Cluster all keys of a transaction must be in the slot of the lock: \
-                     write them with its name, or its hash tag, in braces ({error})"
-                )),
-                Refusal::Other => Error::refused(format!("Redis refused the command: {error}")),
-            }
-            .caused_by(error),
-            Failure::Unknown(error) => Error::unknown_outcome(format!(
-                "the command was sent and no answer came, so it may have been done: {error}"
-            ))
-            .caused_by(error),
-        }
-    }
-}
-
-fn refused_connection(error: RedisError) -> Error {
-    let denied = Refusal::of(&error) == Refusal::Denied;
-    if is_tls_fault(&error) {
-        let text = format!("a TLS connection to Redis could not be agreed on: {error}");
-        return Error::refused(text).caused_by(error);
-    }
-    if error.kind() == ErrorKind::InvalidClientConfig {
-        let allowed = "the name under which the sentinels watch the master";
-        let told = error.detail().unwrap_or_default().to_owned();
-        return Error::config("url", told, allowed).caused_by(error);
-    }
-    let text = if denied && error.code() == Some("NOPERM") {
-        format!("Redis denied the user what every connection begins with: {error}")
-    } else if denied {
-        format!("Redis denied the user or the password: {error}")
-    } else if is_max_clients(&error) {
-        format!("Redis takes no more connections (maxclients): {error}")
-    } else if is_hang_up(&error) {
-        format!("Redis closed the connection at once (is maxclients reached?): {error}")
-    } else if error.is_io_error() || Refusal::of(&error) == Refusal::NotNow {
-        format!("Redis cannot be reached: {error}")
-    } else {
-        return Error::refused(format!("Redis refused the connection: {error}")).caused_by(error);
-    };
-    if denied { Error::denied(text) } else { Error::unreachable(text) }.caused_by(error)
-}
-
-/// Whether the other end was there, and closed the connection.
-fn is_hang_up(error: &RedisError) -> bool {
-    io_kind(error).is_some() && error.is_connection_dropped() && !error.is_connection_refusal()
-}
-
-/// What kind of trouble the operating system told of, if it was that.
-pub(crate) fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
-    io_error(error).map(std::io::Error::kind)
 }
 
 /// Whether a server denied it to this user, or the user itself.
@@ -351,44 +324,43 @@ pub(crate) fn is_tls_fault(error: &RedisError) -> bool {
     }
 }
 
-/// What the operating system, or TLS above it, told of, if it was that.
-pub(crate) fn io_error(error: &RedisError) -> Option<&std::io::Error> {
-    // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
-    type Kept = Arc<dyn std::error::Error + Send + Sync>;
-    let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
-    kept.downcast_ref::<std::io::Error>()
-}
-
 /// Whether the server takes no more connections.
 pub(crate) fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
 }
 
+/// As a log line shows it, without advice.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => {
-                write!(f, "no connection: {}", shown(error))
+        let text = match self {
+            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            | Failure::Unknown(error) => words(error),
+            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
+                format!("{shortage} were in use for {}", Span(shortage.waited))
             }
-            Failure::NotSent(Hindrance::Closed(error)) => {
-                write!(f, "it was closed: {}", shown(error))
+            Failure::NotSent(Hindrance::Silent(shortage)) => {
+                format!("{shortage} waited for a reply for {}", Span(shortage.waited))
             }
-            Failure::NotSent(Hindrance::Exhausted(_)) => f.write_str("the pool is exhausted"),
-            Failure::NotSent(Hindrance::Forked) => f.write_str("the process was forked"),
-            Failure::NotSent(Hindrance::Overdue) => f.write_str("the deadline has passed"),
-            Failure::NotSent(Hindrance::NoMajority(text) | Hindrance::Adrift(text)) => {
-                f.write_str(text)
+            Failure::NotSent(Hindrance::Forked) => "this process is a fork".to_owned(),
+            Failure::NotSent(Hindrance::Overdue) => {
+                "the deadline passed before a command was sent".to_owned()
             }
-            Failure::NotSent(Hindrance::Impossible { field, allowed, .. }) => {
-                write!(f, "{field}: {allowed}")
+            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
+                text.clone()
             }
-            Failure::Refused(error) => write!(f, "refused: {}", shown(error)),
-            Failure::Unknown(error) => write!(f, "no answer: {}", shown(error)),
-        }
+            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+                format!("invalid {field}: {wrong}, expected {expected}")
+            }
+            Failure::Refused(error) => match place(error) {
+                Some(address) => format!("{address} says {}", words(error)),
+                None => words(error),
+            },
+        };
+        f.write_str(&clean(&text))
     }
 }
 
 /// What an error says, which may be what a server said, for a log or an error.
 pub(crate) fn shown(error: &RedisError) -> String {
-    clean(&error.to_string()).into_owned()
+    clean(&words(error)).into_owned()
 }

@@ -11,7 +11,6 @@
 //! A connection that had died unnoticed is replaced, and the commands on it are sent again, so they
 //! must be such as may be repeated.
 
-use std::io;
 use std::time::Duration;
 
 use crate::base::sync;
@@ -258,23 +257,18 @@ impl<'a> Leg<'a> {
     }
 
     fn give_up(&mut self, lane: Lane, waited: Duration) {
-        let hindrance = if self.node.is_exhausted(lane) {
-            Hindrance::Exhausted(waited)
-        } else {
-            // Others may be talking to it, and no more connections be had.
-            if self.node.is_cut_off(lane) {
-                self.node.set_silent(true);
-            }
-            let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
-            Hindrance::Connect(self.node.trouble(lane).unwrap_or_else(|| error.into()))
-        };
-        self.hindrance = Some(Failure::NotSent(hindrance));
+        // Where there are connections, others may be talking on them, and no more be had.
+        if self.node.is_cut_off(lane) {
+            self.node.set_silent(true);
+        }
+        self.hindrance = Some(Failure::NotSent(self.node.hindrance(lane, waited)));
     }
 
     fn end(self) -> Delivery {
         // What was sent once may have been done, whatever came later.
         let repeated = self.doubt.is_some();
-        let missing = self.doubt.or_else(|| self.hindrance.clone()).unwrap_or_else(Failure::silent);
+        let silent = || Failure::silent().at(self.node.address(), self.node.limit());
+        let missing = self.doubt.or_else(|| self.hindrance.clone()).unwrap_or_else(silent);
         Delivery {
             outcomes: self
                 .outcomes
@@ -331,6 +325,7 @@ mod tests {
         let settings = NodeSettings {
             pool: PoolSettings::default(),
             timeout: Duration::from_secs(20),
+            setting: "node_timeout",
             probation: Some(SPAN),
         };
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);

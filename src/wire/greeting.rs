@@ -4,13 +4,13 @@
 //! answers to `SELECT` not the code: a server that is full, or busy, would be told as one that denies
 //! the user.
 
-use std::io;
 use std::time::Duration;
 
 use redis::{Cmd, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError};
 
 use crate::base::time::Clock;
 use crate::wire::failure::is_max_clients;
+use crate::wire::fault::silence;
 
 /// Makes a connection that is known to its server, all within this time but for the look-up of a name
 /// and for each address that it has. No time-outs are set on it.
@@ -40,7 +40,7 @@ pub(crate) fn connect(
     let mut say = |command: &Cmd| {
         let left = deadline.since(clock.now());
         if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            return Err(silence());
         }
         connection.set_read_timeout(Some(left))?;
         connection.set_write_timeout(Some(left))?;

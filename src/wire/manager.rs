@@ -7,9 +7,11 @@ use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::{Connection, Counter, Reply};
+use crate::wire::connection::{Common, Connection, Counter, Reply};
+use crate::wire::endpoint;
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, not_a_master};
+use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
 use crate::wire::probation::Probation;
 use crate::wire::script::Call;
@@ -24,6 +26,7 @@ pub(crate) struct Manager {
     /// Managers that share it know of the same moves.
     server_clock: Arc<ServerClock>,
     timeouts: Timeouts,
+    common: Arc<Common>,
     generation: AtomicU64,
     attempts: Mutex<Attempts>,
     attempted: Condvar,
@@ -39,6 +42,8 @@ pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     /// To answer.
     pub(crate) command: Duration,
+    /// The names of the two settings, for errors.
+    pub(crate) settings: [&'static str; 2],
 }
 
 /// Where connections go to.
@@ -80,6 +85,7 @@ impl Manager {
             source,
             clock,
             server_clock,
+            common: Arc::new(Common::new(timeouts.command, timeouts.settings[1])),
             timeouts,
             generation: AtomicU64::new(0),
             attempts: Mutex::new(Attempts::default()),
@@ -186,6 +192,7 @@ impl Manager {
         let opened = self.open_resp3(&goal.info).map_err(connect);
         opened
             .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, place))
+            .map_err(|failure| failure.at(&endpoint::address(&goal.info), self.reply_limit()))
             .inspect_err(|_| self.doubt())
     }
 
@@ -219,7 +226,33 @@ impl Manager {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // Channels are of no database, and a busy server lets nobody choose one.
         let info = info.clone().set_redis_settings(settings.set_db(0));
-        greeting::connect(&info, &*self.clock, self.timeouts.connect)
+        let connect = self.timeouts.connect;
+        greeting::connect(&info, &*self.clock, connect)
+            .map_err(|error| locate(error, &endpoint::address(&info), self.connect_limit(connect)))
+    }
+
+    /// The server that connections lead to, as errors name it.
+    pub(crate) fn address(&self) -> String {
+        match &self.source {
+            Source::Fixed(info) | Source::ClusterNode(info) => endpoint::address(info),
+            Source::Sentinels(sentinels) => sentinels.master_address(),
+        }
+    }
+
+    /// For how long no connection of this manager received a reply.
+    pub(crate) fn silence(&self) -> Duration {
+        self.common.silence(self.clock.now())
+    }
+
+    /// How long a reply may take.
+    pub(crate) fn reply_limit(&self) -> Limit {
+        Limit { span: self.timeouts.command, setting: Some(self.timeouts.settings[1]) }
+    }
+
+    /// How long it may take to connect where there is so much time.
+    fn connect_limit(&self, left: Duration) -> Limit {
+        let whole = left >= self.timeouts.connect;
+        Limit { span: left, setting: whole.then_some(self.timeouts.settings[0]) }
     }
 
     /// Looks where the master is, and outdates all connections if it is elsewhere than before.
@@ -249,11 +282,13 @@ impl Manager {
 
     fn open_at(&self, goal: &Goal, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
-        let inner = greeting::connect(&goal.info, &*self.clock, left)?;
+        let address: Arc<str> = endpoint::address(&goal.info).into();
+        let inner = greeting::connect(&goal.info, &*self.clock, left)
+            .map_err(|error| locate(error, &address, self.connect_limit(left)))?;
         goal.epoch.count_connection();
-        let clock = Arc::clone(&self.clock);
-        let (patience, epoch) = (self.timeouts.command, goal.epoch.clone());
-        let mut connection = Connection::new(inner, clock, patience, goal.generation, epoch)?;
+        let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
+        let belongs = (goal.generation, goal.epoch.clone());
+        let mut connection = Connection::new(inner, clock, common, address, belongs)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.
@@ -266,7 +301,10 @@ impl Manager {
             && !is_master(&reply.value)
             && !mutated!("role-not-verified")
         {
-            return Err(not_a_master("the sentinel told of a server that is no master"));
+            let address = endpoint::address(&goal.info);
+            return Err(not_a_master(&format!(
+                "the sentinel reported {address}, which is a replica"
+            )));
         }
         if let Some(probation) = &self.probation {
             let info: [&[u8]; 2] = [b"INFO", b"server"];
@@ -294,9 +332,7 @@ impl Manager {
                 Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
                 | Failure::Unknown(error),
             ) => Err(error),
-            Err(Failure::NotSent(_)) => {
-                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
-            }
+            Err(Failure::NotSent(_)) => Err(silence()),
         }
     }
 

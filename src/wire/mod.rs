@@ -16,7 +16,9 @@
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `relay` | listening to several servers at once |
 //! | `fan` | the same question to several servers at once, on one thread |
+//! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no answer |
+//! | `fault` | the driver's errors in words, with the server's address |
 //! | `topology` | what nodes of a cluster tell of each other |
 //! | `cluster` | the way to the node that has a slot: who that is (`directory`), and its connections (`member`) |
 //! | `sentinel` | where the master is, as sentinels tell |
@@ -30,6 +32,7 @@
 /// The driver's types that appear above: what a user's commands and their answers are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
 
+mod advice;
 pub(crate) mod cluster;
 pub(crate) mod combine;
 pub(crate) mod connection;
@@ -37,6 +40,7 @@ pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fan;
+pub(crate) mod fault;
 pub(crate) mod follower;
 mod greeting;
 pub(crate) mod manager;

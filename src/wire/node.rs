@@ -9,7 +9,8 @@ use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Standing};
 use crate::wire::endpoint;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::fault::Limit;
 use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
@@ -38,6 +39,8 @@ pub(crate) struct NodeSettings {
     pub(crate) pool: PoolSettings,
     /// How long it may take to connect, or to answer.
     pub(crate) timeout: Duration,
+    /// The name of that setting, for errors.
+    pub(crate) setting: &'static str,
     /// For how long its word does not count after a restart; `None` where it always does.
     pub(crate) probation: Option<Duration>,
 }
@@ -73,7 +76,7 @@ impl Node {
         settings: &NodeSettings,
         connector: &Connector,
     ) -> Node {
-        let address = endpoint::shown(&info);
+        let address = endpoint::address(&info);
         let server_clock = Arc::new(ServerClock::default());
         let probation = settings.probation.map(|span| Arc::new(Probation::new(span)));
         let lane = |pool: &PoolSettings| {
@@ -81,7 +84,11 @@ impl Node {
                 Source::Fixed(info.clone()),
                 Arc::clone(clock),
                 Arc::clone(&server_clock),
-                Timeouts { connect: settings.timeout, command: settings.timeout },
+                Timeouts {
+                    connect: settings.timeout,
+                    command: settings.timeout,
+                    settings: [settings.setting; 2],
+                },
             );
             let manager = match &probation {
                 Some(probation) => manager.with_probation(Arc::clone(probation)),
@@ -112,7 +119,7 @@ impl Node {
         }
     }
 
-    /// The server's address, without user information.
+    /// The server's address, as errors name it.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -131,9 +138,9 @@ impl Node {
         self.lane(lane).pool.ready_or_order()
     }
 
-    /// Whether all connections are there, and others have them.
-    pub(crate) fn is_exhausted(&self, lane: Lane) -> bool {
-        self.lane(lane).pool.is_full()
+    /// Why there was no connection in this time.
+    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> Hindrance {
+        self.lane(lane).pool.hindrance(waited)
     }
 
     /// Whether there is no connection at all.
@@ -165,6 +172,11 @@ impl Node {
     pub(crate) fn note_took(&self, took: Option<Duration>) {
         let took = took.map(|took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         self.took.store(took.unwrap_or(self.took() / 2), Ordering::Relaxed);
+    }
+
+    /// How long a reply may take.
+    pub(crate) fn limit(&self) -> Limit {
+        self.callers.manager.reply_limit()
     }
 
     /// No answer came in this time, which may have been too short for one.

@@ -8,11 +8,12 @@ use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use crate::base::error::{Error, Result};
-use crate::base::option::Shown;
+use crate::base::option::check_bounds;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
-use crate::wire::failure::{self, Failure, Hindrance};
+use crate::wire::failure::{self, Failure, Hindrance, Shortage};
+use crate::wire::fault::{NO_THREAD, connecting};
 use crate::wire::manager::{Attempts, Maker, Manager};
 
 /// How often to look whether a connection was made.
@@ -68,7 +69,7 @@ impl PoolSettings {
     /// Checks what r2d2 would not survive, and what makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
         if self.max_size == 0 {
-            return Err(Error::config("max_size", 0, "at least 1"));
+            return Err(Error::config("max_size", "0", "at least 1"));
         }
         if self.max_size > LARGEST {
             let allowed = format_args!("at most {LARGEST}");
@@ -107,11 +108,7 @@ impl PoolSettings {
 /// A time-out of zero would mean "none" to a socket and a panic to r2d2; one too long overflows.
 pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-    if (Duration::from_millis(1)..=LONGEST).contains(&span) {
-        Ok(())
-    } else {
-        Err(Error::config(field, Shown(span), "from 1 ms to 365 days"))
-    }
+    check_bounds(field, span, LONGEST, "1ms to 365 days")
 }
 
 /// A thread that makes connections.
@@ -124,10 +121,8 @@ pub(crate) fn connector() -> Result<Connector, Failure> {
     let connector = connector.thread_name_pattern("leasehold-connect");
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    catch_unwind(|| Arc::new(connector.build())).map_err(|_| {
-        let text = "no thread to connect could be started (is the limit on threads reached?)";
-        Failure::NotSent(Hindrance::Connect(io::Error::other(text).into()))
-    })
+    catch_unwind(|| Arc::new(connector.build()))
+        .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
 }
 
 /// r2d2's pool of our connections.
@@ -202,7 +197,7 @@ impl Pool {
     }
 
     /// Whether all connections that there may be are there.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.inner.state().connections >= self.inner.max_size()
     }
 
@@ -231,7 +226,7 @@ impl Pool {
         loop {
             let left = limit.since(self.clock.now());
             if left.is_zero() {
-                return Err(Failure::NotSent(self.hindrance(start)));
+                return Err(Failure::NotSent(self.hindrance(self.clock.now().since(start))));
             }
             let found = if self.is_full() {
                 // It has no room to order another.
@@ -298,14 +293,22 @@ impl Pool {
         found
     }
 
-    /// Why no connection was to be had in time.
-    fn hindrance(&self, start: Moment) -> Hindrance {
+    /// Why no connection came free in this time.
+    pub(crate) fn hindrance(&self, waited: Duration) -> Hindrance {
         if !self.is_full() {
             // One is being made, and takes longer than the caller has.
-            let error = io::Error::new(io::ErrorKind::TimedOut, "still connecting");
-            return Hindrance::Connect(self.manager.trouble().unwrap_or_else(|| error.into()));
+            let connecting = || connecting(&self.manager.address(), waited);
+            return Hindrance::Connect(self.manager.trouble().unwrap_or_else(connecting));
         }
-        Hindrance::Exhausted(self.clock.now().since(start))
+        let pool = Some((self.inner.max_size(), self.manager.address()));
+        let shortage = Shortage { waited, pool };
+        // Of a silent server all connections are in use, and no larger pool would help. Replies that came
+        // when the wait had just begun say nothing of the rest of it.
+        if self.manager.silence() > waited / 2 && !mutated!("silent-server-as-a-small-pool") {
+            Hindrance::Silent(shortage)
+        } else {
+            Hindrance::Exhausted(shortage)
+        }
     }
 
     /// Runs one exchange on a borrowed connection, and spoils that where the exchange did.
@@ -385,7 +388,11 @@ mod tests {
             Source::Fixed(server.unix_url().into_connection_info().unwrap()),
             Arc::clone(&clock),
             Arc::default(),
-            Timeouts { connect: LONG, command: LONG },
+            Timeouts {
+                connect: LONG,
+                command: LONG,
+                settings: ["connect_timeout", "command_timeout"],
+            },
         ));
         let held_up = HeldUp::default();
         let made = Arc::clone(&held_up.0);

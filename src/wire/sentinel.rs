@@ -8,7 +8,9 @@ use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::wire::endpoint;
 use crate::wire::failure::{is_denial, is_tls_fault};
+use crate::wire::fault::{Limit, by_sentinel, locate, silence, words};
 use crate::wire::greeting;
 
 /// The channel on which a sentinel tells that there is a new master.
@@ -148,7 +150,10 @@ impl Sentinels {
     fn trouble(&self, misses: Misses) -> RedisError {
         let count = self.nodes.len();
         if misses.strangers == count {
-            let text = format!("none of {count} sentinels watches a master \"{}\"", self.master);
+            let text = match count {
+                1 => format!("the sentinel watches no master \"{}\"", self.master),
+                _ => format!("none of {count} sentinels watches a master \"{}\"", self.master),
+            };
             return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
         }
         // As long as others may yet tell something of the master, it may be over soon.
@@ -156,10 +161,12 @@ impl Sentinels {
         if let Some(refusal) = misses.refusal.clone().filter(|_| refused) {
             return refusal;
         }
-        let outdated = || "their word is out of date".to_owned();
-        let reason =
-            misses.refusal.or(misses.last).map_or_else(outdated, |error| error.to_string());
-        let text = format!("of {count} sentinels none told it: {reason}");
+        let outdated = || "what they reported is out of date".to_owned();
+        let reason = misses.refusal.or(misses.last).map_or_else(outdated, |error| words(&error));
+        let text = match count {
+            1 => format!("the sentinel did not report the master: {reason}"),
+            _ => format!("none of {count} sentinels reported the master: {reason}"),
+        };
         RedisError::from((ErrorKind::Io, "where the master is", text))
     }
 
@@ -211,7 +218,9 @@ impl Sentinels {
         deadline: Moment,
     ) -> Result<redis::Connection, RedisError> {
         let left = deadline.since(self.clock.now());
-        let connection = greeting::connect(to, &*self.clock, left)?;
+        let limit = Limit { span: left, setting: None };
+        let connection = greeting::connect(to, &*self.clock, left)
+            .map_err(|error| locate(error, &endpoint::address(to), limit))?;
         self.limit(&connection, deadline)?;
         Ok(connection)
     }
@@ -220,7 +229,7 @@ impl Sentinels {
     fn limit(&self, connection: &redis::Connection, deadline: Moment) -> Result<(), RedisError> {
         let left = deadline.since(self.clock.now());
         if left.is_zero() {
-            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            return Err(silence());
         }
         connection.set_read_timeout(Some(left))?;
         connection.set_write_timeout(Some(left))
@@ -248,6 +257,16 @@ impl Sentinels {
         let address = master.address.clone();
         let before = known.replace(Known { master, since });
         before.is_some_and(|before| before.master.address != address)
+    }
+
+    /// Where the master was last, as errors name it.
+    pub(crate) fn master_address(&self) -> String {
+        match &*self.known.lock() {
+            Some(Known { master: Master { address: (host, port), .. }, .. }) => {
+                format!("{host}:{port}")
+            }
+            None => format!("the master \"{}\"", self.master),
+        }
     }
 
     fn at(&self, (host, port): (String, u16)) -> ConnectionInfo {
@@ -332,7 +351,7 @@ struct Misses {
 
 impl Misses {
     fn note_down(&mut self) {
-        let text = "a sentinel takes the master for dead".to_owned();
+        let text = "a sentinel reports that the master is down".to_owned();
         self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
     }
 
@@ -342,11 +361,7 @@ impl Misses {
         }
         if is_denial(&error) {
             self.refusals += 1;
-            // Without a code it was the log-in that failed.
-            let code = error.code().unwrap_or("WRONGPASS").to_owned();
-            let text = error.detail().unwrap_or_default();
-            let text = format!("{text} (this is said by the sentinel at {})", node.addr());
-            self.refusal = Some(redis::make_extension_error(code, Some(text)));
+            self.refusal = Some(by_sentinel(&error, &endpoint::address(node)));
         }
         if is_tls_fault(&error) {
             self.refusals += 1;

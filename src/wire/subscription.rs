@@ -46,7 +46,8 @@ use redis::{PushKind, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, io_kind, not_a_master};
+use crate::wire::failure::{Failure, not_a_master};
+use crate::wire::fault::io_kind;
 use crate::wire::script::Call;
 
 /// How long a reply counts where a move would matter.

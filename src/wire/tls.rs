@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::base::error::{Error, Result};
-use crate::wire::failure::io_error;
+use crate::wire::fault::io_error;
 
 /// PEM texts that go with a `rediss://` URL.
 #[derive(Clone, Default)]
@@ -69,12 +69,12 @@ impl Identification {
             .with_root_certificates(RootCertStore::empty())
             .with_client_auth_cert(chain, key)
             .map(drop)
-            .map_err(|_| Error::config(field, "(not shown)", "a certificate and its own key"))
+            .map_err(|_| Error::config(field, "the key is not that of the certificate", "a pair"))
     }
 }
 
 fn without_tls(field: &str) -> Error {
-    Error::config(field, "(not shown)", "only with a rediss:// URL")
+    Error::config(field, "set for a URL without TLS", "a rediss:// URL with it")
 }
 
 fn check_pem(field: &str, pem: &[u8]) -> Result<()> {
@@ -82,13 +82,13 @@ fn check_pem(field: &str, pem: &[u8]) -> Result<()> {
     if pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
         Ok(())
     } else {
-        Err(Error::config(field, "(not shown)", "PEM text (there is no certificate in it)"))
+        Err(Error::config(field, "no certificate in it", "PEM text"))
     }
 }
 
 /// Why it cannot be read is not told: readers of PEM quote the line, which may be all of a key.
 fn unreadable(field: &str) -> Error {
-    Error::config(field, "(not shown)", "PEM text (lines between BEGIN and END, in base64)")
+    Error::config(field, "not readable", "PEM text: base64 between BEGIN and END lines")
 }
 
 /// Whether the two sides could not agree on a TLS connection.

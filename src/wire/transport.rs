@@ -4,7 +4,7 @@ use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, Hindrance, Shortage};
 use crate::wire::follower::follow;
 use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
@@ -82,11 +82,13 @@ impl Transport {
         });
         match outcome {
             // Whoever would have taken it along had no connection either, if none can be made.
-            Err(Failure::NotSent(Hindrance::Exhausted(waited))) => {
+            Err(Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))) => {
                 let trouble = self.manager.trouble().map(Hindrance::Connect);
-                Err(Failure::NotSent(trouble.unwrap_or(Hindrance::Exhausted(waited))))
+                Err(Failure::NotSent(trouble.unwrap_or_else(|| self.pool.hindrance(waited))))
             }
-            outcome => outcome,
+            outcome => {
+                outcome.map_err(|f| f.at(&self.manager.address(), self.manager.reply_limit()))
+            }
         }
     }
 

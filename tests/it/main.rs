@@ -5,6 +5,7 @@ mod cluster;
 mod common;
 mod demotion;
 mod distributed;
+mod error_text;
 mod failover;
 mod fault;
 mod force;

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::queue::waiting;
-use crate::common::{AtLast, SLACK, SOON, behind_proxy, ms, open, server, until};
-use leasehold::LockClient;
+use crate::common::{AtLast, SLACK, SOON, ask, behind_proxy, ms, open, server, until};
+use leasehold::{LockClient, LockOptions};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy};
@@ -55,25 +55,27 @@ fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
     });
 }
 
+/// A connection on which `WAIT` waits is in use by leave: the server is not silent.
 #[test]
 fn an_exhausted_pool_is_an_error_of_its_own_within_max_wait() {
-    let (_server, proxy) = behind_proxy();
-    let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(ms(200));
+    let server = server();
+    let builder = LockClient::builder(server.url()).max_size(1).max_wait(ms(200));
     let client = builder.command_timeout(SOON).build().unwrap();
     // To connect may take longer than that.
     until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
-    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    let replicas = LockOptions::new().min_replicas(1, ms(3_000));
     thread::scope(|scope| {
-        let lock = client.mutex("stuck").unwrap();
+        let lock = client.mutex_with("slow", replicas).unwrap();
         let other = scope.spawn(move || lock.try_lock().map(drop));
-        assert!(stuck.wait_fired(SOON));
+        until("its connection waits", || {
+            ask::<String>(&server, &["INFO", "clients"]).contains("blocked_clients:1")
+        });
         let begin = Instant::now();
         let error = client.mutex("x").unwrap().try_lock().unwrap_err();
         let (lasted, took) = (begin.elapsed(), begin.spent());
         assert!(error.is_pool_exhausted() && error.to_string().contains("max_size"), "{error:?}");
         assert!(lasted >= ms(190) && took < ms(200) + SLACK, "{lasted:?}");
-        stuck.release();
-        other.join().unwrap().unwrap();
+        assert!(other.join().unwrap().unwrap_err().is_not_replicated());
     });
     drop(client.mutex("x").unwrap().lock().unwrap());
 }

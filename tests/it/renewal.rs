@@ -156,7 +156,7 @@ fn max_renewals_lets_the_lease_run_out_after_the_last() {
         let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
         server.reset_stats();
         let longest = ms(2_100 + 700 * u64::from(most)) + SLACK;
-        is_lost(&guard, &losses, longest, LossCause::Expired);
+        is_lost(&guard, &losses, longest, LossCause::RenewalsUsedUp);
         assert_eq!(server.command_calls(&["eval", "evalsha"]), u64::from(most));
         drop(guard);
     }
@@ -354,7 +354,7 @@ fn renewal_is_not_starved_by_an_exhausted_pool() {
         }
         until("all of the pool is in use", || stuck.fired() == 2);
         let error = client.mutex("other").unwrap().try_lock().unwrap_err();
-        assert!(error.is_pool_exhausted(), "{error}");
+        assert!(error.is_pool_exhausted() || error.is_unreachable(), "{error}");
         let begin = Instant::now();
         while begin.elapsed() < ms(5_000) {
             assert!(guard.is_valid() && exists(&server, "kept"), "{:?}", begin.elapsed());
@@ -401,14 +401,11 @@ fn extend_by_nothing_is_refused_and_deletes_nothing() {
     let client = open(&server);
     let guard = client.mutex("x").unwrap().lock().unwrap();
     for (span, shown) in [
-        (Duration::ZERO, "0ns"),
+        (Duration::ZERO, "0s"),
         (Duration::from_micros(999), "999µs"),
         (Duration::MAX, "Duration::MAX"),
     ] {
-        crate::common::names(
-            &guard.extend(span).unwrap_err(),
-            ["ttl", shown, "from 1 ms to 30 days"],
-        );
+        crate::common::names(&guard.extend(span).unwrap_err(), ["ttl", shown, "1ms to 30 days"]);
     }
     assert!(exists(&server, "x") && guard.is_valid());
 }

@@ -336,7 +336,8 @@ mod tests {
 
     #[test]
     fn what_a_master_said_before_it_went_is_believed() {
-        let timeouts = Timeouts { connect: ECHO, command: ECHO };
+        let settings = ["connect_timeout", "command_timeout"];
+        let timeouts = Timeouts { connect: ECHO, command: ECHO, settings };
         let settings = ClusterSettings { pool: PoolSettings::default(), timeouts };
         let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
         let directory = Directory::new(Vec::new(), info, settings, Arc::new(BootClock));

@@ -2,6 +2,7 @@
 
 use redis::RedisError;
 
+use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::protocol::answer::verdict;
 use crate::protocol::quorum::Quorum;
@@ -130,6 +131,7 @@ impl Quorum {
     ) -> Failure {
         let mut said = Vec::new();
         let mut lasting = Vec::new();
+        let (mut exhausted, mut failed) = (0, 0);
         for (node, answer) in self.nodes.iter().zip(answers) {
             let outcome = answer.as_ref().and_then(|answer| answer.outcomes.get(number));
             let failure = match (answer, outcome) {
@@ -142,22 +144,30 @@ impl Quorum {
                 (Some(answer), None) => answer.hindrance.clone(),
             };
             if let Some(failure) = failure {
-                said.push(format!("{}: {failure}", node.address()));
+                let text = failure.to_string();
+                said.push(if text.contains(node.address()) {
+                    text
+                } else {
+                    format!("{}: {text}", node.address())
+                });
+                exhausted +=
+                    usize::from(matches!(failure, Failure::NotSent(Hindrance::Exhausted(_))));
+                failed += 1;
                 lasting.extend((!failure.is_passing()).then_some(failure));
             } else if answer.is_none() {
-                said.push(format!("{}: its time is not known yet", node.address()));
+                said.push(format!("the time of {} is not known yet", node.address()));
             } else if let (Some(standing), Some(Ok(reply))) =
                 (answer.as_ref().and_then(|answer| answer.standing), outcome)
                 && standing.counts_from > reply.sent
             {
                 said.push(match standing.counts_from {
                     Moment::FAR => {
-                        format!("{}: it does not tell since when it runs", node.address())
+                        format!("{} does not report its uptime", node.address())
                     }
                     from => format!(
-                        "{}: it was restarted, and counts again in {:?}",
+                        "{} was restarted, and counts again in {}",
                         node.address(),
-                        from.since(reply.sent)
+                        Span(from.since(reply.sent))
                     ),
                 });
             }
@@ -166,7 +176,7 @@ impl Quorum {
             return lasting.swap_remove(0);
         }
         if said.is_empty() {
-            said.push("what they answered makes no majority".to_owned());
+            said.push("their replies make no majority".to_owned());
         }
         let text = format!(
             "{} of {} servers must agree, and too few do ({})",
@@ -180,6 +190,11 @@ impl Quorum {
                 text,
             )));
         }
-        Failure::NotSent(Hindrance::NoMajority(text))
+        // Had there been connections to those as well, enough servers would have been asked.
+        let reached = self.nodes.len() - failed;
+        let is_exhausted = exhausted > 0
+            && reached + exhausted >= self.rules.need
+            && !mutated!("small-pools-of-a-quorum-as-outage");
+        Failure::NotSent(Hindrance::NoMajority { text, is_exhausted })
     }
 }

@@ -80,8 +80,8 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
-use crate::base::option::Shown;
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::answer::{Forced, forced};
 use crate::protocol::quorum::claim::Claims;
@@ -160,8 +160,8 @@ impl Quorum {
             {
                 return Err(Error::config(
                     "urls",
-                    format_args!("{other} and {}", node.address()),
-                    "each server once; these two are one",
+                    format_args!("{other} and {} are one server", node.address()),
+                    "each server once",
                 ));
             }
             seen.push((standing.run, node.address()));
@@ -172,10 +172,10 @@ impl Quorum {
         }
         if counted < self.rules.need {
             log::warn!(
-                "only {counted} of {} servers run for longer than the longest lease, {:?}; until {} \
+                "only {counted} of {} servers run for longer than the longest lease, {}; until {} \
                  do, no lock is granted",
                 self.nodes.len(),
-                self.rules.longest,
+                Span(self.rules.longest),
                 self.rules.need
             );
         }
@@ -235,12 +235,16 @@ impl Quorum {
         if ttl <= self.rules.longest {
             return Ok(());
         }
-        Err(impossible("ttl", format!("{}", Shown(ttl)), "at most max_lease of the QuorumClient"))
+        Err(impossible(
+            "ttl",
+            format!("{} is too long", Span(ttl)),
+            "at most max_lease of the QuorumClient",
+        ))
     }
 }
 
-fn impossible(field: &'static str, value: impl Into<String>, allowed: &'static str) -> Failure {
-    Failure::NotSent(Hindrance::Impossible { field, value: value.into(), allowed })
+fn impossible(field: &'static str, wrong: impl Into<String>, expected: &'static str) -> Failure {
+    Failure::NotSent(Hindrance::Impossible { field, wrong: wrong.into(), expected })
 }
 
 impl Protocol for Quorum {
@@ -397,8 +401,8 @@ impl Protocol for Quorum {
     ) -> Result<Applied, Failure> {
         Err(impossible(
             "transaction",
-            "a lock on several servers",
-            "only a lock on one server, where the data is too; check the fencing token where it is",
+            "the lock is on several servers, and the data cannot be on all of them",
+            "a lock of a LockClient; or check the fencing token where the data is",
         ))
     }
 

@@ -145,8 +145,8 @@ impl Quorum {
         if reserved > GREATEST {
             return Err(impossible(
                 "token",
-                token.to_string(),
-                "below 2^53; a server's clock is off",
+                format!("{token}, as the clock of a server is ahead"),
+                "a number below 2^53; set that clock right",
             ));
         }
         let calls: Vec<Option<[Call; 1]>> = deadlines

@@ -26,7 +26,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let probation = Some(Duration::ZERO);
-    let settings = NodeSettings { pool: PoolSettings::default(), timeout: TIMEOUT, probation };
+    let settings = NodeSettings {
+        pool: PoolSettings::default(),
+        timeout: TIMEOUT,
+        setting: "node_timeout",
+        probation,
+    };
     let node = |url: &str| Node::new(url.into_connection_info().unwrap(), &clock, &settings);
     let nodes: Vec<Node> = urls.into_iter().map(|url| node(url).unwrap()).collect();
     let rules = Rules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
@@ -146,13 +151,33 @@ fn outcome_is_unknown_where_any_server_ran_a_request() {
     }
 }
 
+/// One small pool among servers that are down is not why too few agree.
+#[test]
+fn quorum_is_exhausted_where_its_pools_are_why() {
+    use crate::base::error::Error;
+    use crate::wire::failure::Shortage;
+    let in_use = || {
+        let pool = Some((8, "127.0.0.1:1".to_owned()));
+        let shortage = Shortage { waited: Duration::from_secs(1), pool };
+        Err(Failure::NotSent(Hindrance::Exhausted(shortage)))
+    };
+    let told = |said| Error::from(judged(Ask::Renew, said, false).unwrap_err());
+    for said in [[in_use(), in_use(), in_use()], [unreached(), in_use(), in_use()]] {
+        let error = told(said);
+        assert!(error.is_pool_exhausted() && !error.is_unreachable(), "{error:?}");
+        assert!(error.to_string().contains("max_size"), "{error}");
+    }
+    let error = told([unreached(), unreached(), in_use()]);
+    assert!(error.is_unreachable() && !error.is_pool_exhausted(), "{error:?}");
+}
+
 #[test]
 fn request_that_no_server_ran_is_known_to_have_done_nothing() {
     for ask in [Ask::Renew, Ask::Release] {
         let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority(_))), "{failure:?}");
+        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority { .. })), "{failure:?}");
         let failure = judged(ask, [refused(), unreached(), unreached()], false).unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority(_))), "{failure:?}");
+        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority { .. })), "{failure:?}");
         let failure = judged(ask, [refused(), refused(), unreached()], false).unwrap_err();
         assert!(matches!(&failure, Failure::Refused(error) if is_oom(error)), "{failure:?}");
         assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Verdict::Done);

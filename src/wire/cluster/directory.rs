@@ -324,10 +324,11 @@ impl Directory {
                 // Whoever is refused by one is refused by all.
                 Err(failure) if failure.is_denied_here() => return Err(failure),
                 Err(failure) if failure.is_no_cluster() => {
-                    let value = endpoint::shown(member.info());
-                    let allowed = "a node of a Redis Cluster; this server is none";
+                    let address = endpoint::address(member.info());
+                    let wrong = format!("{address} is no node of a Redis Cluster");
+                    let expected = "a node of one, or a client without .cluster(…)";
                     let field = "cluster";
-                    last = Failure::NotSent(Hindrance::Impossible { field, value, allowed });
+                    last = Failure::NotSent(Hindrance::Impossible { field, wrong, expected });
                 }
                 Err(failure) => last = failure,
             }

@@ -76,7 +76,9 @@ impl Member {
         Ok(self.links.get_or_init(|| {
             let ClusterSettings { pool, timeouts } = &*self.settings;
             let timeout = timeouts.connect.max(timeouts.command);
-            let settings = NodeSettings { pool: pool.of_one(), timeout, probation: None };
+            let longer = usize::from(timeouts.command > timeouts.connect);
+            let setting = timeouts.settings[longer];
+            let settings = NodeSettings { pool: pool.of_one(), timeout, setting, probation: None };
             let worker =
                 Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
             let callers = Transport::new(

@@ -38,7 +38,7 @@ use crate::base::time::{Clock, Moment};
 use crate::wire::combine::batch::abandoned;
 use crate::wire::combine::car::{Car, Outcome, Seat, Seats};
 use crate::wire::connection::is_no_script;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, Hindrance, Shortage};
 use crate::wire::script::Call;
 
 pub(crate) use batch::Batch;
@@ -252,5 +252,5 @@ impl Combiner {
 }
 
 fn exhausted(waited: Duration) -> Failure {
-    Failure::NotSent(Hindrance::Exhausted(waited))
+    Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))
 }

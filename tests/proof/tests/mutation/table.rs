@@ -670,6 +670,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::pool::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
     ),
     bug(
+        "small-pools-of-a-quorum-as-outage",
+        "what a caller is told",
+        "leasehold::protocol::quorum::tests::quorum_is_exhausted_where_its_pools_are_why",
+    ),
+    bug(
+        "silent-server-as-a-small-pool",
+        "what a caller is told",
+        "it::error_text::silent_server_does_not_look_like_a_small_pool",
+    ),
+    bug(
         "silent-server-tested-again",
         "every wait has a deadline",
         "it::wire::a_silent_server_is_not_tested_at_each_connection",

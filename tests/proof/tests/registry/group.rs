@@ -210,7 +210,10 @@ fn sentinel_lies_at_connect(trial: &Trial) {
     let lock = client.unwrap().mutex_with(KEY, renewed(LEASE)).unwrap();
     for _ in 0..3 {
         let error = trial.timed(PATIENCE * 2, || lock.try_lock()).unwrap_err();
-        assert!(error.is_unreachable() && error.to_string().contains("no master"), "{error:?}");
+        assert!(
+            error.is_unreachable() && error.to_string().contains("which is a replica"),
+            "{error:?}"
+        );
     }
     // Whoever listens to sentinels asks all the time.
     let (told, altered) = (lies.fired(), || proxies[0].tally_all(Direction::Reply).altered);

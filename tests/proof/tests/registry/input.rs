@@ -61,7 +61,7 @@ fn name_is_refused(trial: &Trial, name: &[u8], parts: [&str; 3]) {
 }
 
 fn empty_name(trial: &Trial) {
-    name_is_refused(trial, b"", ["name", "\"\"", "at least one byte"]);
+    name_is_refused(trial, b"", ["name", "empty", "at least one byte"]);
 }
 
 fn long_name(trial: &Trial) {
@@ -97,11 +97,11 @@ fn lease_is_refused(trial: &Trial, ttl: Duration, shown: &str) {
         let options = leasehold::LockOptions::new().lease(lease);
         client.mutex_with(KEY, options).map(drop).unwrap_err()
     });
-    refused(trial, &all, ["lease", shown, "from 1 ms to 30 days"]);
+    refused(trial, &all, ["lease", shown, "1ms to 30 days"]);
 }
 
 fn lease_of_nothing(trial: &Trial) {
-    lease_is_refused(trial, Duration::ZERO, "0ns");
+    lease_is_refused(trial, Duration::ZERO, "0s");
 }
 
 fn lease_below_a_millisecond(trial: &Trial) {
@@ -109,7 +109,7 @@ fn lease_below_a_millisecond(trial: &Trial) {
 }
 
 fn lease_above_the_most(trial: &Trial) {
-    lease_is_refused(trial, ms(30 * 24 * 60 * 60 * 1_000 + 1), "2592000.001s");
+    lease_is_refused(trial, ms(30 * 24 * 60 * 60 * 1_000 + 1), "30d is too long");
 }
 
 fn lease_without_end(trial: &Trial) {
@@ -175,17 +175,17 @@ fn pool_of_nothing(trial: &Trial) {
 
 fn pool_wait_of_nothing(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.max_wait(Duration::ZERO);
-    setting_is_refused(trial, set, ["max_wait", "0ns", "from 1 ms"]);
+    setting_is_refused(trial, set, ["max_wait", "0s", "1ms to"]);
 }
 
 fn read_timeout_of_nothing(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.command_timeout(Duration::ZERO);
-    setting_is_refused(trial, set, ["command_timeout", "0ns", "from 1 ms"]);
+    setting_is_refused(trial, set, ["command_timeout", "0s", "1ms to"]);
 }
 
 fn connect_timeout_of_nothing(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.connect_timeout(Duration::ZERO);
-    setting_is_refused(trial, set, ["connect_timeout", "0ns", "from 1 ms"]);
+    setting_is_refused(trial, set, ["connect_timeout", "0s", "1ms to"]);
 }
 
 #[track_caller]
@@ -195,7 +195,7 @@ fn url_is_refused(trial: &Trial, url: &str, parts: [&str; 3]) {
 }
 
 fn url_of_nothing(trial: &Trial) {
-    url_is_refused(trial, "", ["url", "\"\"", "redis://"]);
+    url_is_refused(trial, "", ["url", "empty", "redis://"]);
 }
 
 fn url_of_another_scheme(trial: &Trial) {
@@ -211,12 +211,12 @@ fn url_of_no_port(trial: &Trial) {
 }
 
 fn url_without_a_host(trial: &Trial) {
-    url_is_refused(trial, "redis://:6379", ["url host", "\"\"", "host[:port]"]);
+    url_is_refused(trial, "redis://:6379", ["url host", "empty", "host[:port]"]);
 }
 
 fn url_of_no_database(trial: &Trial) {
     let url = format!("{}/-1", trial.proxy.url());
-    url_is_refused(trial, &url, ["url database", "-1", "0 or more"]);
+    url_is_refused(trial, &url, ["url database", "-1", "a number from 0"]);
 }
 
 /// What has to be escaped is told; the password is not.
@@ -224,7 +224,7 @@ fn url_with_a_bare_password(trial: &Trial) {
     let address = trial.proxy.addr();
     for sign in ["/", "?", "#"] {
         let url = format!("redis://:s3{sign}cret@{address}");
-        url_is_refused(trial, &url, ["password", "not shown", "%2F"]);
+        url_is_refused(trial, &url, ["password", "unescaped", "%2F"]);
         let shown = format!("{:?}", LockClient::open(&url).unwrap_err());
         assert!(!shown.contains("s3") && !shown.contains("cret"), "{shown}");
     }
@@ -259,10 +259,10 @@ fn quorum_of_nothing(trial: &Trial) {
             .map(drop)
             .unwrap_err(),
     ];
-    refused(trial, &errors, ["quorum", "0", "from "]);
+    refused(trial, &errors, ["quorum", "0", "a majority"]);
     let none: [&str; 0] = [];
     let error = QuorumClient::builder(none).build().map(drop).unwrap_err();
-    refused(trial, &[error], ["urls", "[]", "at least one"]);
+    refused(trial, &[error], ["urls", "empty", "at least one"]);
 }
 
 fn quorum_of_one_twice(trial: &Trial) {

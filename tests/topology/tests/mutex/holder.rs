@@ -45,7 +45,7 @@ pub(crate) fn any_bytes_are_a_name<T: Topology>(scene: &Scene<'_, T>) {
     if stray.is_none() {
         let (error, name) = (client.mutex(&scene.name("}{")).unwrap_err(), scene.name("}{"));
         let (text, shown) = (error.to_string(), name.escape_ascii().to_string());
-        let parts = ["name", &shown, "braces only around"];
+        let parts = ["name", &shown, "no braces but"];
         assert!(error.is_config() && parts.iter().all(|part| text.contains(part)), "{error:?}");
     }
     for end in ends.into_iter().chain(stray) {

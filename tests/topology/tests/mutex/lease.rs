@@ -95,6 +95,6 @@ pub(crate) fn renewals_end_with_the_last_one_allowed<T: Topology>(scene: &Scene<
     let took = begin.elapsed();
     // The only renewal is made at about a third of the first lease.
     assert!(took > ms(2_600) && took < SOON, "{took:?}");
-    assert_eq!(guard.loss().unwrap().cause(), LossCause::Expired);
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::RenewalsUsedUp);
     until("others get it", || scene.lock().try_lock().unwrap().is_some());
 }

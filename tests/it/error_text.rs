@@ -1,0 +1,80 @@
+//! What a user reads who does something wrong: every text is provoked for real and compared with
+//! `tests/error_text/table.md`, which is for reading too. A difference prints the new rows.
+
+mod row;
+mod server;
+mod setting;
+mod several;
+mod usage;
+
+use std::thread;
+
+use crate::common::{SOON, ask, ms};
+use leasehold::{Error, LockClient, LockOptions};
+use leasehold_support::Server;
+use row::Row;
+
+const TABLE: &str = include_str!("error_text/table.md");
+
+#[test]
+fn error_texts_are_those_of_the_table() {
+    let rows: Vec<Row> = thread::scope(|scope| {
+        let groups = [
+            scope.spawn(setting::rows),
+            scope.spawn(server::rows),
+            scope.spawn(several::rows),
+            scope.spawn(usage::rows),
+        ];
+        groups.into_iter().flat_map(|group| group.join().expect("no error of the test")).collect()
+    });
+    let known: Vec<&str> = TABLE.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    let new: Vec<String> =
+        rows.iter().map(Row::line).filter(|line| !known.contains(&line.as_str())).collect();
+    let is_mine = |line: &&&str| rows.iter().any(|row| row.is_of(line));
+    let others: Vec<_> = known.iter().filter(|line| !is_mine(line)).collect();
+    // Those of the other state of the feature `tls` are in the table too.
+    let stale: Vec<_> = others.iter().filter(|line| !row::is_of_other_build(line)).collect();
+    assert!(
+        new.is_empty() && stale.is_empty(),
+        "new rows:\n{}\nrows that nothing provokes: {stale:#?}",
+        new.join("\n")
+    );
+}
+
+/// The case of the silent server: all callers are told that it is silent, and none to raise `max_size`.
+#[test]
+fn silent_server_does_not_look_like_a_small_pool() {
+    let server = Server::builder().tcp().start().unwrap();
+    let client = LockClient::builder(server.tcp_url()).max_size(4).max_wait(ms(300));
+    let client = client.command_timeout(SOON).give_up_after(ms(100)).build().unwrap();
+    fill(&client, 4);
+    ask::<()>(&server, &["CLIENT", "PAUSE", "3000", "ALL"]);
+    let told: Vec<Error> = thread::scope(|scope| {
+        let calls: Vec<_> = (0..30)
+            .map(|number| {
+                let lock = client.mutex(format!("x{number}")).unwrap();
+                scope.spawn(move || lock.is_locked().err())
+            })
+            .collect();
+        calls.into_iter().filter_map(|call| call.join().unwrap()).collect()
+    });
+    // Those on the connections themselves waited until the pause was over.
+    assert!(told.len() >= 20, "{told:?}");
+    for error in told {
+        assert!(error.is_unreachable() && !error.is_pool_exhausted(), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("all 4 connections to") && !text.contains("max_size"), "{text}");
+        assert!(text.contains(&server.addr().to_string()), "{text}");
+    }
+}
+
+/// Makes so many connections. Commands that wait for replicas do not share one.
+fn fill(client: &LockClient, connections: usize) {
+    let options = LockOptions::new().min_replicas(1, ms(200));
+    thread::scope(|scope| {
+        for number in 0..connections {
+            let lock = client.mutex_with(format!("fill{number}"), options).unwrap();
+            scope.spawn(move || lock.try_lock().map(drop));
+        }
+    });
+}

@@ -1,0 +1,232 @@
+//! One server that is not there, is not right, or refuses.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
+use leasehold::{Error, LockClient, LockOptions};
+use leasehold_support::Server;
+
+use super::row::{Row, row};
+use crate::common::{SOON, ask, ms, renewed, until};
+
+/// How long a server may take to speak that will not.
+const HASTE: std::time::Duration = ms(300);
+
+fn start() -> Server {
+    Server::builder().tcp().start().expect("a server")
+}
+
+fn open(url: impl AsRef<str>) -> Error {
+    LockClient::open(url).unwrap_err()
+}
+
+fn lock(client: &LockClient) -> Error {
+    client.mutex("orders:42").unwrap().try_lock().unwrap_err()
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = connecting();
+    rows.extend(users());
+    rows.extend(silence());
+    rows.extend(states());
+    rows
+}
+
+fn connecting() -> Vec<Row> {
+    let server = start();
+    let client = LockClient::builder(server.tcp_url()).give_up_after(ms(100)).build().unwrap();
+    client.mutex("orders:42").unwrap().lock().unwrap().release().unwrap();
+    let mut rows = vec![
+        row(
+            "the wrong port, or Redis is not running",
+            "start Redis or correct the URL",
+            open("redis://127.0.0.1:1"),
+        ),
+        row("a host that is not known", "correct the host", open("redis://no..host:6379")),
+        row(
+            "the path of a socket that is not there",
+            "correct the path",
+            open("unix:///no/such/redis.sock"),
+        ),
+        row(
+            "a database that the server does not have",
+            "choose a lower one",
+            open(format!("{}/99", server.tcp_url())),
+        ),
+    ];
+    server.kill();
+    rows.push(row("Redis stops in the middle", "start it again", lock(&client)));
+    let strange = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = strange.local_addr().unwrap();
+    thread::scope(|scope| {
+        // As a server does that speaks TLS: an alert, and the end.
+        scope.spawn(|| {
+            let (mut stream, _) = strange.accept().unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(&[0x15, 3, 3, 0, 2, 2, 70]);
+        });
+        rows.push(row(
+            "`redis://` to a port with TLS",
+            "use rediss://",
+            open(format!("redis://{address}")),
+        ));
+    });
+    #[cfg(feature = "tls")]
+    {
+        let server = start();
+        let url = format!("rediss://{}", server.addr());
+        rows.push(row("`rediss://` to a port without TLS", "use redis://", open(url)));
+    }
+    rows
+}
+
+fn users() -> Vec<Row> {
+    let server = start();
+    let address = server.addr();
+    let user = |name: &str, rules: &[&str]| {
+        ask::<()>(&server, &[&["ACL", "SETUSER", name, "on", ">word"], rules].concat());
+        format!("redis://{name}:word@{address}")
+    };
+    let scriptless = user("scriptless", &["~*", "&*", "+@all", "-eval", "-evalsha"]);
+    let keyless = user("keyless", &["~other", "&*", "+@all"]);
+    let deaf = user("deaf", &["~*", "&*", "+@all", "-subscribe"]);
+    let holder = LockClient::open(server.tcp_url()).unwrap();
+    let _guard = holder.mutex("orders:42").unwrap().lock().unwrap();
+    let keyless = LockClient::builder(keyless).build().unwrap();
+    let deaf = LockClient::builder(deaf).build().unwrap();
+    let waiting = deaf.mutex("orders:42").unwrap().try_lock_for(SOON).unwrap_err();
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "secret"]);
+    vec![
+        row(
+            "no password where one is needed",
+            "write it into the URL",
+            open(format!("redis://{address}")),
+        ),
+        row("a wrong password", "correct it", open(format!("redis://:wrong@{address}"))),
+        row("an unknown user", "correct it", open(format!("redis://nobody:word@{address}"))),
+        row("a user who may not run scripts", "allow EVAL and EVALSHA", open(scriptless)),
+        row("a user who may not use the key", "allow the keys", lock(&keyless)),
+        row("a user who may not subscribe waits", "allow SUBSCRIBE, or spin", waiting),
+    ]
+}
+
+fn silence() -> Vec<Row> {
+    let hole = TcpListener::bind("127.0.0.1:0").unwrap();
+    let black = format!("redis://{}", hole.local_addr().unwrap());
+    let black = LockClient::builder(black).connect_now(true).connect_timeout(HASTE);
+    let mut rows = vec![row(
+        "Redis hangs when a client connects",
+        "look at Redis and the network",
+        black.command_timeout(HASTE).build().unwrap_err(),
+    )];
+    let server = start();
+    let builder = LockClient::builder(server.tcp_url()).max_size(1).max_wait(HASTE);
+    let client = builder.command_timeout(ms(1_000)).give_up_after(ms(100)).build().unwrap();
+    let working = LockClient::builder(server.tcp_url()).command_timeout(HASTE).build().unwrap();
+    let held = working.mutex("orders:1").unwrap().lock().unwrap();
+    until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
+    let (first, second) = thread::scope(|scope| {
+        server.pause();
+        let first = scope.spawn(|| lock(&client));
+        // The connection is taken, or both wait in a batch: each is told of the silence.
+        until("the first is under way", || {
+            first.is_finished() || {
+                thread::sleep(ms(50));
+                true
+            }
+        });
+        let second = client.mutex("orders:2").unwrap().is_locked().unwrap_err();
+        (first.join().unwrap(), second)
+    });
+    rows.push(row(
+        "Redis hangs when a lock is taken",
+        "look at Redis; the lock may be held",
+        first,
+    ));
+    rows.push(row(
+        "Redis hangs, and another call has the only connection",
+        "look at Redis",
+        second,
+    ));
+    let transaction = held.transaction(|pipe| _ = pipe.cmd("INCR").arg("sales")).unwrap_err();
+    rows.push(row("Redis hangs during a transaction", "look whether it was applied", transaction));
+    server.resume();
+    drop(held);
+    let server = start();
+    let builder = LockClient::builder(server.tcp_url()).max_size(1).max_wait(ms(100));
+    let client = builder.command_timeout(SOON).give_up_after(ms(50)).build().unwrap();
+    until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
+    let slow = client.mutex_with("slow", renewed(30_000).min_replicas(1, ms(2_000))).unwrap();
+    thread::scope(|scope| {
+        let slow = scope.spawn(move || slow.try_lock().map(drop).unwrap_err());
+        until("its connection waits", || {
+            ask::<String>(&server, &["INFO", "clients"]).contains("blocked_clients:1")
+        });
+        rows.push(row("more callers than connections", "raise max_size", lock(&client)));
+        let error = slow.join().unwrap();
+        rows.push(row("`min_replicas(1, 2 s)` without a replica", "look at the replicas", error));
+    });
+    rows
+}
+
+fn states() -> Vec<Row> {
+    let mut rows = Vec::new();
+    let (_master, replica) = Server::start_with_replica().unwrap();
+    let client = |server: &Server| {
+        LockClient::builder(server.tcp_url()).give_up_after(ms(50)).build().unwrap()
+    };
+    rows.push(row("the address of a replica", "use that of the master", lock(&client(&replica))));
+    let server = start();
+    let one = client(&server);
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    rows.push(row("Redis is out of memory", "raise maxmemory", lock(&one)));
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    let disks = LockOptions::new().min_fsyncs(true, 0, ms(500));
+    let error = one.mutex_with("orders:42", disks).unwrap().try_lock().unwrap_err();
+    rows.push(row("`min_fsyncs` where the server has no append-only file", "turn it on", error));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut spin = redis::cmd("EVAL");
+            spin.arg("while true do end").arg(0).query::<()>(&mut server.connection()).unwrap_err();
+        });
+        ask::<()>(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
+        until("it is busy", || {
+            let ping = redis::cmd("PING").exec(&mut server.connection());
+            ping.is_err_and(|error| error.code() == Some("BUSY"))
+        });
+        rows.push(row("a script of another runs without end", "end it", lock(&one)));
+        ask::<()>(&server, &["SCRIPT", "KILL"]);
+    });
+    rows.push(row("Redis is starting and loads its data", "wait", loading(&server, &one)));
+    let full = Server::builder().tcp().arg("--maxclients").arg("2").start().unwrap();
+    let mut taken = [full.connection(), full.connection()];
+    until("it takes no more", || {
+        for connection in &mut taken {
+            if redis::cmd("PING").exec(connection).is_err() {
+                *connection = full.connection();
+            }
+        }
+        taken.iter_mut().all(|connection| redis::cmd("PING").exec(connection).is_ok())
+    });
+    rows.push(row("more clients than maxclients", "raise it", open(full.tcp_url())));
+    rows
+}
+
+fn loading(server: &Server, client: &LockClient) -> Error {
+    for setting in [["key-load-delay", "2000"], ["loading-process-events-interval-bytes", "1024"]] {
+        ask::<()>(server, &["CONFIG", "SET", setting[0], setting[1]]);
+    }
+    ask::<()>(server, &["DEBUG", "POPULATE", "1000", "key", "100"]);
+    thread::scope(|scope| {
+        let mut reload = server.connection();
+        reload.set_read_timeout(Some(SOON)).unwrap();
+        scope.spawn(move || redis::cmd("DEBUG").arg("RELOAD").query::<()>(&mut reload).unwrap());
+        until("the server is loading", || {
+            let answer =
+                redis::cmd("GET").arg("x").query::<Option<String>>(&mut server.connection());
+            answer.is_err_and(|error| error.code() == Some("LOADING"))
+        });
+        lock(client)
+    })
+}

@@ -1,0 +1,136 @@
+//! Locks that are used wrongly, and locks that are lost.
+
+use std::thread;
+
+use leasehold::{DistributedLock as _, Error, Guard, Lease, LockOptions};
+use leasehold_support::Server;
+
+use super::row::{Row, fine, row};
+use crate::common::{SOON, ask, fixed, ms, open, renewed, until};
+
+const NAME: &str = "orders:42";
+
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = holds();
+    rows.extend(losses());
+    rows.extend(waits());
+    rows
+}
+
+fn holds() -> Vec<Row> {
+    let server = Server::builder().tcp().start().unwrap();
+    let (client, other) = (open(&server), open(&server));
+    ask::<()>(&server, &["LPUSH", NAME, "1"]);
+    let error = client.mutex(NAME).unwrap().try_lock().unwrap_err();
+    let mut rows = vec![row("a list is at the lock's key", "choose another name", error)];
+    ask::<()>(&server, &["DEL", NAME]);
+    let error = client.unlock(NAME).unwrap_err();
+    rows.push(row("unlock without a lock", "lock first", error));
+    assert!(client.try_lock(NAME, SOON, Lease::default()).unwrap());
+    let error = thread::scope(|scope| scope.spawn(|| client.unlock(NAME).unwrap_err()).join());
+    rows.push(row("unlock in another thread", "unlock in the thread that locked", error.unwrap()));
+    client.unlock(NAME).unwrap();
+    let lease = client.mutex(NAME).unwrap().lock().unwrap().into_owned().unwrap();
+    let error = client.unlock(NAME).unwrap_err();
+    rows.push(row(
+        "the lease was moved to another thread, unlock in the first",
+        "release it there",
+        error,
+    ));
+    lease.release().unwrap();
+    let guard = client.mutex(NAME).unwrap().lock().unwrap();
+    let error = guard.transaction(|pipe| _ = pipe.cmd("SELECT").arg(2)).unwrap_err();
+    rows.push(row("SELECT in a transaction", "use commands on data", error));
+    let error = guard.transaction(|pipe| _ = pipe.cmd("GET")).unwrap_err();
+    rows.push(row("a command with too few arguments in a transaction", "correct it", error));
+    let error = guard.extend(ms(0)).unwrap_err();
+    rows.push(row("`extend` by zero", "choose a span", error));
+    guard.release().unwrap();
+    let panicked = thread::scope(|scope| {
+        let work = || -> () {
+            let _guard = client.mutex(NAME).unwrap().lock().unwrap();
+            // Not through the hook, which would print it.
+            std::panic::resume_unwind(Box::new("the work fails"));
+        };
+        scope.spawn(work).join()
+    });
+    assert!(panicked.is_err());
+    drop(other.mutex(NAME).unwrap().try_lock_for(SOON).unwrap().expect("released by the panic"));
+    rows.push(fine("a panic while a guard lives", "none: the guard releases the lock"));
+    rows
+}
+
+/// A guard, taken from its holder by `end`, and what its holder is told.
+fn lost(options: LockOptions, end: impl FnOnce(&Server)) -> Error {
+    let server = Server::builder().tcp().start().unwrap();
+    let client = open(&server);
+    let guard: Guard = client.mutex_with(NAME, options).unwrap().lock().unwrap();
+    end(&server);
+    until("it is lost", || {
+        let _ = guard.check();
+        guard.loss().is_some()
+    });
+    guard.release().unwrap_err()
+}
+
+fn losses() -> Vec<Row> {
+    let kept = renewed(30_000);
+    thread::scope(|scope| {
+        let all = [
+            scope.spawn(|| {
+                let error = lost(fixed(300), |_| {});
+                row("the work takes longer than a fixed lease", "use a renewed lease", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(renewed(900).max_renewals(1), |_| {});
+                row("the work takes longer than `max_renewals` allows", "raise it", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(kept.max_hold(ms(300)), |_| {});
+                row("the work takes longer than `max_hold`", "raise it or shorten the work", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(kept, |server| ask(server, &["DEL", NAME]));
+                row("somebody deletes the key of a held lock", "find out who", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(kept, |server| {
+                    assert!(open(server).mutex(NAME).unwrap().force_release().unwrap());
+                });
+                row("an operator forces the release", "check the work", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(kept, |server| ask(server, &["SET", NAME, "mine"]));
+                row("somebody overwrites the key of a held lock", "find out who", error)
+            }),
+            scope.spawn(|| {
+                let error = lost(renewed(900), |server| server.kill());
+                row("Redis is away for longer than the lease", "use a longer lease", error)
+            }),
+        ];
+        all.into_iter().map(|row| row.join().unwrap()).collect()
+    })
+}
+
+fn waits() -> Vec<Row> {
+    let server = Server::builder().tcp().start().unwrap();
+    let (client, other) = (open(&server), open(&server));
+    let guard = other.mutex(NAME).unwrap().lock().unwrap();
+    let error = client.with_lock(NAME, ms(200), Lease::default(), || ()).unwrap_err();
+    let mut rows = vec![row("`with_lock` while another has it", "wait longer", error)];
+    std::mem::forget(guard);
+    let error = client.with_lock(NAME, ms(200), Lease::default(), || ()).unwrap_err();
+    rows.push(row("another forgot its guard (`mem::forget`)", "set max_hold there", error));
+    let lock = client.mutex(NAME).unwrap();
+    let waiting = client.mutex(NAME).unwrap();
+    let error = thread::scope(|scope| {
+        let wait = scope.spawn(move || waiting.lock().map(drop).unwrap_err());
+        until("it waits", || lock.cancel_waits() > 0);
+        wait.join().unwrap()
+    });
+    rows.push(row("`cancel_waits` while a thread waits", "none", error));
+    client.shutdown(SOON).unwrap();
+    let error = lock.lock().unwrap_err();
+    rows.push(row("a lock after the client's shutdown", "keep the client", error));
+    rows
+}
