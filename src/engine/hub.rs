@@ -114,6 +114,12 @@ impl Hub {
         }
     }
 
+    /// Whether a channel of one name is heard, as far as is known.
+    pub(crate) fn hears(&self, name: &[u8]) -> bool {
+        let state = self.0.state.lock();
+        state.channels.get(name).is_some_and(|channel| matches!(channel.heard, Heard::Confirmed))
+    }
+
     /// Waits until a channel of one name is heard, whose messages wake the slot's delegate.
     pub(crate) fn listen_to(
         &self,
@@ -359,7 +365,7 @@ impl Ear<'_> {
                 let slot = state.channels.get(&channel).and_then(|channel| channel.slot.upgrade());
                 drop(state);
                 if let Some(slot) = slot {
-                    slot.nudge();
+                    slot.hear_release();
                 }
             }
             Wake::Live => self.come_live(&engine),

@@ -187,6 +187,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "reentrant::another_owners_hash_is_not_touched",
     ),
     bug(
+        "no-pause-for-listeners",
+        "sharing with Redisson",
+        "leasehold::engine::slot::courtesy::tests::released_lock_is_left_to_a_listener_for_a_while",
+    ),
+    bug(
         "transaction-without-watch",
         "WATCH",
         "release::release_by_watch_loses_the_race_for_a_key_that_changed_in_between",
