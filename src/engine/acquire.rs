@@ -290,6 +290,7 @@ impl<'a> Delegate<'a> {
     }
 
     fn take(&mut self, granted: Granted) -> Next {
+        self.engine.endless().end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
         let sent = if mutated!("validity-from-receipt") { received } else { sent };
@@ -391,7 +392,13 @@ impl<'a> Delegate<'a> {
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
         self.told_of_others();
+        if busy.ttl.is_some() {
+            self.engine.endless().end(self.slot.target().name());
+        }
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+        if busy.ttl.is_none() {
+            self.engine.endless().warn(self.slot.target().name());
+        }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
             // Those that collide over the next release have not collided before.
