@@ -36,11 +36,21 @@ fn warned_of(name: &str) -> usize {
     warnings(&[&format!("lock {name:?}: its key has no time to live"), "force_release"])
 }
 
-/// Two threads wait, one of them again and again.
+/// Deletes a key at last, also where the test fails before: the threads that wait for it must end.
+struct Gone<'a>(&'a Server, &'a str);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        ask::<()>(self.0, &["DEL", self.1]);
+    }
+}
+
+/// Two threads wait for a key without an end, and a third one waits for another again and again.
 fn warns_once(server: &Server, client: &LockClient, name: &str, lock: &impl Handle, set: &[&str]) {
     let before = warned_of(name);
     ask::<()>(server, set);
     thread::scope(|scope| {
+        let gone = Gone(server, name);
         let first = wait_for(scope, lock);
         until("the user is warned", || warned_of(name) > before);
         let second = wait_for(scope, lock);
@@ -50,7 +60,7 @@ fn warns_once(server: &Server, client: &LockClient, name: &str, lock: &impl Hand
             assert!(lock.unwrap().try_lock_for(ms(30)).unwrap().is_none());
         }
         assert_eq!(warned_of(name), before + 1);
-        ask::<()>(server, &["DEL", name]);
+        drop(gone);
         for waiter in [first, second] {
             waiter.join().unwrap();
         }
