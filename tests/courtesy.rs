@@ -10,7 +10,7 @@ use common::{SOON, ask, exists, ms, server, until};
 use leasehold::LockClient;
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::{Child, Server};
-use redis::{Connection, ConnectionLike as _, Script};
+use redis::{Connection, Script};
 
 const NAME: &str = "shared";
 const CHANNEL: &str = "redisson_lock__channel:{shared}";
