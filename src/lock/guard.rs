@@ -137,7 +137,7 @@ impl Guard {
     /// The client listens for other processes from its first wait on, or with
     /// [`linger`](crate::LockOptions::linger) or
     /// [`on_release_request`](crate::LockClientBuilder::on_release_request); where none of these is so, the
-    /// first call of this begins it, on a thread of its own. Who waited before is heard of within a second,
+    /// first call of this begins it, on a thread of its own. Earlier waiters are heard of within a second,
     /// so a holder that wants to know asks now and then, and not once.
     ///
     /// **Not counted** are other processes that do not queue, because nobody tells of them: those with

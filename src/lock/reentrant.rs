@@ -14,7 +14,7 @@ use crate::lock::handle::lock_methods;
 /// the process asks for it again before it has heard another release, or 5 ms and two round trips have
 /// passed; and while others have listened in the last second, the lease is passed on between the threads
 /// of the process for 1 ms at most. Where nobody listens, nothing is waited for. Where several such pauses
-/// in a row were in vain, they become rare: then whoever listens does not want the lock.
+/// in a row were in vain, they become rare: then the listener does not want the lock.
 ///
 /// **What it guarantees**, **what breaks that**, and **how it differs from `std::sync`** are as for
 /// [`Mutex`](crate::Mutex), which is reentrant too, and cheaper. Use this one for the shared layout.

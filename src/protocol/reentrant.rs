@@ -5,7 +5,7 @@
 //! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
 //! not be told from one of its present hold.
 //!
-//! Who waits listens on the channel, and the release is told to all: there is no queue. The release
+//! All waiters listen on the channel and hear each release: there is no queue. The release
 //! returns how many heard it. The engine uses that for one thing, to let those go first who are slower
 //! than the process that releases (`engine::slot::courtesy`); who gets the lock does not depend on it.
 

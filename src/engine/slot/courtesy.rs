@@ -9,11 +9,11 @@
 //!   no pause after it.
 //! - While others have listened lately, a lease is passed on between threads of this process only for a
 //!   short time, whatever their number.
-//! - Who listens need not want the lock. Where nobody else took it in several pauses in a row, the next
+//! - A listener need not want the lock. Where nobody else took it in several pauses in a row, the next
 //!   pause comes after a rest that doubles each time.
 //!
-//! Who hears the release is told by the count of `PUBLISH`. It counts this client too where that listens,
-//! and it misses those at a replica: it is a hint, and decides on nothing but the pause.
+//! The count of `PUBLISH` tells how many heard the release. It counts this client too where that listens, and
+//! it misses those at a replica: it is a hint, and decides on nothing but the pause.
 
 use std::time::Duration;
 
