@@ -151,7 +151,9 @@ impl Wait {
     /// default it is too: it listens to all servers, and tries again after a short random pause.
     ///
     /// One thread of a process contends. It gives no order among processes, and needs
-    /// publish/subscribe.
+    /// publish/subscribe. A process that releases a `ReentrantLock` while others listen lets them go first:
+    /// it [pauses](crate::ReentrantLock) for some milliseconds before it takes the lock again. A
+    /// [`try_lock`](crate::ReentrantLock::try_lock) pauses too.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -487,7 +489,8 @@ impl LockOptions {
     /// Passing on takes no command. Only a renewed lease is passed on, and never for longer than
     /// 50 ms while another process waits, nor than 1 s while none is known to: those that do not queue
     /// cannot make themselves known. Where others could not be heard of, as with other ways to wait than
-    /// [`Wait::queue`], one is taken to wait.
+    /// [`Wait::queue`], one is taken to wait. A [`ReentrantLock`](crate::ReentrantLock) whose last releases
+    /// were heard by others is passed on for 1 ms at most.
     ///
     /// ```
     /// use leasehold::LockOptions;

@@ -30,6 +30,9 @@
 //! | spin | try | a growing random time is over |
 //! | notify | try, listen, try | a release is heard, the holder's lease is over, a heartbeat |
 //! | queue | join (try while it cannot be told), beat | it is granted, the lease is over, a heartbeat |
+//!
+//! A delegate that waits by notification lets listeners of other processes go first where its own process
+//! has just released the lock: `slot::courtesy` has the rules.
 
 use std::time::Duration;
 
@@ -190,6 +193,9 @@ impl<'a> Delegate<'a> {
     }
 
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
+        if self.let_listeners_go_first() == Paused::CalledOff {
+            return Err(called_off(self.slot.engine()));
+        }
         loop {
             let next = match self.slot.take_grant() {
                 Some(heard) => self.believe(heard),
@@ -223,6 +229,24 @@ impl<'a> Delegate<'a> {
                 Next::Fail(error) => return Err(error),
             }
         }
+    }
+
+    /// Pauses before the first attempt where this process has just released the lock and others listen.
+    fn let_listeners_go_first(&mut self) -> Paused {
+        if self.options.wait_kind() != WaitKind::Notify {
+            return Paused::Over;
+        }
+        let Some(until) = self.slot.is_left_until() else { return Paused::Over };
+        // A process that hears how another releases it need not pause to the end.
+        let hub = self.engine.hub();
+        match self.slot.target().channel() {
+            // Where that fails, the pause takes its whole time.
+            Some(channel) if hub.is_live() => {
+                let _ = hub.listen_to(channel, self.slot, self.engine.exchange_deadline());
+            }
+            _ => hub.start(self.engine),
+        }
+        self.slot.leave_to_others(until.min(self.last), &mut self.cancellations)
     }
 
     fn mode(&self) -> Mode {
@@ -272,6 +296,7 @@ impl<'a> Delegate<'a> {
     }
 
     fn take(&mut self, granted: Granted) -> Next {
+        self.engine.endless().end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.engine.now();
         let sent = if mutated!("validity-from-receipt") { received } else { sent };
@@ -373,7 +398,13 @@ impl<'a> Delegate<'a> {
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
         self.told_of_others();
+        if busy.ttl.is_some() {
+            self.engine.endless().end(self.slot.target().name());
+        }
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+        if busy.ttl.is_none() {
+            self.engine.endless().warn(self.slot.target().name());
+        }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
             // Those that collide over the next release have not collided before.

@@ -136,6 +136,12 @@ impl Hub {
         }
     }
 
+    /// Whether a channel of one name is heard, as far as is known.
+    pub(crate) fn hears(&self, name: &[u8]) -> bool {
+        let state = self.0.state.lock();
+        state.channels.get(name).is_some_and(|channel| matches!(channel.heard, Heard::Confirmed))
+    }
+
     /// Waits until a channel is heard, whose messages wake the slot's delegate.
     pub(crate) fn listen_to(
         &self,
@@ -379,7 +385,7 @@ impl Ear<'_> {
                 let state = self.shared.state.lock();
                 let slots = state.channels.get(&channel).map(Channel::waiters);
                 drop(state);
-                slots.iter().flatten().for_each(|slot| slot.nudge());
+                slots.iter().flatten().for_each(|slot| slot.hear_release());
             }
             Wake::Live => self.come_live(&engine),
             Wake::Missed { slots } => {

@@ -6,6 +6,7 @@
 //! | `table` | the slots of a client, one per name and kind |
 //! | `acquire` | how a thread whose turn it is gets the lease from Redis |
 //! | `backoff` | how long it pauses between two attempts |
+//! | `endless` | holders without an end, of which the user is warned |
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `replica` | how a lease is made to count only once replicas have it |
 //! | `release` | how a lease is given back |
@@ -29,6 +30,7 @@
 pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
+mod endless;
 pub(crate) mod extend;
 pub(crate) mod hold;
 mod hub;
@@ -52,6 +54,7 @@ use crate::protocol::kind::Kind;
 use crate::protocol::{Protocol, Target};
 
 pub(crate) use callback::Callbacks;
+use endless::Endless;
 use hub::Hub;
 use slot::Slot;
 use table::Table;
@@ -80,6 +83,7 @@ pub(crate) struct Engine {
     worker: Worker,
     hub: Hub,
     feeds: Feeds,
+    endless: Endless,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
     shut_down: AtomicBool,
@@ -104,6 +108,7 @@ impl Engine {
             worker,
             hub: Hub::new(),
             feeds: Feeds::new(),
+            endless: Endless::default(),
             curious,
             shut_down: AtomicBool::new(false),
         })
@@ -144,6 +149,11 @@ impl Engine {
     /// Who waits to be told of losses.
     pub(crate) fn feeds(&self) -> &Feeds {
         &self.feeds
+    }
+
+    /// The locks whose holder has no end.
+    pub(crate) fn endless(&self) -> &Endless {
+        &self.endless
     }
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.

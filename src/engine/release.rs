@@ -8,7 +8,7 @@ use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::PassedOn;
 use crate::engine::worker::GiveBack;
-use crate::protocol::{Return, Verdict};
+use crate::protocol::{Released, Return, Verdict};
 use crate::wire::failure::Failure;
 
 /// Gives a lease back in one bounded attempt. What could not be done is left to the worker.
@@ -41,6 +41,9 @@ fn release_inner(lease: &Arc<LiveLease>) -> Result<()> {
 fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let engine = lease.slot().engine();
     let deadline = engine.exchange_deadline();
+    // Asked before the release is heard: who waits here meanwhile may begin to listen.
+    let channel = lease.slot().target().channel();
+    let listens = channel.is_some_and(|channel| engine.hub().hears(channel));
     let (mut sent, mut unanswered) = (engine.now(), false);
     let answer = Failure::repeating(|| {
         sent = engine.now();
@@ -54,7 +57,10 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     if answer.is_ok() && (behind || engine.protocol().remains(lease.owner())) {
         give_back(lease);
     }
-    match answer {
+    if let Ok(released) = answer {
+        lease.slot().released(released, listens, engine.now().since(sent));
+    }
+    match answer.map(|released| released.verdict) {
         Ok(Verdict::Done) => {
             lease.end();
             Ok(())
@@ -90,7 +96,7 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     }
 }
 
-fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
+fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Released, Failure> {
     let engine = lease.slot().engine();
     let returned = Return {
         owner: lease.owner(),
@@ -98,7 +104,8 @@ fn exchange(lease: &LiveLease, deadline: Moment) -> Result<Verdict, Failure> {
         last_token: lease.last_token(),
         how: lease.options().release_option().kind(),
     };
-    engine.protocol().release(lease.slot().target(), &returned, deadline).or_else(taken)
+    let answer = engine.protocol().release(lease.slot().target(), &returned, deadline);
+    answer.or_else(|failure| taken(failure).map(Released::from))
 }
 
 /// Leaves a lease that is no longer in use to the worker to give back.
@@ -162,7 +169,8 @@ fn give_back_later(lease: &LiveLease, cause: LossCause) {
 
 /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the worker.
 pub(crate) fn give_back_now(lease: &LiveLease, deadline: Moment) {
-    if !matches!(exchange(lease, deadline), Ok(Verdict::Done)) {
+    let answer = exchange(lease, deadline);
+    if !answer.is_ok_and(|released| released.verdict == Verdict::Done) {
         give_back(lease);
     }
 }

@@ -133,9 +133,16 @@ impl Guard {
     /// How many wait for this lock, as far as is known: the threads of this process, and the other
     /// processes that queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
     ///
-    /// Other processes are heard of once the client listens, which it does from its first wait on, or
-    /// with [`linger`](crate::LockOptions::linger) or
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request).
+    /// The client listens for other processes from its first wait on, or with
+    /// [`linger`](crate::LockOptions::linger) or
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request); where none of these is so, the
+    /// first call of this begins it, on a thread of its own. Earlier waiters are heard of within a second,
+    /// so a holder that wants to know asks now and then, and not once.
+    ///
+    /// **Not counted** are other processes that do not queue, because nobody tells of them: those with
+    /// [`Wait::spin`](crate::Wait::spin), all that wait for a [`ReentrantLock`](crate::ReentrantLock)
+    /// (Redisson too), and all that wait over several servers. For such locks the threads of this process
+    /// are counted alone.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -145,10 +152,16 @@ impl Guard {
     /// # }
     /// ```
     pub fn waiters(&self) -> usize {
-        self.hold().lease().slot().waiters()
+        let lease = self.hold().lease();
+        let engine = lease.slot().engine();
+        if !mutated!("holder-that-does-not-listen") {
+            engine.listen_for_waiters(lease.options());
+        }
+        lease.slot().waiters()
     }
 
-    /// Whether anybody is known to wait for this lock. No I/O.
+    /// Whether anybody is known to wait for this lock: whether [`waiters`](Guard::waiters), which tells who
+    /// is counted and since when, is above zero. No I/O.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {

@@ -59,6 +59,21 @@ pub(crate) enum Verdict {
     Taken,
 }
 
+/// What a release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub(crate) verdict: Verdict,
+    /// How many listen for the release of this lock, this client included. A hint: the server counts only
+    /// those that are connected to it, and a kind that has no such channel reports none.
+    pub(crate) listeners: u32,
+}
+
+impl From<Verdict> for Released {
+    fn from(verdict: Verdict) -> Released {
+        Released { verdict, listeners: 0 }
+    }
+}
+
 /// A verdict, and when it was asked for on the holder's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
@@ -109,11 +124,22 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), 
 
 /// The answer to a release or a renewal.
 pub(crate) fn verdict(value: &Value) -> Result<Verdict, Failure> {
+    released(value).map(|released| released.verdict)
+}
+
+/// The answer to a release.
+pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     match value {
-        Value::Int(1) => Ok(Verdict::Done),
-        Value::Int(0) => Ok(Verdict::Gone),
-        Value::Int(-1) => Ok(Verdict::Taken),
-        other => Err(unexpected(other)),
+        Value::Int(1) => Ok(Verdict::Done.into()),
+        Value::Int(0) => Ok(Verdict::Gone.into()),
+        Value::Int(-1) => Ok(Verdict::Taken.into()),
+        other => match *numbers(other)?.as_slice() {
+            [1, listeners] if listeners > 0 => {
+                let listeners = u32::try_from(listeners).map_err(|_| unexpected(other))?;
+                Ok(Released { verdict: Verdict::Done, listeners })
+            }
+            _ => Err(unexpected(other)),
+        },
     }
 }
 
@@ -215,6 +241,12 @@ mod tests {
         }
         assert!(verdict(&Value::Nil).unwrap_err().is_unknown());
         assert!(verdict(&Value::Int(2)).unwrap_err().is_unknown());
+        let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
+        assert_eq!(verdict(&heard(3)).unwrap(), Verdict::Done);
+        assert_eq!(released(&heard(3)).unwrap(), Released { verdict: Verdict::Done, listeners: 3 });
+        for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
+            assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
         assert_eq!(forced(&Value::Int(1)).unwrap(), Forced::Done(true));
         let late = |now| Value::Array(vec![Value::Int(2), Value::Int(now)]);
         assert_eq!(forced(&late(9)).unwrap(), Forced::Late(9));

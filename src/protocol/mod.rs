@@ -52,6 +52,9 @@
 //! grant", and withdrew it. The script of the client that releases decides: while clients of such a version
 //! release a lock, it may still have two valid holders where a waiter listens at a replica.
 //!
+//! Rule 12 is of the queue. The release of a reentrant lock does return how many heard it, and that decides
+//! on nothing but a pause of the process that released it.
+//!
 //! Of rule 19 the model allows blocks: tokens reserved ahead of the clock. None are, as they would not let
 //! a lease be passed on or taken again more often: tokens may run ahead by one block at most, so in the
 //! long run a lease has one token a microsecond either way. What is not reserved cannot be lost in a
@@ -88,7 +91,7 @@ use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-pub(crate) use answer::{Answer, Told, Verdict};
+pub(crate) use answer::{Answer, Released, Told, Verdict};
 pub(crate) use kind::Target;
 pub(crate) use transaction::{Applied, out_of_place};
 pub(crate) use wake::{GrantMessage, Listener, Wake};
@@ -179,7 +182,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure>;
+    ) -> Result<Released, Failure>;
 
     /// Makes the lease last at least `ttl` from now, if it is the owner's.
     fn extend(

@@ -4,6 +4,10 @@
 //! The owner is `<client>:<number>`, as Redisson's is `<client>:<thread>`. The number is new for
 //! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
 //! not be told from one of its present hold.
+//!
+//! All waiters listen on the channel and hear each release: there is no queue. The release
+//! returns how many heard it. The engine uses that for one thing, to let those go first who are slower
+//! than the process that releases (`engine::slot::courtesy`); who gets the lock does not depend on it.
 
 use std::time::Duration;
 

@@ -6,10 +6,10 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Forced, acquired, flag, forced, told, unexpected, verdict};
+use crate::protocol::answer::{Forced, acquired, flag, forced, released, told, unexpected};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
-    Verdict, replica, transaction, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
+    Told, Verdict, replica, transaction, wake,
 };
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
@@ -98,7 +98,7 @@ impl Protocol for Single {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Released, Failure> {
         let Return { owner, ttl, last_token, how } = *returned;
         if how == ReleaseKind::Watch {
             let outcome = self.transport.exchange(deadline, |connection| {
@@ -106,11 +106,11 @@ impl Protocol for Single {
             });
             // Redis 7.0 takes no transaction at all when memory is full, and a script all the same.
             if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
-                return outcome;
+                return outcome.map(Released::from);
             }
         }
         let reply = self.call(&target.release(owner, ttl, last_token), deadline)?;
-        self.read(verdict(&reply.value))
+        self.read(released(&reply.value))
     }
 
     fn extend(

@@ -9,8 +9,8 @@ use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Return, Target, Task,
-    Told, Verdict,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Released, Return,
+    Target, Task, Told,
 };
 use crate::schedule::world::EXCHANGE;
 use crate::wire::Pipeline;
@@ -140,7 +140,7 @@ impl Protocol for Seam {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Released, Failure> {
         self.lose(self.memory.release(target, returned, deadline))
     }
 

@@ -3,6 +3,7 @@
 mod acl;
 mod cluster;
 mod common;
+mod courtesy;
 mod demotion;
 mod distributed;
 mod error_text;
@@ -12,6 +13,7 @@ mod force;
 mod fork;
 mod handoff;
 mod hold;
+mod holder;
 mod input;
 mod layer;
 mod linger;

@@ -19,6 +19,7 @@
 //! nobody waits for a thread to wake.
 
 mod bid;
+mod courtesy;
 mod linger;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use crate::protocol::Target;
 use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;
+use courtesy::{Courtesy, PASSED_ON_WHILE_LISTENED};
 pub(crate) use linger::Ending;
 pub(crate) use waiter::{Patience, Turn};
 use waiter::{Waiter, refuse_the_hasty};
@@ -132,6 +134,7 @@ struct Inner {
     granted_at: Moment,
     passed_at: Moment,
     linger_until: Moment,
+    courtesy: Courtesy,
     /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
     look_at: Moment,
 }
@@ -164,6 +167,7 @@ impl Slot {
             granted_at: Moment::PAST,
             passed_at: Moment::PAST,
             linger_until: Moment::PAST,
+            courtesy: Courtesy::new(),
             look_at: Moment::FAR,
         };
         Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
@@ -288,8 +292,10 @@ impl Slot {
     pub(crate) fn told_busy(&self) {
         let mut inner = self.inner.lock();
         inner.state = State::Trying { told_busy: true };
-        inner.told_at = self.engine.now();
+        let now = self.engine.now();
+        inner.told_at = now;
         inner.asked_at = None;
+        inner.courtesy.end(true, now);
         refuse_the_hasty(&mut inner.queue);
     }
 
@@ -338,6 +344,7 @@ impl Slot {
         inner.grant = None;
         inner.passed = 0;
         inner.granted_at = now;
+        inner.courtesy.end(false, now);
         inner.remote = inner.remote.max(waiters);
         inner.wanted |= waiters > 0;
         refuse_the_hasty(&mut inner.queue);
@@ -422,6 +429,7 @@ impl Slot {
         self.unwatch(&mut inner);
         inner.state = State::Releasing;
         inner.asked_at = Some(now);
+        inner.courtesy.begin_release();
         PassedOn::No
     }
 
@@ -435,7 +443,12 @@ impl Slot {
             return true;
         }
         if inner.wanted || !heard {
-            let brief = held < PASSED_ON_WHILE_WANTED || mutated!("hand-off-time-ignored");
+            let most = if inner.courtesy.is_listened_to(now) {
+                PASSED_ON_WHILE_LISTENED
+            } else {
+                PASSED_ON_WHILE_WANTED
+            };
+            let brief = held < most || mutated!("hand-off-time-ignored");
             inner.passed < lease.options().local_handoffs_option() && brief
         } else {
             lease.options().local_handoffs_option() > 0 && held < PASSED_ON

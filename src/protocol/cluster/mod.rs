@@ -25,8 +25,8 @@ use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
-    Verdict, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
+    Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
@@ -97,7 +97,7 @@ impl Protocol for Cluster {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Released, Failure> {
         // Leave to ask is for one command, and WATCH needs several.
         let aside = if returned.how == ReleaseKind::Watch { Aside::Wait } else { Aside::Follow };
         self.at(target, aside, deadline, |node| node.release(target, returned, deadline))

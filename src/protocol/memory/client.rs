@@ -8,10 +8,10 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Forced, acquired, flag, forced, told, verdict};
+use crate::protocol::answer::{Forced, acquired, flag, forced, released, told};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Told,
-    Verdict, Wake, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
+    Told, Wake, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
@@ -88,13 +88,13 @@ impl Protocol for Memory {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Released, Failure> {
         let Return { owner, ttl, last_token, how } = *returned;
         let request = match how {
             ReleaseKind::Lua => Request::release(owner, ttl, last_token),
             ReleaseKind::Watch => Request::delete(owner, ttl, last_token),
         };
-        verdict(&self.exchange(target, request, deadline)?.value)
+        released(&self.exchange(target, request, deadline)?.value)
     }
 
     fn extend(

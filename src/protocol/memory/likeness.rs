@@ -84,7 +84,7 @@ impl Pair {
                 });
                 if let Some(channel) = target.channel() {
                     ears[0].subscribe(channel).unwrap();
-                    store.subscribe(number as u64, channel);
+                    store.subscribe(of_name(number), channel);
                 }
                 let channel = client_channel(&identity);
                 Client { identity, channel, ears, listens: None, owners: Vec::new() }
@@ -268,7 +268,10 @@ impl Pair {
             let heard = self.heard(number);
             let told: Vec<_> = published
                 .iter()
-                .filter(|told| self.store.hearers(&told.channel).any(|ear| ear == number as u64))
+                .filter(|told| {
+                    let ears = [number as u64, of_name(number)];
+                    self.store.hearers(&told.channel).any(|ear| ears.contains(&ear))
+                })
                 .map(|told| (told.channel.clone(), told.payload.clone()))
                 .collect();
             assert_eq!(heard, told, "client {number}; {:#?}", self.recent());
@@ -370,6 +373,12 @@ impl Pair {
         };
         (found, ttl)
     }
+}
+
+/// With which number a client listens to the channel of the name, which it always does at the server
+/// itself: those at the replica are not counted there.
+fn of_name(client: usize) -> u64 {
+    (client + CLIENTS) as u64
 }
 
 /// The command that the engine would have sent for a request.

@@ -27,8 +27,13 @@ pub(crate) fn scripts(
             if *last_token != 0 {
                 keep_token(run, fence, *last_token, *keep);
             }
-            run.publish(channel, b"0".to_vec());
-            Ok(Value::Int(1))
+            let listeners = run.publish(channel, b"0".to_vec());
+            let listeners = i64::try_from(listeners).unwrap_or(i64::MAX);
+            Ok(if listeners > 0 {
+                Value::Array(vec![Value::Int(1), Value::Int(listeners)])
+            } else {
+                Value::Int(1)
+            })
         }
         Request::Renew { owner, ttl, count, fence: keep } => {
             if !is_owner(run, owner)? {

@@ -88,8 +88,8 @@ use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::{Ask, is_open};
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Return, Target, Task, Told,
-    Verdict, wake,
+    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
+    Task, Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::failure::{Failure, Hindrance};
@@ -267,11 +267,11 @@ impl Protocol for Quorum {
         target: &Target,
         returned: &Return<'_>,
         deadline: Moment,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<Released, Failure> {
         let Return { owner, ttl, last_token, how: _ } = *returned;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict)
+        Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict.into())
     }
 
     fn extend(

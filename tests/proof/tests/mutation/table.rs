@@ -196,6 +196,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::reentrant::another_owners_hash_is_not_touched",
     ),
     bug(
+        "no-pause-for-listeners",
+        "sharing with Redisson",
+        "leasehold::engine::slot::courtesy::tests::released_lock_is_left_to_a_listener_for_a_while",
+    ),
+    bug(
+        "holder-that-does-not-listen",
+        "waiters",
+        "it::holder::holder_that_never_waited_hears_of_waiters_elsewhere",
+    ),
+    bug(
         "transaction-without-watch",
         "WATCH",
         "it::release::release_by_watch_loses_the_race_for_a_key_that_changed_in_between",
