@@ -7,6 +7,7 @@
 //! | `greeting` | what a connection says first |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, remembers why one could not be made |
+//! | `retry` | when a connection that could not be made is tried again |
 //! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
@@ -45,6 +46,7 @@ pub(crate) mod pool;
 pub(crate) mod probation;
 pub(crate) mod process;
 pub(crate) mod relay;
+pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;

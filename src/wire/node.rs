@@ -88,7 +88,7 @@ impl Node {
                 None => manager,
             };
             let manager = Arc::new(manager);
-            let connector = Arc::clone(connector);
+            let connector = connector.clone();
             let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
             Connections { pool, manager }
         };
@@ -129,6 +129,11 @@ impl Node {
     /// A connection, if there is one. If not, one is being made from now on.
     pub(crate) fn ready(&self, lane: Lane) -> Option<Borrowed> {
         self.lane(lane).pool.ready_or_order()
+    }
+
+    /// A caller wants a connection, and there is none: if the last could not be made, it is tried again now.
+    pub(crate) fn ask(&self, lane: Lane) {
+        self.lane(lane).pool.ask();
     }
 
     /// Whether all connections are there, and others have them.
@@ -202,6 +207,10 @@ impl Node {
 impl Station for Node {
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn tried(&self) -> u64 {
+        [&self.callers, &self.worker].iter().map(|lane| lane.manager.attempts().all()).sum()
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {

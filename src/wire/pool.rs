@@ -1,7 +1,7 @@
 //! The pool of connections, bounded in number and in time.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use redis::RedisError;
@@ -12,8 +12,10 @@ use crate::base::option::Shown;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
-use crate::wire::failure::{self, Failure, Hindrance};
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::{Attempts, Maker, Manager};
+use crate::wire::retry::Bell;
+pub(crate) use crate::wire::retry::Connector;
 
 /// How often to look whether a connection was made.
 const LOOK: Duration = Duration::from_millis(20);
@@ -114,17 +116,14 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     }
 }
 
-/// A thread that makes connections.
-pub(crate) type Connector = Arc<ScheduledThreadPool>;
-
-/// A new one. There is one for each client and server: were it shared, a server that does not answer
+/// A new thread that makes connections. There is one for each client and server: were it shared, a server that does not answer
 /// would keep it from all others.
 pub(crate) fn connector() -> Result<Connector, Failure> {
     let connector = ScheduledThreadPool::builder().num_threads(1);
     let connector = connector.thread_name_pattern("leasehold-connect");
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    catch_unwind(|| Arc::new(connector.build())).map_err(|_| {
+    catch_unwind(|| Connector::new(connector.build())).map_err(|_| {
         let text = "no thread to connect could be started (is the limit on threads reached?)";
         Failure::NotSent(Hindrance::Connect(io::Error::other(text).into()))
     })
@@ -133,6 +132,7 @@ pub(crate) fn connector() -> Result<Connector, Failure> {
 /// r2d2's pool of our connections.
 pub(crate) struct Pool {
     inner: r2d2::Pool<Maker>,
+    bell: Arc<Bell>,
     manager: Arc<Manager>,
     counter: Arc<Counter>,
     clock: Arc<dyn Clock>,
@@ -171,12 +171,17 @@ impl Pool {
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
             .connection_timeout(RECONNECT)
-            .thread_pool(connector)
+            .thread_pool(connector.thread)
             .error_handler(Box::new(Quiet))
             .connection_customizer(customizer)
-            .build_unchecked(Maker { manager: Arc::clone(manager), counter: Arc::clone(&counter) });
+            .build_unchecked(Maker {
+                manager: Arc::clone(manager),
+                counter: Arc::clone(&counter),
+                bell: Arc::clone(&connector.bell),
+            });
         Pool {
             inner,
+            bell: connector.bell,
             manager: Arc::clone(manager),
             counter,
             clock,
@@ -194,6 +199,14 @@ impl Pool {
             }
         }
         self.order().filter(|connection| self.manager.is_usable(connection))
+    }
+
+    /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
+    /// again now.
+    pub(crate) fn ask(&self) {
+        if self.manager.ask() {
+            self.bell.ring();
+        }
     }
 
     /// Whether there is no connection at all.
@@ -227,6 +240,7 @@ impl Pool {
         let start = self.clock.now();
         let limit = deadline.min(start.after(self.max_wait));
         let before = self.manager.attempts();
+        self.ask();
         let mut seen = before;
         loop {
             let left = limit.since(self.clock.now());
@@ -336,16 +350,19 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// Failures to connect reach the caller as errors; r2d2 would also log each of its own retries.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // The thread may wait with r2d2's half of the pool in its hands, and the connections in it.
+        self.bell.ring();
+    }
+}
+
+/// Failures to connect reach the caller as errors, and each is logged where it happens.
 #[derive(Debug)]
 struct Quiet;
 
 impl r2d2::HandleError<RedisError> for Quiet {
-    fn handle_error(&self, error: RedisError) {
-        // A logger that panics must not keep r2d2 from trying again.
-        let log = || log::debug!("no connection to Redis: {}", failure::shown(&error));
-        let _ = catch_unwind(AssertUnwindSafe(log));
-    }
+    fn handle_error(&self, _: RedisError) {}
 }
 
 #[cfg(test)]
@@ -373,6 +390,46 @@ mod tests {
             thread::sleep(LATE);
             Ok(())
         }
+    }
+
+    /// A clock that panics at one of its calls by other threads than the test's, counted from one.
+    #[derive(Debug)]
+    struct Panicking {
+        test: thread::ThreadId,
+        left: AtomicU64,
+    }
+
+    impl Clock for Panicking {
+        fn now(&self) -> Moment {
+            let other = thread::current().id() != self.test;
+            assert!(!other || self.left.fetch_sub(1, Ordering::SeqCst) != 1, "a planted panic");
+            BootClock.now()
+        }
+    }
+
+    fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
+        let manager = Arc::new(Manager::new(
+            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Arc::clone(clock),
+            Arc::default(),
+            Timeouts { connect: LONG, command: LONG },
+        ));
+        let settings = PoolSettings::default().of_one();
+        Pool::new(&manager, Arc::clone(clock), &settings, connector().unwrap())
+    }
+
+    #[test]
+    fn panic_in_connecting_is_an_error() {
+        let server = Server::start().unwrap();
+        // The first call asks whether to connect; connecting begins with the second.
+        let clock = Panicking { test: thread::current().id(), left: AtomicU64::new(2) };
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let pool = pool_of_one(&server, &clock);
+        let begin = clock.now();
+        let failure = pool.get(begin.after(LONG)).unwrap_err();
+        assert!(failure.to_string().contains("panic"), "{failure}");
+        drop(pool.get(begin.after(LONG)).unwrap());
+        assert!(clock.now().since(begin) < LONG / 2);
     }
 
     /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is

@@ -40,12 +40,7 @@ impl Transport {
         follow(&manager);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
-            worker: Pool::new(
-                &manager,
-                Arc::clone(&clock),
-                &settings.of_one(),
-                Arc::clone(&connector),
-            ),
+            worker: Pool::new(&manager, Arc::clone(&clock), &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, clock, settings, connector),
             manager,
             server_clock,
@@ -55,6 +50,11 @@ impl Transport {
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
         &self.server_clock
+    }
+
+    /// How many connections were tried so far, whatever came of it.
+    pub(crate) fn tried(&self) -> u64 {
+        self.manager.attempts().all()
     }
 
     /// Makes sure that a connection can be made; a new one tells the server's time.

@@ -641,6 +641,26 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::pool::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
     ),
     bug(
+        "refused-sign-in-repeated",
+        "a refused password is not sent again unasked",
+        "connecting::refused_password_is_not_sent_again_unasked",
+    ),
+    bug(
+        "refusing-sentinel-asked-again",
+        "a refused password is not sent again unasked",
+        "connecting::refused_password_is_not_repeated_at_sentinels",
+    ),
+    bug(
+        "refusing-server-listened-to-again",
+        "a refused password is not sent again unasked",
+        "connecting::refusing_node_is_not_listened_to_unasked",
+    ),
+    bug(
+        "panic-in-connecting-goes-on",
+        "a connection is made after a panic",
+        "leasehold::wire::pool::tests::panic_in_connecting_is_an_error",
+    ),
+    bug(
         "silent-server-tested-again",
         "every wait has a deadline",
         "wire::a_silent_server_is_not_tested_at_each_connection",
