@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{SOON, ask, ms, until};
 use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Cluster, Group, Proxy, Server};
+use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
 
 /// For so long nobody asks for anything.
 const REST: Duration = ms(3_000);
@@ -180,4 +180,57 @@ fn server_that_is_down_is_tried_less_and_less() {
     let begin = Instant::now();
     assert!(lock.try_lock().unwrap_err().is_unreachable());
     assert!(begin.spent() < ms(300), "{:?}", begin.spent());
+}
+
+/// A server whose user has to sign in, and a proxy before it.
+fn behind_sign_in() -> (Server, Proxy, String) {
+    let server = tcp();
+    set_password(&server, "wrong");
+    let proxy = Proxy::start(&server).unwrap();
+    let url = format!("redis://locks:wrong@{}", proxy.addr());
+    (server, proxy, url)
+}
+
+#[test]
+fn slow_connection_is_waited_for_by_connect_timeout() {
+    let (_server, proxy, url) = behind_sign_in();
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
+    // The longest wait for a free connection and for a reply is a second.
+    let client = LockClient::builder(url).connect_timeout(SOON).build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    assert_eq!(slow.fired(), 1);
+}
+
+/// While the only connection is stuck, and then while another is made, more time passes than a reply may
+/// take.
+#[test]
+fn free_connection_is_waited_for_by_max_wait() {
+    let (_server, proxy, url) = behind_sign_in();
+    let builder = LockClient::builder(url).max_size(1).max_wait(SOON).connect_timeout(SOON);
+    let client = builder.build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(700))).sticky());
+    thread::scope(|scope| {
+        let lock = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || lock.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+        assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
+    });
+    assert!(slow.fired() > 0);
+}
+
+#[test]
+fn thread_that_joins_others_waits_for_the_connection_too() {
+    let (_server, proxy, url) = behind_sign_in();
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
+    let client = LockClient::builder(url).connect_timeout(SOON).max_size(4).build().unwrap();
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.try_lock().unwrap().expect("its own").release().unwrap());
+        }
+    });
+    assert_eq!(slow.fired(), 1);
 }

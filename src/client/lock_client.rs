@@ -248,22 +248,22 @@ impl LockClient {
                 "only with .wait(Wait::spin()), as it hands over to nobody",
             ));
         }
-        let exchange = self.engine.bounds().exchange;
-        if let Some(copies) = options.copies().find(|copies| copies.within >= exchange) {
+        let reply = self.engine.bounds().reply;
+        if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
             return Err(Error::config(
                 &format!("{} within", copies.field()),
                 format_args!("{:?}", copies.within),
-                format_args!("less than command_timeout = {exchange:?}"),
+                format_args!("less than command_timeout = {reply:?}"),
             ));
         }
         let options = options.wait(wait);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease_option().ttl();
-        if ttl < exchange * 10 && !self.warned.swap(true, Ordering::Relaxed) {
+        if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log::warn!(
-                "lock \"{name}\": a lease of {ttl:?} is shorter than ten times the {exchange:?} that \
-                 a call may take; one slow answer may cost the lock"
+                "lock \"{name}\": a lease of {ttl:?} is shorter than ten times the {reply:?} that \
+                 a reply may take; one slow answer may cost the lock"
             );
         }
         Ok(Handle::new(slot, options))

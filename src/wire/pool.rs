@@ -225,24 +225,35 @@ impl Pool {
         Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
     }
 
-    /// Borrows a connection, waiting until `deadline` and no longer than `max_wait`.
+    /// How long a caller waits for a connection, as things stand: for one that others have, as long as the
+    /// user said; for one that is being made, as long as that may take.
+    pub(crate) fn wait(&self) -> Duration {
+        let others = self.is_full() || self.manager.attempts().is_failing && !self.is_empty();
+        if others { self.max_wait } else { self.manager.longest_attempt() }
+    }
+
+    /// Borrows a connection. Waits until `deadline`, and no longer than [`wait`](Self::wait) says.
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
+        self.get_since(self.clock.now(), deadline)
+    }
+
+    /// The same for a caller that has waited since then.
+    fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         if let Some(connection) = self.inner.try_get()
             && !self.manager.is_outdated(&connection)
         {
             return Ok(connection);
         }
-        self.get_slowly(deadline)
+        self.get_slowly(start, deadline)
     }
 
     #[cold]
-    fn get_slowly(&self, deadline: Moment) -> Result<Borrowed, Failure> {
-        let start = self.clock.now();
-        let limit = deadline.min(start.after(self.max_wait));
+    fn get_slowly(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         let before = self.manager.attempts();
         self.ask();
         let mut seen = before;
         loop {
+            let limit = deadline.min(start.after(self.wait()));
             let left = limit.since(self.clock.now());
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(start)));
@@ -328,7 +339,17 @@ impl Pool {
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut connection = self.get(deadline)?;
+        self.exchange_since(self.clock.now(), deadline, exchange)
+    }
+
+    /// The same for a caller that has waited for a connection since then.
+    pub(crate) fn exchange_since<T>(
+        &self,
+        start: Moment,
+        deadline: Moment,
+        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
         if outcome.as_ref().is_err_and(Failure::is_disconnect) {
             self.manager.outdate(&connection);

@@ -39,7 +39,7 @@ impl Transport {
         let manager = Arc::new(manager);
         follow(&manager);
         Transport {
-            combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
+            combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, Arc::clone(&clock), &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, clock, settings, connector),
             manager,
@@ -73,9 +73,11 @@ impl Transport {
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         self.process.check()?;
         let carry = |batch: &mut Batch<'_>| {
-            self.pool.exchange(batch.limit(), |connection| connection.carry(batch))
+            let (start, deadline) = batch.span();
+            self.pool.exchange_since(start, deadline, |connection| connection.carry(batch))
         };
-        let outcome = self.combiner.call(call, deadline, |batch| match carry(batch) {
+        let wait = || self.pool.wait();
+        let outcome = self.combiner.call(call, deadline, &wait, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
             Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,

@@ -656,6 +656,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "connecting::refusing_node_is_not_listened_to_unasked",
     ),
     bug(
+        "wait-and-reply-share-their-time",
+        "each time-out bounds what its name says",
+        "connecting::free_connection_is_waited_for_by_max_wait",
+    ),
+    bug(
         "panic-in-connecting-goes-on",
         "a connection is made after a panic",
         "leasehold::wire::pool::tests::panic_in_connecting_is_an_error",
