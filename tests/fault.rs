@@ -553,7 +553,8 @@ fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
     assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
 }
 
-/// What a connection that breaks late leaves of a call's time is all that the repetition gets.
+/// What a connection that breaks late leaves of a call's time is all that the repetition gets: a call has
+/// its time-out for the reply, and as much for a connection.
 #[test]
 fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
     let _turn = alone();
@@ -588,7 +589,7 @@ fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
         assert!(proxy.held_up() > held_up);
         let broke = lasted >= ms(1_000);
         assert!(broke, "{what} ended before its connection broke: {lasted:?}, {error}");
-        assert!(took < ms(1_500) + SLACK, "{what}: {took:?} of 1.5 s, {error}");
+        assert!(took < ms(3_000) + SLACK, "{what}: {took:?} of 3 s, {error}");
         assert!(error.is_unknown_outcome(), "{what}: {error:?}");
         proxy.heal();
     };

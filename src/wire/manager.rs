@@ -18,6 +18,7 @@ use crate::wire::retry::{Bell, Passing, Retry};
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
+use crate::wire::silence::Silence;
 use crate::wire::subscription::{Place, Subscription};
 
 /// What all connections of a client have in common.
@@ -28,6 +29,7 @@ pub(crate) struct Manager {
     server_clock: Arc<ServerClock>,
     timeouts: Timeouts,
     generation: AtomicU64,
+    silence: Silence,
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
@@ -93,6 +95,7 @@ impl Manager {
             server_clock,
             timeouts,
             generation: AtomicU64::new(0),
+            silence: Silence::default(),
             attempts: Mutex::new(Attempts::default()),
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
@@ -130,10 +133,12 @@ impl Manager {
         self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)
     }
 
-    /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere.
+    /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere, or was
+    /// idle while another was silent.
     pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
         connection.generation != self.generation.load(Ordering::Relaxed)
             || connection.epoch().is_over()
+            || connection.is_silent()
     }
 
     /// Whether a connection may be used again.
@@ -223,6 +228,11 @@ impl Manager {
         Ok((number, Subscription::new(inner, patience, SWITCHES, Place::Any)?))
     }
 
+    /// Until when the reply to a request that is sent now is waited for.
+    pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
+        deadline.min(self.clock.now().after(self.timeouts.command))
+    }
+
     /// How long it takes to find out whether a connection can be made, as a rule.
     pub(crate) fn longest_attempt(&self) -> Duration {
         self.timeouts.connect
@@ -270,7 +280,9 @@ impl Manager {
         let inner = greeting::connect(&goal.info, &*self.clock, left)?;
         let clock = Arc::clone(&self.clock);
         let (patience, epoch) = (self.timeouts.command, goal.epoch.clone());
-        let mut connection = Connection::new(inner, clock, patience, goal.generation, epoch)?;
+        let silence = self.silence.clone();
+        let mut connection =
+            Connection::new(inner, clock, patience, goal.generation, epoch, silence)?;
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.

@@ -23,6 +23,7 @@
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |
+//! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
@@ -50,6 +51,7 @@ pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;
+pub(crate) mod silence;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -57,6 +57,11 @@ impl Transport {
         self.manager.attempts().all()
     }
 
+    /// Until when the reply to a request that is sent now is waited for.
+    pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
+        self.manager.reply_by(deadline)
+    }
+
     /// Makes sure that a connection can be made; a new one tells the server's time.
     pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
         self.process.check()?;

@@ -656,6 +656,26 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "connecting::refusing_node_is_not_listened_to_unasked",
     ),
     bug(
+        "silence-outdates-nothing",
+        "one silent connection speaks for those that were idle",
+        "silence::dead_idle_connections_cost_one_time_out_in_all",
+    ),
+    bug(
+        "silence-outdates-what-replied-since",
+        "one silent connection speaks for those that were idle",
+        "silence::connection_that_replied_since_is_used_on",
+    ),
+    bug(
+        "silent-request-not-repeated",
+        "one silent connection speaks for those that were idle",
+        "silence::release_on_a_dead_idle_connection_succeeds",
+    ),
+    bug(
+        "connection-without-time-outs-kept",
+        "every wait has a deadline",
+        "leasehold::wire::connection::tests::connection_without_its_time_outs_is_poisoned",
+    ),
+    bug(
         "wait-and-reply-share-their-time",
         "each time-out bounds what its name says",
         "connecting::free_connection_is_waited_for_by_max_wait",
