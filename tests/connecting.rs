@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{SOON, ask, ms, until};
+use common::{SOON, ask, ms, until, within};
 use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
@@ -115,7 +115,7 @@ fn refused_password_is_not_repeated_at_sentinels() {
     let before = accepted();
     thread::sleep(REST);
     let count = accepted() - before;
-    assert!(count <= 3, "{count} connections to sentinels");
+    assert!(count <= 1, "{count} connections to sentinels");
     group.sentinels.iter().for_each(|sentinel| set_password(sentinel, "wrong"));
     lock.try_lock().unwrap().expect("its own").release().unwrap();
     until("it listens to a sentinel", || {
@@ -233,4 +233,26 @@ fn thread_that_joins_others_waits_for_the_connection_too() {
         }
     });
     assert_eq!(slow.fired(), 1);
+}
+
+/// The thread that connects waits with the pool in its hands.
+#[test]
+fn dropped_client_closes_its_connections_while_refused() {
+    let (server, proxy, url) = behind_sign_in();
+    let client = LockClient::builder(url).max_wait(ms(300)).command_timeout(SOON).build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    set_password(&server, "right");
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    thread::scope(|scope| {
+        let lock = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || lock.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        // It needs a second connection.
+        assert!(client.mutex("x").unwrap().try_lock().unwrap_err().is_denied());
+        stuck.release();
+        other.join().unwrap().unwrap();
+    });
+    assert!(proxy.connections() > 0);
+    drop(client);
+    within(ms(3_000), "all are closed", || proxy.connections() == 0);
 }
