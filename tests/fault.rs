@@ -408,8 +408,9 @@ fn an_answer_that_never_comes_spoils_only_its_own_command() {
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
     for _ in 0..3 {
-        let fault = proxy.add(Fault::request("unheard", SILENCE));
-        assert!(client.mutex("unheard").unwrap().is_locked().is_err());
+        // Not for so long that all connections that were idle before are left alone.
+        let fault = proxy.add(Fault::request("unheard", SILENCE).at(Operation::Acquire));
+        assert!(client.mutex("unheard").unwrap().try_lock_for(ms(20)).is_err());
         assert!(fault.wait_fired(SOON) && fault.fired() == 1);
         let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
         assert_eq!(holder.owner(), b"stranger");
