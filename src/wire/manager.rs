@@ -366,8 +366,9 @@ impl Maker {
             // Whoever denies it is there.
             Err(failure) if failure.is_denied() => Ok(()),
             Err(Failure::Refused(error)) => Err(error),
-            Err(Failure::Unknown(_) | Failure::NotSent(_)) => {
-                if !mutated!("silent-server-tested-again") {
+            // Where it was silent, that outdates the others too.
+            Err(failure) => {
+                if failure.is_disconnect() {
                     self.manager.outdate(connection);
                 }
                 Err(dead())

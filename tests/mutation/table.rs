@@ -686,11 +686,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::pool::tests::panic_in_connecting_is_an_error",
     ),
     bug(
-        "silent-server-tested-again",
-        "every wait has a deadline",
-        "wire::a_silent_server_is_not_tested_at_each_connection",
-    ),
-    bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
         "fault::an_answer_that_never_comes_spoils_only_its_own_command",
