@@ -121,8 +121,13 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a call waits for a connection of the pool; default 1 s, from 1 ms to 365
-    /// days.
+    /// How long a call waits for a connection while others use all that there may be; default 1 s, from
+    /// 1 ms to 365 days.
+    ///
+    /// A call that has a connection made for it waits for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. For its reply it has all of the
+    /// [`command_timeout`](LockClientBuilder::command_timeout) besides. A caller that waits for less time
+    /// than that, with [`try_lock_for`](crate::Mutex::try_lock_for) for example, gets less.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -203,7 +208,14 @@ impl LockClientBuilder {
     }
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from
-    /// 1 ms to 365 days. Name look-ups have no time-out of their own, and happen on another thread.
+    /// 1 ms to 365 days.
+    ///
+    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their
+    /// own, and happen on another thread: what such an attempt finds later serves the next call.
+    ///
+    /// An attempt that failed is repeated at once for the next caller. While nobody asks, it is repeated
+    /// after pauses that grow from 0.1 s to 5 s, and not at all if the server refused the user, or TLS
+    /// failed.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -221,9 +233,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a command may take from the search for a connection to its answer; default 1 s,
-    /// from 1 ms to 365 days. An answer that comes in pieces may take that long for each, and so may the
+    /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that comes in
+    /// pieces may take that long for each, and so may the
     /// [test](LockClientBuilder::test_on_borrow) of a connection besides.
+    ///
+    /// Before that, a call waits for a connection: for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
+    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer
+    /// than this time-out and the longer of those two.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -520,7 +537,15 @@ impl LockClientBuilder {
             Some(urls) => Arc::new(self.in_cluster(info, urls, &clock, identity)?),
             None => Arc::new(self.single(info, &clock, identity)?),
         };
-        Ok(self.settings.client(protocol, clock, self.command_timeout, address))
+        // Whatever a call waits for first, it has all of its time for the reply left.
+        let wait = self.settings.pool.max_wait.max(self.connect_timeout);
+        let exchange = if mutated!("wait-and-reply-share-their-time") {
+            self.command_timeout
+        } else {
+            self.command_timeout.saturating_add(wait)
+        };
+        let bounds = (self.command_timeout, exchange);
+        Ok(self.settings.client(protocol, clock, bounds, address))
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -598,7 +623,9 @@ impl LockClientBuilder {
         let memory = Memory::new(Arc::clone(server), self.settings.identity());
         let link = Arc::clone(memory.link());
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
-        let client = self.settings.client(Arc::new(memory), clock, self.command_timeout, address);
+        // Nobody waits for a connection there.
+        let bounds = (self.command_timeout, self.command_timeout);
+        let client = self.settings.client(Arc::new(memory), clock, bounds, address);
         Ok((client, link))
     }
 }

@@ -248,24 +248,24 @@ impl LockClient {
                 "Release::lua(), or .wait(Wait::spin()) beside it",
             ));
         }
-        let exchange = self.engine.bounds().exchange;
-        if let Some(copies) = options.copies().find(|copies| copies.within >= exchange) {
+        let reply = self.engine.bounds().reply;
+        if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
             return Err(Error::config(
                 &format!("{} within", copies.field()),
                 format_args!("{} is too long", Span(copies.within)),
-                format_args!("less than command_timeout ({})", Span(exchange)),
+                format_args!("less than command_timeout ({})", Span(reply)),
             ));
         }
         let options = options.wait(wait);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease_option().ttl();
-        if ttl < exchange * 10 && !self.warned.swap(true, Ordering::Relaxed) {
+        if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log::warn!(
-                "lock \"{name}\": a lease of {} is shorter than ten times the {} that a call may take; \
+                "lock \"{name}\": a lease of {} is shorter than ten times the {} that a reply may take; \
                  one slow reply may cost the lock",
                 Span(ttl),
-                Span(exchange)
+                Span(reply)
             );
         }
         Ok(Handle::new(slot, options))

@@ -358,7 +358,8 @@ impl QuorumClientBuilder {
         if self.settings.connect_now {
             quorum.check()?;
         }
-        let locks = self.settings.client(quorum, clock, self.node_timeout * 2, address);
+        let bounds = (self.node_timeout * 2, self.node_timeout * 2);
+        let locks = self.settings.client(quorum, clock, bounds, address);
         Ok(QuorumClient::new(locks, self.max_lease))
     }
 

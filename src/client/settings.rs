@@ -71,15 +71,15 @@ impl Settings {
         Arc::new(Identity::new(&self.label))
     }
 
-    /// A client that speaks so, and whose exchanges take no longer than this.
+    /// A client that speaks so. The reply to a request may take so long, and an exchange so long in all.
     pub(super) fn client(
         self,
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
-        exchange: Duration,
+        (reply, exchange): (Duration, Duration),
         address: String,
     ) -> LockClient {
-        let bounds = Bounds { exchange, give_up_after: self.give_up_after };
+        let bounds = Bounds { reply, exchange, give_up_after: self.give_up_after };
         let engine = Engine::new(protocol, clock, bounds, self.callbacks);
         LockClient::new(engine, self.name_prefix, address)
     }

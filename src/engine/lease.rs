@@ -564,7 +564,7 @@ mod tests {
             let engine = Engine::new(
                 Arc::new(Memory::new(server, Arc::new(Identity::new("")))),
                 Arc::clone(&clock) as Arc<dyn Clock>,
-                Bounds { exchange: SECOND, give_up_after: SECOND },
+                Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),
             );
             let begin = clock.now();

@@ -68,7 +68,9 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// How long one exchange may take.
+    /// How long the reply to a request may take.
+    pub(crate) reply: Duration,
+    /// How long one exchange may take: the wait for a connection, and the reply.
     pub(crate) exchange: Duration,
     /// How long a wait rides out an outage.
     pub(crate) give_up_after: Duration,
@@ -98,7 +100,7 @@ impl Engine {
     ) -> Arc<Engine> {
         let curious = callbacks.on_release_request.is_some();
         let worker =
-            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.exchange, callbacks);
+            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
         let table = Table::default();
         Arc::new(Engine {
             protocol,
@@ -173,7 +175,7 @@ impl Engine {
     /// For how long a lock may be given to a waiter of ours that has not yet been heard of
     /// (rules 7, 8).
     pub(crate) fn claim_window(&self) -> Duration {
-        HEARTBEAT * 2 + self.bounds.exchange
+        HEARTBEAT * 2 + self.bounds.reply
     }
 
     pub(crate) fn worker(&self) -> &Worker {

@@ -45,7 +45,13 @@ fn ask(lease: &Arc<LiveLease>, valid_until: Moment) -> Result<()> {
     let channel = lease.slot().target().channel();
     let listens = channel.is_some_and(|channel| engine.hub().hears(channel));
     let (mut sent, mut unanswered) = (engine.now(), false);
-    let answer = Failure::repeating(|| {
+    // A connection that was silent may have been idle for as long as the lock was held. To give a lock back
+    // twice does no harm, so where that leaves time it is done on another.
+    let is_worth_it = |failure: &Failure| {
+        let silent = failure.is_unknown() && !mutated!("silent-request-not-repeated");
+        failure.is_disconnect() || silent && engine.now() < deadline
+    };
+    let answer = Failure::repeating_while(is_worth_it, || {
         sent = engine.now();
         let answer = exchange(lease, deadline);
         unanswered |= answer.as_ref().is_err_and(Failure::is_unknown);

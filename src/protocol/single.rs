@@ -11,7 +11,7 @@ use crate::protocol::{
     Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
     Told, Verdict, replica, transaction, wake,
 };
-use crate::wire::connection::Reply;
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
@@ -42,6 +42,26 @@ impl Single {
         } else {
             self.transport.call(call, deadline)
         }
+    }
+
+    /// Sends a request that has a deadline of its own on the server: the moment until which its reply is
+    /// waited for, so that it does nothing once nobody waits for it. One that `has_come_late` before is given
+    /// its deadline when there is a connection for it.
+    fn call_in_time(
+        &self,
+        has_come_late: bool,
+        deadline: Moment,
+        request: impl Fn(Moment) -> Call,
+    ) -> Result<Reply, Failure> {
+        let request = || request(self.transport.reply_by(deadline));
+        if !has_come_late {
+            return self.call(&request(), deadline);
+        }
+        self.transport.exchange(deadline, |connection| {
+            let call = request();
+            let ask = if self.asking { Connection::call_asking } else { Connection::call };
+            ask(connection, &call, deadline)
+        })
     }
 
     /// An answer that cannot be read may belong to another command, so no connection is trusted
@@ -75,8 +95,8 @@ impl Protocol for Single {
         let mut again = true;
         loop {
             // Read each time: the server may have moved since the last request, and its time with it.
-            let call = target.acquire(attempt, clock.deadline(deadline));
-            let reply = self.call(&call, deadline)?;
+            let reply = self
+                .call_in_time(!again, deadline, |by| target.acquire(attempt, clock.deadline(by)))?;
             let (answer, micros) = self.read(acquired(&reply, attempt.ttl))?;
             // A bare number is easily another command's answer. Asked again, Redis tells more.
             if let Value::Int(_) = reply.value
@@ -86,7 +106,8 @@ impl Protocol for Single {
                 return self.read(Err(unexpected(&reply.value)));
             }
             clock.note(reply.epoch, micros, reply.sent, reply.received);
-            // After a long silence the server's time is not known well enough; now it is.
+            // After a long silence the server's time is not known well enough; now it is. Or a connection
+            // was waited for during all the time that the request had.
             if answer != Answer::Late || !std::mem::take(&mut again) {
                 return Ok(answer);
             }
@@ -158,8 +179,8 @@ impl Protocol for Single {
         let clock = self.transport.server_clock();
         let mut again = true;
         loop {
-            let call = target.force(owner, clock.deadline(deadline));
-            let reply = self.call(&call, deadline)?;
+            let reply =
+                self.call_in_time(!again, deadline, |by| target.force(owner, clock.deadline(by)))?;
             match self.read(forced(&reply.value))? {
                 Forced::Done(had) => return Ok(had),
                 Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),

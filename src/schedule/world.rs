@@ -45,7 +45,8 @@ impl World {
         before: impl FnOnce(Memory) -> Arc<dyn Protocol>,
     ) -> Process {
         let memory = Memory::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
-        let bounds = Bounds { exchange: EXCHANGE, give_up_after: Duration::from_secs(10) };
+        let give_up_after = Duration::from_secs(10);
+        let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after };
         let engine = Engine::new(before(memory), Arc::new(ModelClock), bounds, callbacks);
         let client = LockClient::new(Arc::clone(&engine), Vec::new(), String::new());
         Process { engine, client, witness: Arc::clone(&self.witness) }

@@ -12,6 +12,7 @@ use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::script::Call;
+use crate::wire::silence::Silence;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -48,6 +49,9 @@ pub(crate) struct Connection {
     /// Which generation of the pool's connections this one belongs to.
     pub(crate) generation: u64,
     epoch: Epoch,
+    /// When the last request was sent, and when the last reply came.
+    sent: Moment,
+    replied: Moment,
     /// What is known of the server behind it.
     pub(crate) standing: Standing,
 }
@@ -65,11 +69,12 @@ pub(crate) struct Common {
     /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
     /// that has leave to wait for so long.
     replied: AtomicU64,
+    silence: Silence,
 }
 
 impl Common {
     pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
-        Common { patience, setting, replied: AtomicU64::new(0) }
+        Common { patience, setting, replied: AtomicU64::new(0), silence: Silence::default() }
     }
 
     /// One plain store: each exchange pays for it.
@@ -105,6 +110,7 @@ impl Connection {
         let patience = common.patience;
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
+        let now = clock.now();
         Ok(Connection {
             counted: Weak::new(),
             inner,
@@ -116,6 +122,8 @@ impl Connection {
             unanswered: 0,
             generation,
             epoch,
+            sent: now,
+            replied: now,
             standing: Standing { run: 0, counts_from: Moment::PAST },
         })
     }
@@ -127,6 +135,11 @@ impl Connection {
     /// The time during which its server is where it was when this was made.
     pub(crate) fn epoch(&self) -> &Epoch {
         &self.epoch
+    }
+
+    /// Whether it is likely dead, as another is that was used since.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.common.silence.covers(self.replied)
     }
 
     /// Marks the connection as not to be used again.
@@ -247,15 +260,23 @@ impl Connection {
 
     /// What was answered just now.
     fn reply(&self, value: Value, sent: Moment) -> Reply {
-        let received = self.clock.now();
-        self.common.note_reply(received);
-        Reply { value, sent, received, epoch: self.epoch.number() }
+        self.common.note_reply(self.replied);
+        Reply { value, sent, received: self.replied, epoch: self.epoch.number() }
     }
 
     /// Sends so many packed commands; answers when that began.
     fn send(&mut self, packed: &[u8], count: usize, deadline: Moment) -> Result<Moment, Failure> {
         let now = self.clock.now();
-        self.allow(deadline, now).map_err(|_| Failure::NotSent(Hindrance::Overdue))?;
+        match self.allow(deadline, now) {
+            Ok(()) => {}
+            Err(Unready::Late) => return Err(Failure::NotSent(Hindrance::Overdue)),
+            // How long the next caller's reply would be waited for is not known.
+            Err(Unready::Unset(error)) => {
+                self.poisoned = !mutated!("connection-without-time-outs-kept");
+                return Err(Failure::NotSent(Hindrance::Closed(error)));
+            }
+        }
+        self.sent = now;
         match self.inner.send_packed_command(packed) {
             Ok(()) => {
                 self.unanswered += count;
@@ -288,6 +309,7 @@ impl Connection {
             };
         };
         self.unanswered = self.unanswered.saturating_sub(1);
+        self.replied = self.clock.now();
         // The address may lead to another server by now, which only new connections reach. All of the
         // client's leave this one, whatever was asked here.
         if is_of_a_replica(&answer) {
@@ -301,20 +323,22 @@ impl Connection {
     fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
         match self.allow(deadline, self.clock.now()) {
             Ok(()) => self.receive(),
-            Err(error) => Err(self.broken(error)),
+            Err(Unready::Late) => Err(self.broken(io::Error::from(io::ErrorKind::TimedOut).into())),
+            Err(Unready::Unset(error)) => Err(self.broken(error)),
         }
     }
 
     /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
-    fn allow(&mut self, deadline: Moment, now: Moment) -> Result<(), RedisError> {
+    fn allow(&mut self, deadline: Moment, now: Moment) -> Result<(), Unready> {
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(silence());
+            return Err(Unready::Late);
         }
         let wanted = left.min(self.common.patience);
         if self.timeout < wanted || self.timeout > wanted + SLACK {
-            self.inner.set_read_timeout(Some(wanted))?;
-            self.inner.set_write_timeout(Some(wanted))?;
+            let set = self.inner.set_read_timeout(Some(wanted));
+            set.and_then(|()| self.inner.set_write_timeout(Some(wanted)))
+                .map_err(Unready::Unset)?;
             self.timeout = wanted;
         }
         Ok(())
@@ -322,6 +346,10 @@ impl Connection {
 
     fn broken(&mut self, error: RedisError) -> Failure {
         self.poisoned = true;
+        if error.is_timeout() {
+            let patience = self.common.patience;
+            self.common.silence.note(self.sent, self.clock.now(), patience);
+        }
         Failure::Unknown(self.locate(error))
     }
 
@@ -338,6 +366,15 @@ impl Connection {
         let limit = Limit { span: self.timeout, setting: whole.then_some(setting) };
         locate(error, &self.address, limit)
     }
+}
+
+/// Why nothing can be waited for.
+#[derive(Debug)]
+enum Unready {
+    /// The deadline has passed.
+    Late,
+    /// The socket's time-outs could not be set.
+    Unset(RedisError),
 }
 
 impl std::fmt::Debug for Connection {
@@ -367,7 +404,11 @@ pub(crate) fn is_no_script(error: &RedisError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_support::Server;
+
     use super::*;
+    use crate::base::time::BootClock;
+    use crate::wire::epoch::Epochs;
 
     fn refused(line: &str) -> Result<Value, Failure> {
         match redis::parse_redis_value(line.as_bytes()) {
@@ -375,6 +416,25 @@ mod tests {
             Ok(value) => Ok(value),
             Err(error) => Err(Failure::Refused(error)),
         }
+    }
+
+    #[test]
+    fn connection_without_its_time_outs_is_poisoned() {
+        let server = Server::start().unwrap();
+        let client = redis::Client::open(server.unix_url()).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let (second, epoch) = (Duration::from_secs(1), Epochs::default().current());
+        let inner = client.get_connection().unwrap();
+        let common = |patience| Arc::new(Common::new(patience, "command_timeout"));
+        let mut connection =
+            Connection::new(inner, Arc::clone(&clock), common(second), "x".into(), (0, epoch))
+                .unwrap();
+        // No socket takes a time-out of zero.
+        connection.common = common(Duration::ZERO);
+        let failure =
+            connection.call(&Call::plain(&[b"PING"]), clock.now().after(second)).unwrap_err();
+        assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
+        assert!(connection.is_poisoned());
     }
 
     #[test]

@@ -196,11 +196,19 @@ impl Failure {
         }
     }
 
-    /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both
-    /// have one deadline. A repetition that fails says nothing of what the first request has done.
-    pub(crate) fn repeating<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both have one
+    /// deadline. A repetition that fails says nothing of what the first request has done.
+    pub(crate) fn repeating<T>(ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        Failure::repeating_while(Failure::is_disconnect, ask)
+    }
+
+    /// The same, with another rule for which failures are worth a repetition.
+    pub(crate) fn repeating_while<T>(
+        is_worth_it: impl FnOnce(&Failure) -> bool,
+        mut ask: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match ask() {
-            Err(first) if first.is_disconnect() => match ask() {
+            Err(first) if is_worth_it(&first) => match ask() {
                 Err(_) if first.is_unknown() && !mutated!("repetition-speaks-for-both") => {
                     Err(first)
                 }

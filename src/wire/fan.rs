@@ -128,6 +128,8 @@ struct Leg<'a> {
     hindrance: Option<Failure>,
     /// How many connections could not be made before.
     failed: u64,
+    /// Whether it asked for an attempt to connect.
+    ordered: bool,
 }
 
 impl<'a> Leg<'a> {
@@ -146,6 +148,7 @@ impl<'a> Leg<'a> {
             doubt: None,
             hindrance: node.check_process().err(),
             failed: node.attempts(lane).failed,
+            ordered: false,
         }
     }
 
@@ -169,6 +172,10 @@ impl<'a> Leg<'a> {
     fn send(&mut self, lane: Lane, deadline: Moment) {
         if self.connection.is_none() {
             self.connection = self.node.ready(lane);
+            // Once for each question, however often it looks.
+            if self.connection.is_none() && !std::mem::replace(&mut self.ordered, true) {
+                self.node.ask(lane);
+            }
         }
         let Some(connection) = &mut self.connection else { return };
         self.standing = Some(connection.standing);

@@ -1,6 +1,8 @@
 //! Makes connections for the pool.
 
 use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
@@ -10,10 +12,11 @@ use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Common, Connection, Counter, Reply};
 use crate::wire::endpoint;
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance, not_a_master};
+use crate::wire::failure::{self, Failure, Hindrance, not_a_master};
 use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
 use crate::wire::probation::Probation;
+use crate::wire::retry::{Bell, Passing, Retry};
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
@@ -31,6 +34,7 @@ pub(crate) struct Manager {
     attempts: Mutex<Attempts>,
     attempted: Condvar,
     last_failure: Mutex<Option<RedisError>>,
+    retry: Retry,
     /// Where the server is one of several.
     probation: Option<Arc<Probation>>,
 }
@@ -74,6 +78,13 @@ pub(crate) struct Attempts {
     pub(crate) is_failing: bool,
 }
 
+impl Attempts {
+    /// How many there were.
+    pub(crate) fn all(self) -> u64 {
+        self.made + self.failed
+    }
+}
+
 impl Manager {
     pub(crate) fn new(
         source: Source,
@@ -91,6 +102,7 @@ impl Manager {
             attempts: Mutex::new(Attempts::default()),
             attempted: Condvar::new(),
             last_failure: Mutex::new(None),
+            retry: Retry::new(),
             probation: None,
         }
     }
@@ -103,6 +115,12 @@ impl Manager {
 
     pub(crate) fn attempts(&self) -> Attempts {
         *self.attempts.lock()
+    }
+
+    /// Asks for an attempt where the last one failed. Returns whether the thread that connects has to be
+    /// told.
+    pub(crate) fn ask(&self) -> bool {
+        self.retry.ask()
     }
 
     /// Waits until there was another attempt than those that were seen, but not longer than this.
@@ -118,10 +136,12 @@ impl Manager {
         self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)
     }
 
-    /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere.
+    /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere, or was
+    /// idle while another was silent.
     pub(crate) fn is_outdated(&self, connection: &Connection) -> bool {
         connection.generation != self.generation.load(Ordering::Relaxed)
             || connection.epoch().is_over()
+            || connection.is_silent()
     }
 
     /// Whether a connection may be used again.
@@ -174,6 +194,10 @@ impl Manager {
         self.sentinels().is_some()
     }
 
+    pub(crate) fn sentinel_count(&self) -> usize {
+        self.sentinels().map_or(0, Sentinels::count)
+    }
+
     fn sentinels(&self) -> Option<&Sentinels> {
         match &self.source {
             Source::Fixed(_) | Source::ClusterNode(_) => None,
@@ -201,15 +225,16 @@ impl Manager {
     pub(crate) fn subscribe_to_sentinel(&self) -> Result<(usize, Subscription), Failure> {
         let Some(sentinels) = self.sentinels() else { return Err(Failure::silent()) };
         let (number, info) = sentinels.first();
-        let inner = self.open_resp3(info).map_err(|error| {
-            if error.is_timeout() {
-                sentinels.shun(number);
-            }
-            Failure::NotSent(Hindrance::Connect(error))
-        })?;
-        sentinels.trust(number);
+        let opened = self.open_resp3(info);
+        sentinels.note_manner(number, opened.as_ref().err());
+        let inner = opened.map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
         let patience = self.timeouts.command;
         Ok((number, Subscription::new(inner, patience, SWITCHES, Place::Any)?))
+    }
+
+    /// Until when the reply to a request that is sent now is waited for.
+    pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
+        deadline.min(self.clock.now().after(self.timeouts.command))
     }
 
     /// How long it takes to find out whether a connection can be made, as a rule.
@@ -361,6 +386,57 @@ impl fmt::Debug for Manager {
 pub(crate) struct Maker {
     pub(crate) manager: Arc<Manager>,
     pub(crate) counter: Arc<Counter>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+/// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+impl Maker {
+    fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        let deadline = self.manager.clock.now().after(self.manager.timeouts.command);
+        match connection.call(&Call::plain(&[b"PING"]), deadline) {
+            Ok(_) => Ok(()),
+            // Whoever denies it is there.
+            Err(failure) if failure.is_denied() => Ok(()),
+            Err(Failure::Refused(error)) => Err(error),
+            // Where it was silent, that outdates the others too.
+            Err(failure) => {
+                if failure.is_disconnect() {
+                    self.manager.outdate(connection);
+                }
+                Err(dead())
+            }
+        }
+    }
+
+    /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
+    fn begin(&self) -> Result<(), RedisError> {
+        let manager = &*self.manager;
+        let rings = self.bell.rings();
+        let Err(left) = manager.retry.begin(manager.clock.now()) else { return Ok(()) };
+        self.bell.wait(rings, left.min(LONGEST_WAIT));
+        // It may have been another pool that needs the thread, or a pool that is no longer needed.
+        manager.retry.begin(manager.clock.now()).map_err(|_| {
+            let failure = manager.last_failure.lock().clone();
+            failure.unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
+        })
+    }
+}
+
+/// What a connection is refused with that is not worth a look.
+fn dead() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}
+
+/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
+/// there is not, and a pool of one would never have another.
+fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
+    if mutated!("panic-in-connecting-goes-on") {
+        return body();
+    }
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|_| Err(io::Error::other("a panic occurred while connecting").into()))
 }
 
 impl r2d2::ManageConnection for Maker {
@@ -368,42 +444,45 @@ impl r2d2::ManageConnection for Maker {
     type Error = RedisError;
 
     fn connect(&self) -> Result<Connection, RedisError> {
+        self.begin()?;
         let manager = &*self.manager;
-        let mut outcome = manager.open(Duration::MAX);
-        match &mut outcome {
+        let mut outcome = guarded(|| manager.open(Duration::MAX));
+        let passing = match &mut outcome {
             // Whoever hears of it is to find it among those that live.
-            Ok(connection) => connection.counted = Arc::downgrade(&self.counter),
-            Err(error) => *manager.last_failure.lock() = Some(error.clone()),
-        }
+            Ok(connection) => {
+                connection.counted = Arc::downgrade(&self.counter);
+                Ok(())
+            }
+            Err(error) => {
+                *manager.last_failure.lock() = Some(error.clone());
+                let failure = Failure::NotSent(Hindrance::Connect(error.clone()));
+                Err(Passing(failure.is_passing()))
+            }
+        };
         let mut attempts = manager.attempts.lock();
         attempts.is_failing = outcome.is_err();
         match outcome {
             Ok(_) => attempts.made += 1,
             Err(_) => attempts.failed += 1,
         }
+        // Before a caller hears of it, who may ask for the next.
+        manager.retry.end(manager.clock.now(), passing);
         manager.attempted.notify_all();
+        drop(attempts);
+        if let Err(error) = &outcome {
+            // A logger that panics must not keep r2d2 from trying again.
+            let log = || log::debug!("no connection to Redis: {}", failure::shown(error));
+            let _ = catch_unwind(AssertUnwindSafe(log));
+        }
         outcome
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        let dead = || Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
         // r2d2 tests one after the other; a server that is silent must not be waited for at each.
         if self.manager.is_outdated(connection) {
-            return dead();
+            return Err(dead());
         }
-        let deadline = self.manager.clock.now().after(self.manager.timeouts.command);
-        match connection.call(&Call::plain(&[b"PING"]), deadline) {
-            Ok(_) => Ok(()),
-            // Whoever denies it is there.
-            Err(failure) if failure.is_denied() => Ok(()),
-            Err(Failure::Refused(error)) => Err(error),
-            Err(Failure::Unknown(_) | Failure::NotSent(_)) => {
-                if !mutated!("silent-server-tested-again") {
-                    self.manager.outdate(connection);
-                }
-                dead()
-            }
-        }
+        guarded(|| self.test(connection))
     }
 
     fn has_broken(&self, connection: &mut Connection) -> bool {

@@ -7,6 +7,7 @@
 //! | `greeting` | what a connection says first |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, remembers why one could not be made |
+//! | `retry` | when a connection that could not be made is tried again |
 //! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
@@ -24,6 +25,7 @@
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |
+//! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
@@ -49,9 +51,11 @@ pub(crate) mod pool;
 pub(crate) mod probation;
 pub(crate) mod process;
 pub(crate) mod relay;
+pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;
+pub(crate) mod silence;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -95,7 +95,7 @@ impl Node {
                 None => manager,
             };
             let manager = Arc::new(manager);
-            let connector = Arc::clone(connector);
+            let connector = connector.clone();
             let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
             Connections { pool, manager }
         };
@@ -141,6 +141,11 @@ impl Node {
     /// Why there was no connection in this time.
     pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> Hindrance {
         self.lane(lane).pool.hindrance(waited)
+    }
+
+    /// A caller wants a connection, and there is none: if the last could not be made, it is tried again now.
+    pub(crate) fn ask(&self, lane: Lane) {
+        self.lane(lane).pool.ask();
     }
 
     /// Whether there is no connection at all.
@@ -214,6 +219,10 @@ impl Node {
 impl Station for Node {
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn tried(&self) -> u64 {
+        [&self.callers, &self.worker].iter().map(|lane| lane.manager.attempts().all()).sum()
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {

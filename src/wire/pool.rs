@@ -1,7 +1,7 @@
 //! The pool of connections, bounded in number and in time.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use redis::RedisError;
@@ -12,9 +12,11 @@ use crate::base::option::check_bounds;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
-use crate::wire::failure::{self, Failure, Hindrance, Shortage};
+use crate::wire::failure::{Failure, Hindrance, Shortage};
 use crate::wire::fault::{NO_THREAD, connecting};
 use crate::wire::manager::{Attempts, Maker, Manager};
+use crate::wire::retry::Bell;
+pub(crate) use crate::wire::retry::Connector;
 
 /// How often to look whether a connection was made.
 const LOOK: Duration = Duration::from_millis(20);
@@ -111,23 +113,21 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     check_bounds(field, span, LONGEST, "1ms to 365 days")
 }
 
-/// A thread that makes connections.
-pub(crate) type Connector = Arc<ScheduledThreadPool>;
-
-/// A new one. There is one for each client and server: were it shared, a server that does not answer
+/// A new thread that makes connections. There is one for each client and server: were it shared, a server that does not answer
 /// would keep it from all others.
 pub(crate) fn connector() -> Result<Connector, Failure> {
     let connector = ScheduledThreadPool::builder().num_threads(1);
     let connector = connector.thread_name_pattern("leasehold-connect");
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    catch_unwind(|| Arc::new(connector.build()))
+    catch_unwind(|| Connector::new(connector.build()))
         .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
 }
 
 /// r2d2's pool of our connections.
 pub(crate) struct Pool {
     inner: r2d2::Pool<Maker>,
+    bell: Arc<Bell>,
     manager: Arc<Manager>,
     counter: Arc<Counter>,
     clock: Arc<dyn Clock>,
@@ -166,12 +166,17 @@ impl Pool {
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
             .connection_timeout(RECONNECT)
-            .thread_pool(connector)
+            .thread_pool(connector.thread)
             .error_handler(Box::new(Quiet))
             .connection_customizer(customizer)
-            .build_unchecked(Maker { manager: Arc::clone(manager), counter: Arc::clone(&counter) });
+            .build_unchecked(Maker {
+                manager: Arc::clone(manager),
+                counter: Arc::clone(&counter),
+                bell: Arc::clone(&connector.bell),
+            });
         Pool {
             inner,
+            bell: connector.bell,
             manager: Arc::clone(manager),
             counter,
             clock,
@@ -191,6 +196,14 @@ impl Pool {
         self.order().filter(|connection| self.manager.is_usable(connection))
     }
 
+    /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
+    /// again now.
+    pub(crate) fn ask(&self) {
+        if self.manager.ask() {
+            self.bell.ring();
+        }
+    }
+
     /// Whether there is no connection at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.state().connections == 0
@@ -207,23 +220,35 @@ impl Pool {
         Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
     }
 
-    /// Borrows a connection, waiting until `deadline` and no longer than `max_wait`.
+    /// How long a caller waits for a connection, as things stand: for one that others have, as long as the
+    /// user said; for one that is being made, as long as that may take.
+    pub(crate) fn wait(&self) -> Duration {
+        let others = self.is_full() || self.manager.attempts().is_failing && !self.is_empty();
+        if others { self.max_wait } else { self.manager.longest_attempt() }
+    }
+
+    /// Borrows a connection. Waits until `deadline`, and no longer than [`wait`](Self::wait) says.
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
+        self.get_since(self.clock.now(), deadline)
+    }
+
+    /// The same for a caller that has waited since then.
+    fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         if let Some(connection) = self.inner.try_get()
             && !self.manager.is_outdated(&connection)
         {
             return Ok(connection);
         }
-        self.get_slowly(deadline)
+        self.get_slowly(start, deadline)
     }
 
     #[cold]
-    fn get_slowly(&self, deadline: Moment) -> Result<Borrowed, Failure> {
-        let start = self.clock.now();
-        let limit = deadline.min(start.after(self.max_wait));
+    fn get_slowly(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         let before = self.manager.attempts();
+        self.ask();
         let mut seen = before;
         loop {
+            let limit = deadline.min(start.after(self.wait()));
             let left = limit.since(self.clock.now());
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(self.clock.now().since(start))));
@@ -317,7 +342,17 @@ impl Pool {
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut connection = self.get(deadline)?;
+        self.exchange_since(self.clock.now(), deadline, exchange)
+    }
+
+    /// The same for a caller that has waited for a connection since then.
+    pub(crate) fn exchange_since<T>(
+        &self,
+        start: Moment,
+        deadline: Moment,
+        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
         if outcome.as_ref().is_err_and(Failure::is_disconnect) {
             self.manager.outdate(&connection);
@@ -339,16 +374,19 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// Failures to connect reach the caller as errors; r2d2 would also log each of its own retries.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // The thread may wait with r2d2's half of the pool in its hands, and the connections in it.
+        self.bell.ring();
+    }
+}
+
+/// Failures to connect reach the caller as errors, and each is logged where it happens.
 #[derive(Debug)]
 struct Quiet;
 
 impl r2d2::HandleError<RedisError> for Quiet {
-    fn handle_error(&self, error: RedisError) {
-        // A logger that panics must not keep r2d2 from trying again.
-        let log = || log::debug!("no connection to Redis: {}", failure::shown(&error));
-        let _ = catch_unwind(AssertUnwindSafe(log));
-    }
+    fn handle_error(&self, _: RedisError) {}
 }
 
 #[cfg(test)]
@@ -376,6 +414,50 @@ mod tests {
             thread::sleep(LATE);
             Ok(())
         }
+    }
+
+    /// A clock that panics at one of its calls by other threads than the test's, counted from one.
+    #[derive(Debug)]
+    struct Panicking {
+        test: thread::ThreadId,
+        left: AtomicU64,
+    }
+
+    impl Clock for Panicking {
+        fn now(&self) -> Moment {
+            let other = thread::current().id() != self.test;
+            assert!(!other || self.left.fetch_sub(1, Ordering::SeqCst) != 1, "a planted panic");
+            BootClock.now()
+        }
+    }
+
+    fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
+        let manager = Arc::new(Manager::new(
+            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Arc::clone(clock),
+            Arc::default(),
+            Timeouts {
+                connect: LONG,
+                command: LONG,
+                settings: ["connect_timeout", "command_timeout"],
+            },
+        ));
+        let settings = PoolSettings::default().of_one();
+        Pool::new(&manager, Arc::clone(clock), &settings, connector().unwrap())
+    }
+
+    #[test]
+    fn panic_in_connecting_is_an_error() {
+        let server = Server::start().unwrap();
+        // The first call asks whether to connect; connecting begins with the second.
+        let clock = Panicking { test: thread::current().id(), left: AtomicU64::new(2) };
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let pool = pool_of_one(&server, &clock);
+        let begin = clock.now();
+        let failure = pool.get(begin.after(LONG)).unwrap_err();
+        assert!(failure.to_string().contains("panic"), "{failure}");
+        drop(pool.get(begin.after(LONG)).unwrap());
+        assert!(clock.now().since(begin) < LONG / 2);
     }
 
     /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | connects | within the server's time-outs | listens, or rests |
 //! | listens | asks for the channels that are wished for there, passes on what is news | rests when the connection fails |
-//! | rests | for a time that grows while the server cannot be listened to | connects |
+//! | rests | for a time that grows while the server cannot be listened to; one that refuses the user, until a connection to it was tried for a caller | connects |
 //!
 //! Each ends soon after its server was removed, or the relay dropped, whatever it does at that time.
 //!
@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::wire::failure::Failure;
+use crate::wire::retry::Pauses;
 use crate::wire::subscription::{Event, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
@@ -32,6 +33,9 @@ pub(crate) trait Station: Send + Sync {
 
     /// A connection that listens to a channel, made on this thread.
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure>;
+
+    /// How many connections were tried for callers so far, whatever came of it.
+    fn tried(&self) -> u64;
 
     /// Whether a channel that is wished for is to be asked for here.
     fn has(&self, _channel: &[u8]) -> bool {
@@ -214,20 +218,33 @@ struct Ear {
 
 impl Ear {
     fn run(self) {
-        let mut rest = FIRST_REST;
+        let mut rests = Pauses::between(FIRST_REST, LONGEST_REST);
         while !self.is_closed() {
             let Err((failure, listened)) = self.listen() else { return };
-            rest = if listened { FIRST_REST } else { (rest * 2).min(LONGEST_REST) };
+            if listened {
+                rests.reset();
+            }
             log::debug!("wake-ups of {} are not heard: {failure}", self.station.address());
+            let attempts = (!failure.is_passing()).then(|| self.station.tried());
             if !self.tell(Heard::Down(failure)) {
                 return;
             }
-            // Also where it rests for long nobody waits for its end.
-            let mut left = rest;
-            while !left.is_zero() && !self.is_closed() {
-                let part = left.min(LOOK);
-                sync::sleep(part);
-                left -= part;
+            self.rest(rests.next(), attempts);
+        }
+    }
+
+    /// Rests for a while, and then for as long as there were no more attempts to connect than these, if the
+    /// server refused to be listened to. Nobody waits for its end.
+    fn rest(&self, mut left: Duration, attempts: Option<u64>) {
+        while !left.is_zero() && !self.is_closed() {
+            let part = left.min(LOOK);
+            sync::sleep(part);
+            left -= part;
+            if left.is_zero()
+                && attempts.is_some_and(|seen| seen == self.station.tried())
+                && !mutated!("refusing-server-listened-to-again")
+            {
+                left = LOOK;
             }
         }
     }

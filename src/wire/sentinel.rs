@@ -21,6 +21,8 @@ pub(crate) const SWITCHES: &[u8] = b"+switch-master";
 const SETTLED: Duration = Duration::from_secs(10);
 /// For how long one that was silent is asked last, and only where no other tells.
 const SHUNNED: Duration = Duration::from_secs(10);
+/// The same for one that refused the user. It is to be mended by hand, and each attempt is noted there.
+const REFUSED: Duration = Duration::from_secs(60);
 /// How many share the time there is, at most.
 const SHARE: usize = 3;
 
@@ -33,9 +35,25 @@ pub(crate) struct Sentinels {
     clock: Arc<dyn Clock>,
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
-    /// When each of them was silent last.
-    silent: Mutex<Vec<Option<Moment>>>,
+    /// When each of them last gave a reason to ask it last.
+    avoided: Mutex<Vec<Option<(Moment, Reason)>>>,
     known: Mutex<Option<Known>>,
+}
+
+/// Why a sentinel is asked last for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Silent,
+    Refused,
+}
+
+impl Reason {
+    fn lasts(self) -> Duration {
+        match self {
+            Reason::Silent => SHUNNED,
+            Reason::Refused => REFUSED,
+        }
+    }
 }
 
 /// Where the master was last, and since when.
@@ -82,8 +100,8 @@ impl Sentinels {
             _ => String::new(),
         };
         let (first, known) = (AtomicUsize::new(0), Mutex::new(None));
-        let silent = Mutex::new(vec![None; nodes.len()]);
-        Sentinels { nodes, master, template, clock, first, silent, known }
+        let avoided = Mutex::new(vec![None; nodes.len()]);
+        Sentinels { nodes, master, template, clock, first, avoided, known }
     }
 
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
@@ -116,10 +134,7 @@ impl Sentinels {
                 break;
             }
             let told = self.ask(&self.nodes[number], left);
-            match &told {
-                Err(error) if error.is_timeout() => self.shun(number),
-                _ => self.trust(number),
-            }
+            self.note_manner(number, told.as_ref().err());
             match told {
                 Ok(None) => misses.note_down(),
                 Ok(Some(found)) if found.is_as_new_as(known.as_ref()) => {
@@ -298,30 +313,43 @@ impl Sentinels {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// In which order they are asked, and how many of them were not silent of late.
+    /// In which order they are asked, and how many of them come before those that are asked last.
     fn order(&self) -> (Vec<usize>, usize) {
         let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
         let all = (0..count).map(|place| first.wrapping_add(place) % count);
-        let (mut order, shunned): (Vec<_>, Vec<_>) = all.partition(|&number| self.speaks(number));
-        let speaking = order.len();
-        order.extend(shunned);
-        (order, speaking)
+        let is_good = |&number: &usize| self.reason(number).is_none();
+        let (mut order, avoided): (Vec<_>, Vec<_>) = all.partition(is_good);
+        let good = order.len();
+        order.extend(avoided);
+        (order, good)
+    }
+
+    /// Why one is asked last at the moment, if it is.
+    fn reason(&self, number: usize) -> Option<Reason> {
+        let now = self.clock.now();
+        let (since, reason) = self.avoided.lock()[number]?;
+        (now.since(since) <= reason.lasts()).then_some(reason)
     }
 
     /// Whether one was not silent of late.
     pub(crate) fn speaks(&self, number: usize) -> bool {
-        let now = self.clock.now();
-        self.silent.lock()[number].is_none_or(|since| now.since(since) > SHUNNED)
+        self.reason(number) != Some(Reason::Silent)
     }
 
-    /// It is silent, as a host is that lost its power: others are asked before it.
-    pub(crate) fn shun(&self, number: usize) {
-        self.silent.lock()[number] = Some(self.clock.now());
+    /// Notes how one behaved. One that is silent, as a host is that lost its power, or that refuses this
+    /// user is asked last for a while.
+    pub(crate) fn note_manner(&self, number: usize, error: Option<&RedisError>) {
+        let reason = match error {
+            Some(error) if error.is_timeout() => Some(Reason::Silent),
+            Some(error) if is_denial(error) => Some(Reason::Refused),
+            _ => None,
+        };
+        self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
     }
 
-    /// It is not silent.
-    pub(crate) fn trust(&self, number: usize) {
-        self.silent.lock()[number] = None;
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
     }
 
     /// The sentinel that is asked first, and its number.

@@ -39,13 +39,8 @@ impl Transport {
         let manager = Arc::new(manager);
         follow(&manager);
         Transport {
-            combiner: Combiner::new(Arc::clone(&clock), settings.max_size, settings.max_wait),
-            worker: Pool::new(
-                &manager,
-                Arc::clone(&clock),
-                &settings.of_one(),
-                Arc::clone(&connector),
-            ),
+            combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
+            worker: Pool::new(&manager, Arc::clone(&clock), &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, clock, settings, connector),
             manager,
             server_clock,
@@ -55,6 +50,16 @@ impl Transport {
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
         &self.server_clock
+    }
+
+    /// How many connections were tried so far, whatever came of it.
+    pub(crate) fn tried(&self) -> u64 {
+        self.manager.attempts().all()
+    }
+
+    /// Until when the reply to a request that is sent now is waited for.
+    pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
+        self.manager.reply_by(deadline)
     }
 
     /// Makes sure that a connection can be made; a new one tells the server's time.
@@ -73,9 +78,11 @@ impl Transport {
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         self.process.check()?;
         let carry = |batch: &mut Batch<'_>| {
-            self.pool.exchange(batch.limit(), |connection| connection.carry(batch))
+            let (start, deadline) = batch.span();
+            self.pool.exchange_since(start, deadline, |connection| connection.carry(batch))
         };
-        let outcome = self.combiner.call(call, deadline, |batch| match carry(batch) {
+        let wait = || self.pool.wait();
+        let outcome = self.combiner.call(call, deadline, &wait, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
             Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,

@@ -389,8 +389,9 @@ fn an_answer_that_never_comes_spoils_only_its_own_command() {
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
     for _ in 0..3 {
-        let fault = proxy.add(Fault::request("unheard", SILENCE));
-        assert!(client.mutex("unheard").unwrap().is_locked().is_err());
+        // Not for so long that all connections that were idle before are left alone.
+        let fault = proxy.add(Fault::request("unheard", SILENCE).at(Operation::Acquire));
+        assert!(client.mutex("unheard").unwrap().try_lock_for(ms(20)).is_err());
         assert!(fault.wait_fired(SOON) && fault.fired() == 1);
         let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
         assert_eq!(holder.owner(), b"stranger");
@@ -527,7 +528,8 @@ fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
     assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
 }
 
-/// What a connection that breaks late leaves of a call's time is all that the repetition gets.
+/// What a connection that breaks late leaves of a call's time is all that the repetition gets: a call has
+/// its time-out for the reply, and as much for a connection.
 #[test]
 fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
     let server = server();
@@ -561,7 +563,7 @@ fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
         assert!(proxy.held_up() > held_up);
         let broke = lasted >= ms(1_000);
         assert!(broke, "{what} ended before its connection broke: {lasted:?}, {error}");
-        assert!(took < ms(1_500) + SLACK, "{what}: {took:?} of 1.5 s, {error}");
+        assert!(took < ms(3_000) + SLACK, "{what}: {took:?} of 3 s, {error}");
         assert!(error.is_unknown_outcome(), "{what}: {error:?}");
         proxy.heal();
     };

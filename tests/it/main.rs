@@ -3,6 +3,7 @@
 mod acl;
 mod cluster;
 mod common;
+mod connecting;
 mod courtesy;
 mod demotion;
 mod distributed;
@@ -33,6 +34,7 @@ mod renewal;
 mod replica;
 mod sentinel;
 mod shutdown;
+mod silence;
 mod slot;
 mod token;
 mod wake;

@@ -193,7 +193,7 @@ mod tests {
                 let engine = Engine::new(
                     Arc::new(memory),
                     Arc::clone(&clock) as Arc<dyn Clock>,
-                    Bounds { exchange: SECOND, give_up_after: SECOND },
+                    Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                     Callbacks::default(),
                 );
                 engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap())

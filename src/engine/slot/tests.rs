@@ -35,7 +35,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<LiveLease>)
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let now = clock.now();

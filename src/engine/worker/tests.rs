@@ -38,7 +38,7 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
     let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
     let slots: Vec<_> = (0..500).map(|number| engine.slot(&MutexKind, name(number))).collect();
@@ -153,7 +153,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
     let worker = engine.worker();
     let mut runner = worker.runner.lock().take().unwrap();

@@ -88,6 +88,10 @@ impl Station for Post {
         self.member.shown()
     }
 
+    fn tried(&self) -> u64 {
+        self.member.tried()
+    }
+
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         self.directory.subscribe(&self.member, channel)
     }

@@ -172,16 +172,16 @@ impl Directory {
     }
 
     /// Makes a connection that listens to a channel at one node, on the caller's thread. Where that
-    /// fails, the nodes are asked whether another has taken its place.
+    /// fails, the nodes are asked whether another has taken its place. A node that refuses the user keeps it.
     pub(crate) fn subscribe(
         &self,
         member: &Arc<Member>,
         channel: &[u8],
     ) -> Result<Subscription, Failure> {
         self.process.check()?;
-        member.subscribe(channel).inspect_err(|_| {
-            // Else it has gone, and its thread is about to.
-            if self.map.lock().has(member) {
+        member.subscribe(channel).inspect_err(|failure| {
+            // A member that is on the map no longer has gone, and its thread is about to.
+            if failure.is_passing() && self.map.lock().has(member) {
                 let seen = self.suspect(member);
                 let _ = self.ask(seen, self.patience());
             }

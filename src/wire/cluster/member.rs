@@ -10,6 +10,7 @@ use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::{PoolSettings, connector};
+use crate::wire::relay::Station as _;
 use crate::wire::subscription::Subscription;
 use crate::wire::topology::Address;
 use crate::wire::transport::Transport;
@@ -112,6 +113,11 @@ impl Member {
             Manager::new(source, clock, Arc::default(), self.settings.timeouts)
         });
         ear.subscribe(channel)
+    }
+
+    /// How many connections were tried for callers and the worker so far, whatever came of it.
+    pub(crate) fn tried(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.callers.tried() + links.worker.tried())
     }
 
     /// The way of callers to it.

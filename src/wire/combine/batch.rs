@@ -4,8 +4,8 @@ use std::io;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::combine::Combiner;
 use crate::wire::combine::car::{Car, Outcome, Seat};
+use crate::wire::combine::{Combiner, Span};
 use crate::wire::failure::Failure;
 
 /// What one driver takes to the server: its own command first, then those of its car.
@@ -14,8 +14,9 @@ pub(crate) struct Batch<'a> {
     /// The car and the driver's seat. A caller that goes alone has none.
     car: Option<(&'a Arc<Car>, usize)>,
     packed: Vec<u8>,
+    span: Span<'a>,
+    /// When the last reply must be there.
     deadline: Moment,
-    limit: Moment,
     boarded: bool,
     own: Option<Outcome>,
     /// The other seats that were sent, and their outcomes as far as they came.
@@ -28,16 +29,15 @@ impl<'a> Batch<'a> {
     pub(super) fn new(
         combiner: &'a Combiner,
         packed: Vec<u8>,
-        deadline: Moment,
-        limit: Moment,
+        span: Span<'a>,
         car: Option<(&'a Arc<Car>, usize)>,
     ) -> Batch<'a> {
         Batch {
             combiner,
             car,
             packed,
-            deadline,
-            limit,
+            span,
+            deadline: span.deadline,
             boarded: false,
             own: None,
             others: Vec::new(),
@@ -51,9 +51,9 @@ impl<'a> Batch<'a> {
         self.own.take().unwrap_or_else(|| Err(self.failure.clone().unwrap_or_else(abandoned)))
     }
 
-    /// Until when a connection may be waited for.
-    pub(crate) fn limit(&self) -> Moment {
-        self.limit
+    /// Since when a connection is waited for, and until when that makes sense at all.
+    pub(crate) fn span(&self) -> (Moment, Moment) {
+        (self.span.start, self.span.deadline)
     }
 
     /// Takes along who waits, now that there is a connection. Answers what is to be sent, how many
@@ -106,7 +106,7 @@ impl<'a> Batch<'a> {
         let mut seats = car.seats.lock();
         seats.all[own] = Seat::Gone;
         // Others may have the time that the driver had not. What else fails would fail for them.
-        let had_time = self.combiner.clock.now() < self.limit;
+        let had_time = self.combiner.clock.now() < self.span.limit();
         if !had_time && self.failure.is_some() && seats.elect() {
             yard.cars.push_front(Arc::clone(car));
             return;

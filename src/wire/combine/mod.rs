@@ -65,8 +65,23 @@ pub(crate) struct Combiner {
     few: usize,
     all: usize,
     turn: Duration,
-    max_wait: Duration,
     yard: Mutex<Yard>,
+}
+
+/// How long a caller has.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    start: Moment,
+    deadline: Moment,
+    /// For how long it waits for a connection, as things stand.
+    wait: &'a dyn Fn() -> Duration,
+}
+
+impl Span<'_> {
+    /// Until when it waits for a connection, as things stand.
+    fn limit(&self) -> Moment {
+        self.deadline.min(self.start.after((self.wait)()))
+    }
 }
 
 /// What a driver without a place has to do.
@@ -77,30 +92,26 @@ enum Step {
 }
 
 impl Combiner {
-    /// For a pool of so many connections, for which a caller waits no longer than `max_wait`.
-    pub(crate) fn new(clock: Arc<dyn Clock>, size: u32, max_wait: Duration) -> Combiner {
+    /// For a pool of so many connections.
+    pub(crate) fn new(clock: Arc<dyn Clock>, size: u32) -> Combiner {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        Combiner {
-            clock,
-            few: FEW.min(size),
-            all: size,
-            turn: TURN,
-            max_wait,
-            yard: Mutex::default(),
-        }
+        Combiner { clock, few: FEW.min(size), all: size, turn: TURN, yard: Mutex::default() }
     }
 
-    /// One command and its answer. `carry` takes a batch to the server; a failure that it answers
-    /// befalls all in the batch that were told nothing.
+    /// One command and its answer. `wait` tells for how long a caller waits for a connection, as things
+    /// stand. `carry` takes a batch to the server; a failure that it answers befalls all in the batch that
+    /// were told nothing.
     pub(crate) fn call(
         &self,
         call: &Call,
         deadline: Moment,
+        wait: &dyn Fn() -> Duration,
         carry: impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
-        match self.call_once(call.pack(), deadline, &carry) {
+        let span = Span { start: self.clock.now(), deadline, wait };
+        match self.call_once(call.pack(), span, &carry) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
-                Some(whole) => self.call_once(whole.pack(), deadline, &carry),
+                Some(whole) => self.call_once(whole.pack(), span, &carry),
                 None => Err(Failure::Refused(error)),
             },
             outcome => outcome,
@@ -110,14 +121,15 @@ impl Combiner {
     fn call_once(
         &self,
         mut packed: Vec<u8>,
-        deadline: Moment,
+        span: Span<'_>,
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
+        let deadline = span.deadline;
         let mut yard = self.yard.lock();
         if yard.cars.is_empty() && yard.taken < self.few {
             yard.taken += 1;
             drop(yard);
-            return Batch::new(self, packed, deadline, deadline, None).run(carry);
+            return Batch::new(self, packed, span, None).run(carry);
         }
         if let Some(car) = yard.cars.back().cloned() {
             let mut seats = car.seats.lock();
@@ -129,16 +141,16 @@ impl Combiner {
                     let packed = self.depart(&mut yard, &car, &mut seats);
                     drop((seats, yard));
                     let car = Some((&car, number));
-                    return Batch::new(self, packed, deadline, deadline, car).run(carry);
+                    return Batch::new(self, packed, span, car).run(carry);
                 }
                 drop((seats, yard));
-                return self.ride(&car, number, deadline, carry);
+                return self.ride(&car, number, span, carry);
             }
         }
         let car = Car::new(packed, deadline, self.clock.now().after(self.turn));
         yard.cars.push_back(Arc::clone(&car));
         drop(yard);
-        self.ride(&car, 0, deadline, carry)
+        self.ride(&car, 0, span, carry)
     }
 
     /// Waits in a car, and drives it if that falls to this caller.
@@ -146,15 +158,20 @@ impl Combiner {
         &self,
         car: &Arc<Car>,
         number: usize,
-        deadline: Moment,
+        span: Span<'_>,
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
-        let start = self.clock.now();
-        let limit = deadline.min(start.after(self.max_wait));
-        let mut now = start;
+        let Span { start, deadline, .. } = span;
+        let mut now = self.clock.now();
+        let mut limit = span.limit();
         let mut seats = car.seats.lock();
         let mut look = limit.min(seats.turn);
         loop {
+            if now >= limit {
+                // It waits for something else by now, for which there is another bound.
+                limit = span.limit();
+                look = look.max(limit.min(seats.turn));
+            }
             let drives = seats.driver == number;
             let steps = drives && (seats.invited || now >= look);
             let until = match &mut seats.all[number] {
@@ -164,7 +181,7 @@ impl Combiner {
                     match self.step(car, number, now, limit) {
                         Step::Drive(packed) => {
                             let car = Some((car, number));
-                            return Batch::new(self, packed, deadline, limit, car).run(carry);
+                            return Batch::new(self, packed, span, car).run(carry);
                         }
                         Step::Leave => return Err(exhausted(now.since(start))),
                         Step::Wait => {}

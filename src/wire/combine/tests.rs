@@ -32,15 +32,17 @@ struct Stage {
     seen: Mutex<Vec<Vec<String>>>,
     connects: AtomicBool,
     start: Moment,
+    /// How long a caller waits for a connection.
+    wait: Duration,
 }
 
 fn stage() -> (Stage, Sender<Result<(), Failure>>) {
     let (sender, gate) = channel();
-    let mut combiner = Combiner::new(Arc::new(BootClock), 1, LONG);
+    let mut combiner = Combiner::new(Arc::new(BootClock), 1);
     combiner.turn = LONG;
     let (gate, seen) = (Mutex::new(gate), Mutex::default());
     let connects = AtomicBool::new(true);
-    (Stage { combiner, gate, seen, connects, start: now() }, sender)
+    (Stage { combiner, gate, seen, connects, start: now(), wait: LONG }, sender)
 }
 
 /// The words of packed commands of one word each.
@@ -66,7 +68,7 @@ impl Stage {
     fn call(&self, word: &str, span: Duration) -> Outcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        self.combiner.call(&call, from.after(span), |batch| self.carry(batch))
+        self.combiner.call(&call, from.after(span), &|| self.wait, |batch| self.carry(batch))
     }
 
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
@@ -223,7 +225,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
 #[test]
 fn a_driver_that_leaves_hands_on_and_the_last_dissolves_the_car() {
     let (mut stage, gate) = stage();
-    stage.combiner.max_wait = SHORT * 4;
+    stage.wait = SHORT * 4;
     let stage = stage;
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
@@ -324,7 +326,8 @@ fn others_may_have_the_time_that_their_driver_had_not() {
         car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
     stage.combiner.yard.lock().taken = 1;
-    let batch = Batch::new(&stage.combiner, Vec::new(), end, Moment::PAST, Some((&car, 0)));
+    let span = Span { start: Moment::PAST, deadline: end, wait: &|| Duration::ZERO };
+    let batch = Batch::new(&stage.combiner, Vec::new(), span, Some((&car, 0)));
     batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
     let yard = stage.combiner.yard.lock();
     assert_eq!((yard.taken, yard.cars.len()), (0, 1));
@@ -348,7 +351,7 @@ fn a_panic_leaves_nobody_waiting() {
                 panic!("the driver's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| stage.combiner.call(&call, deadline, carry)))
+            catch_unwind(AssertUnwindSafe(|| stage.combiner.call(&call, deadline, &|| LONG, carry)))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -372,7 +375,7 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        stage.combiner.call(&call, now().after(LONG), |batch| {
+        stage.combiner.call(&call, now().after(LONG), &|| LONG, |batch| {
             batch.board();
             batch.tell(echo(&word));
             Ok(())
@@ -398,7 +401,7 @@ fn who_finds_place_and_car_drives_at_once() {
     let car = Car::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
     stage.combiner.yard.lock().cars.push_back(Arc::clone(&car));
     let call = Call::plain(&[b"awake"]);
-    let outcome = stage.combiner.call(&call, now().after(LONG), |batch| {
+    let outcome = stage.combiner.call(&call, now().after(LONG), &|| LONG, |batch| {
         let words = words(batch.board().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
@@ -417,17 +420,18 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let outcome = stage.combiner.call(&SCRIPT.call(&[], &[]), now().after(LONG), |batch| {
-        let whole = batch.board().0.windows(4).any(|part| part == b"EVAL\r"[..4].as_ref())
-            && calls.fetch_add(1, Ordering::Relaxed) == 1;
-        batch.tell(if whole {
-            echo("done")
-        } else {
-            let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
-            Err(Failure::Refused((kind, "no script").into()))
+    let outcome =
+        stage.combiner.call(&SCRIPT.call(&[], &[]), now().after(LONG), &|| LONG, |batch| {
+            let whole = batch.board().0.windows(4).any(|part| part == b"EVAL\r"[..4].as_ref())
+                && calls.fetch_add(1, Ordering::Relaxed) == 1;
+            batch.tell(if whole {
+                echo("done")
+            } else {
+                let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
+                Err(Failure::Refused((kind, "no script").into()))
+            });
+            Ok(())
         });
-        Ok(())
-    });
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -438,7 +442,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
 fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
     lag::watch();
     for (size, seed) in [(1, 11), (2, 12), (3, 13), (8, 14)] {
-        let mut combiner = Combiner::new(Arc::new(BootClock), size, MILLI * 20);
+        let mut combiner = Combiner::new(Arc::new(BootClock), size);
         combiner.turn = MILLI * 3;
         let combiner = combiner;
         let answered = AtomicU64::new(0);
@@ -458,7 +462,8 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                                 return Err(unreachable());
                             }
                             if fate == 1 {
-                                sleep(batch.limit().since(now()));
+                                let (start, deadline) = batch.span();
+                                sleep(deadline.min(start.after(MILLI * 20)).since(now()));
                                 return Err(exhausted(MILLI));
                             }
                             let words = words(batch.board().0);
@@ -476,7 +481,8 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             }
                             Ok(())
                         };
-                        let call = || combiner.call(&call, start.after(span), carry);
+                        let call =
+                            || combiner.call(&call, start.after(span), &|| MILLI * 20, carry);
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {

@@ -84,6 +84,7 @@ pub(crate) struct Link {
     client: TcpStream,
     server: Upstream,
     dead: AtomicBool,
+    forgotten: AtomicBool,
     plan: Mutex<Plan>,
 }
 
@@ -99,6 +100,7 @@ impl Link {
             client,
             server: server?,
             dead: AtomicBool::new(false),
+            forgotten: AtomicBool::new(false),
             plan: Mutex::default(),
         })
     }
@@ -126,6 +128,11 @@ impl Link {
         // Wakes the other thread and sends nothing: the reset goes out with the last reference.
         let _ = self.client.shutdown(Shutdown::Read);
         self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Swallows whatever comes from now on, either way.
+    pub(crate) fn forget(&self) {
+        self.forgotten.store(true, Ordering::SeqCst);
     }
 
     /// Ends both sides in order.
@@ -156,6 +163,10 @@ impl Link {
                 if self.is_dead() {
                     self.gate.journal.note(&trace);
                     return;
+                }
+                if self.forgotten.load(Ordering::SeqCst) {
+                    self.gate.journal.note(&trace);
+                    continue;
                 }
                 let late = swapped.take();
                 let mut passed = self.handle(&mut trace, planned, message, &mut swapped);

@@ -149,6 +149,12 @@ impl Proxy {
         links.iter().for_each(|link| link.cut());
     }
 
+    /// Forgets all open connections, as a NAT does with idle ones: nothing passes on them any more, and
+    /// neither side is told. New ones work.
+    pub fn forget(&self) {
+        self.gate.links().iter().for_each(|link| link.forget());
+    }
+
     /// Accepts and passes on again at full speed; faults that were added stay.
     ///
     /// # Panics

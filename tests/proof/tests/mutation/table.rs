@@ -690,9 +690,49 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::error_text::silent_server_does_not_look_like_a_small_pool",
     ),
     bug(
-        "silent-server-tested-again",
+        "refused-sign-in-repeated",
+        "a refused password is not sent again unasked",
+        "it::connecting::refused_password_is_not_sent_again_unasked",
+    ),
+    bug(
+        "refusing-sentinel-asked-again",
+        "a refused password is not sent again unasked",
+        "it::connecting::refused_password_is_not_repeated_at_sentinels",
+    ),
+    bug(
+        "refusing-server-listened-to-again",
+        "a refused password is not sent again unasked",
+        "it::connecting::refusing_node_is_not_listened_to_unasked",
+    ),
+    bug(
+        "silence-outdates-nothing",
+        "one silent connection speaks for those that were idle",
+        "it::silence::dead_idle_connections_cost_one_time_out_in_all",
+    ),
+    bug(
+        "silence-outdates-what-replied-since",
+        "one silent connection speaks for those that were idle",
+        "it::silence::connection_that_replied_since_is_used_on",
+    ),
+    bug(
+        "silent-request-not-repeated",
+        "one silent connection speaks for those that were idle",
+        "it::silence::release_on_a_dead_idle_connection_succeeds",
+    ),
+    bug(
+        "connection-without-time-outs-kept",
         "every wait has a deadline",
-        "it::wire::a_silent_server_is_not_tested_at_each_connection",
+        "leasehold::wire::connection::tests::connection_without_its_time_outs_is_poisoned",
+    ),
+    bug(
+        "wait-and-reply-share-their-time",
+        "each time-out bounds what its name says",
+        "it::connecting::free_connection_is_waited_for_by_max_wait",
+    ),
+    bug(
+        "panic-in-connecting-goes-on",
+        "a connection is made after a panic",
+        "leasehold::wire::pool::tests::panic_in_connecting_is_an_error",
     ),
     bug(
         "poisoned-connection-kept",

@@ -1,0 +1,256 @@
+//! Attempts to connect: how often, for how long, and who is told.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{SOON, ask, ms, until, within};
+use leasehold::{Error, LockClient, QuorumClient};
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
+
+/// For so long nobody asks for anything.
+const REST: Duration = ms(3_000);
+
+fn tcp() -> Server {
+    Server::builder().tcp().start().expect("a server")
+}
+
+/// Makes the password of a user whom a client gives the password `wrong`.
+fn set_password(server: &Server, password: &str) {
+    let password = format!(">{password}");
+    ask::<()>(server, &["ACL", "SETUSER", "locks", "reset", "on", &password, "~*", "&*", "+@all"]);
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://locks:wrong@{}", server.addr())
+}
+
+fn refused(server: &Server) -> u64 {
+    server.error_count("WRONGPASS")
+}
+
+/// How many sign-ins each server refuses while nobody asks.
+fn refused_at_rest(servers: &[Server]) -> Vec<u64> {
+    servers.iter().for_each(Server::reset_stats);
+    thread::sleep(REST);
+    servers.iter().map(refused).collect()
+}
+
+/// Asks until the user is denied; a first attempt to connect may take longer than the caller waits.
+fn denied<T: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T, Error>) {
+    until("the user is denied", || attempt().is_err_and(|error| error.is_denied()));
+}
+
+#[test]
+fn refused_password_is_not_sent_again_unasked() {
+    let server = tcp();
+    set_password(&server, "right");
+    let client = LockClient::builder(url(&server)).min_idle(2).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    denied(|| lock.try_lock());
+    let servers = [server];
+    let counts = refused_at_rest(&servers);
+    let [server] = servers;
+    assert!(counts[0] <= 1, "{counts:?} refused sign-ins");
+    // Each caller has one attempt, and its answer at once.
+    server.reset_stats();
+    for _ in 0..5 {
+        let begin = Instant::now();
+        assert!(lock.try_lock().unwrap_err().is_denied());
+        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    }
+    let count = refused(&server);
+    assert!((5..=11).contains(&count), "{count} refused sign-ins");
+    set_password(&server, "wrong");
+    lock.try_lock().unwrap().expect("its own").release().unwrap();
+}
+
+#[test]
+fn refused_password_is_not_repeated_at_any_of_several() {
+    let servers: Vec<Server> = (0..3).map(|_| tcp()).collect();
+    servers.iter().for_each(|server| set_password(server, "right"));
+    let builder = QuorumClient::builder(servers.iter().map(url)).keeps_data(true);
+    let client = builder.node_timeout(ms(2_000)).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    denied(|| lock.try_lock());
+    let counts = refused_at_rest(&servers);
+    assert!(counts.iter().all(|&count| count <= 1), "{counts:?} refused sign-ins");
+    servers.iter().for_each(|server| set_password(server, "wrong"));
+    lock.try_lock().unwrap().expect("its own").release().unwrap();
+}
+
+#[test]
+fn refused_password_is_not_repeated_in_a_cluster() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    cluster.masters().iter().for_each(|server| set_password(server, "right"));
+    let urls: Vec<String> = cluster.masters().iter().map(url).collect();
+    let client = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    denied(|| lock.try_lock());
+    let counts = refused_at_rest(cluster.masters());
+    assert!(counts.iter().all(|&count| count <= 1), "{counts:?} refused sign-ins");
+    cluster.masters().iter().for_each(|server| set_password(server, "wrong"));
+    until("it works", || lock.try_lock().is_ok());
+}
+
+#[test]
+fn refused_password_is_not_repeated_at_sentinels() {
+    let group = Group::start(0, ms(5_000)).unwrap();
+    group.sentinels.iter().for_each(|sentinel| set_password(sentinel, "right"));
+    let proxies: Vec<Proxy> =
+        group.sentinels.iter().map(|it| Proxy::to_addr(it.addr()).unwrap()).collect();
+    let urls = proxies.iter().map(|proxy| format!("redis://locks:wrong@{}", proxy.addr()));
+    let builder = LockClient::builder("redis://mymaster/0").sentinels(urls);
+    let client = builder.build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    denied(|| lock.try_lock());
+    let accepted = || proxies.iter().map(Proxy::accepted).sum::<u64>();
+    // The thread that listens to sentinels may ask each of them once more.
+    thread::sleep(ms(1_500));
+    let before = accepted();
+    thread::sleep(REST);
+    let count = accepted() - before;
+    assert!(count <= 1, "{count} connections to sentinels");
+    group.sentinels.iter().for_each(|sentinel| set_password(sentinel, "wrong"));
+    lock.try_lock().unwrap().expect("its own").release().unwrap();
+    until("it listens to a sentinel", || {
+        let listens = |sentinel| {
+            ask::<String>(sentinel, &["CLIENT", "LIST", "TYPE", "PUBSUB"]).contains("user=locks")
+        };
+        group.sentinels.iter().any(listens)
+    });
+}
+
+/// One node refuses the user that listens at all of them.
+#[test]
+fn refusing_node_is_not_listened_to_unasked() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    cluster.masters().iter().for_each(|server| set_password(server, "wrong"));
+    let urls: Vec<String> = cluster.masters().iter().map(url).collect();
+    let builder = LockClient::builder(&urls[0]).cluster(&urls[1..]).command_timeout(SOON);
+    let client = builder.build().unwrap();
+    let other = LockClient::builder(cluster.urls().remove(0)).cluster([""; 0]).build().unwrap();
+    let name = cluster.name_at(2, "x");
+    let listens = |server: &Server| {
+        ask::<String>(server, &["CLIENT", "LIST", "TYPE", "PUBSUB"]).contains("user=locks")
+    };
+    let held = other.mutex(&name).unwrap().lock().unwrap();
+    let lock = client.mutex(&name).unwrap();
+    assert!(lock.try_lock_for(ms(500)).unwrap().is_none());
+    until("it listens at all", || cluster.masters().iter().all(listens));
+    held.release().unwrap();
+    let node = &cluster.masters()[2];
+    set_password(node, "right");
+    node.reset_stats();
+    ask::<()>(node, &["CLIENT", "KILL", "USER", "locks"]);
+    until("it is refused", || refused(node) > 0);
+    thread::sleep(ms(1_000));
+    let counts = refused_at_rest(cluster.masters());
+    assert!(counts.iter().all(|&count| count <= 1), "{counts:?} refused sign-ins");
+    set_password(node, "wrong");
+    until("it works", || lock.try_lock().is_ok());
+    until("it listens again", || listens(node));
+}
+
+#[test]
+fn server_that_is_down_is_tried_less_and_less() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let accepted = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&accepted);
+    // It hangs up at once.
+    thread::spawn(move || {
+        while listener.accept().is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let client = LockClient::builder(url).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    assert!(lock.try_lock().unwrap_err().is_unreachable());
+    let before = accepted.load(Ordering::SeqCst);
+    thread::sleep(REST);
+    let count = accepted.load(Ordering::SeqCst) - before;
+    assert!(count <= 8, "{count} attempts in {REST:?}");
+    // A caller does not wait for the end of a pause.
+    let begin = Instant::now();
+    assert!(lock.try_lock().unwrap_err().is_unreachable());
+    assert!(begin.spent() < ms(300), "{:?}", begin.spent());
+}
+
+/// A server whose user has to sign in, and a proxy before it.
+fn behind_sign_in() -> (Server, Proxy, String) {
+    let server = tcp();
+    set_password(&server, "wrong");
+    let proxy = Proxy::start(&server).unwrap();
+    let url = format!("redis://locks:wrong@{}", proxy.addr());
+    (server, proxy, url)
+}
+
+#[test]
+fn slow_connection_is_waited_for_by_connect_timeout() {
+    let (_server, proxy, url) = behind_sign_in();
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
+    // The longest wait for a free connection and for a reply is a second.
+    let client = LockClient::builder(url).connect_timeout(SOON).build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    assert_eq!(slow.fired(), 1);
+}
+
+/// While the only connection is stuck, and then while another is made, more time passes than a reply may
+/// take.
+#[test]
+fn free_connection_is_waited_for_by_max_wait() {
+    let (_server, proxy, url) = behind_sign_in();
+    let builder = LockClient::builder(url).max_size(1).max_wait(SOON).connect_timeout(SOON);
+    let client = builder.build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(700))).sticky());
+    thread::scope(|scope| {
+        let lock = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || lock.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+        assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
+    });
+    assert!(slow.fired() > 0);
+}
+
+#[test]
+fn thread_that_joins_others_waits_for_the_connection_too() {
+    let (_server, proxy, url) = behind_sign_in();
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
+    let client = LockClient::builder(url).connect_timeout(SOON).max_size(4).build().unwrap();
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            scope.spawn(move || lock.try_lock().unwrap().expect("its own").release().unwrap());
+        }
+    });
+    assert_eq!(slow.fired(), 1);
+}
+
+/// The thread that connects waits with the pool in its hands.
+#[test]
+fn dropped_client_closes_its_connections_while_refused() {
+    let (server, proxy, url) = behind_sign_in();
+    let client = LockClient::builder(url).max_wait(ms(300)).command_timeout(SOON).build().unwrap();
+    client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
+    set_password(&server, "right");
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    thread::scope(|scope| {
+        let lock = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || lock.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        // It needs a second connection.
+        assert!(client.mutex("x").unwrap().try_lock().unwrap_err().is_denied());
+        stuck.release();
+        other.join().unwrap().unwrap();
+    });
+    assert!(proxy.connections() > 0);
+    drop(client);
+    within(ms(3_000), "all are closed", || proxy.connections() == 0);
+}

@@ -1,0 +1,127 @@
+//! Connections that died while they were idle, and nobody was told.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, until};
+use leasehold::LockClient;
+use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy, Server};
+
+/// What the system has to do for each open connection to a port: the kind of its timer, and when it ends.
+#[cfg(target_os = "linux")]
+fn timers(port: u16) -> Vec<(String, u64)> {
+    let remote = format!(":{port:04X}");
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().map(|row| row.split_ascii_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[2].ends_with(&remote) && row[3] == "01")
+        .map(|row| {
+            let (kind, ticks) = row[5].split_once(':').unwrap();
+            (kind.to_owned(), u64::from_str_radix(ticks, 16).unwrap())
+        })
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_connection_is_kept_alive_while_idle() {
+    // Hundredths of a second, in which the system counts here.
+    const MINUTE: u64 = 60 * 100;
+    let server = Server::builder().tcp().start().unwrap();
+    let client = LockClient::open(server.tcp_url()).unwrap();
+    let guard = client.mutex_with("x", crate::common::renewed(300)).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let lock = client.mutex("y").unwrap();
+        let other = crate::common::open(&server);
+        let held = other.mutex("y").unwrap().lock().unwrap();
+        let waiting = scope.spawn(move || lock.lock().unwrap().release().unwrap());
+        until("it listens", || {
+            ask::<String>(&server, &["CLIENT", "LIST", "TYPE", "PUBSUB"]).lines().count() > 0
+        });
+        held.release().unwrap();
+        waiting.join().unwrap();
+    });
+    // One of the pool, the one for renewals, and the one that listens. Between two messages all are idle.
+    let port = server.addr().port();
+    until("all are kept alive", || {
+        let timers = timers(port);
+        timers.len() >= 3
+            && timers.iter().all(|(kind, ticks)| kind == "02" && (1..=MINUTE).contains(ticks))
+    });
+    guard.release().unwrap();
+}
+
+/// A client with several idle connections, each of which was used.
+fn with_idle_connections(proxy: &Proxy) -> LockClient {
+    let client = LockClient::builder(proxy.url()).build().unwrap();
+    proxy.delay(ms(20));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = AtLast(&over);
+        for number in 0..6 {
+            let lock = client.mutex(format!("x{number}")).unwrap();
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    lock.lock().unwrap().release().unwrap();
+                }
+            });
+        }
+        until("there are four", || proxy.connections() >= 4);
+    });
+    proxy.heal();
+    client
+}
+
+#[test]
+fn dead_idle_connections_cost_one_time_out_in_all() {
+    let (server, proxy) = behind_proxy();
+    let client = with_idle_connections(&proxy);
+    proxy.forget();
+    let lock = client.mutex("x").unwrap();
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    let begin = Instant::now();
+    for number in 0..8 {
+        let other = client.mutex(format!("y{number}")).unwrap();
+        other.try_lock().unwrap().expect("its own").release().unwrap();
+    }
+    assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    assert!(!exists(&server, "x"));
+}
+
+#[test]
+fn release_on_a_dead_idle_connection_succeeds() {
+    let (server, proxy) = behind_proxy();
+    let client = with_idle_connections(&proxy);
+    let guard = client.mutex("x").unwrap().lock().unwrap();
+    proxy.forget();
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+}
+
+#[test]
+fn connection_that_replied_since_is_used_on() {
+    let (_server, proxy) = behind_proxy();
+    let client = LockClient::builder(proxy.url()).build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    let works = || lock.try_lock().unwrap().expect("its own").release().unwrap();
+    works();
+    let stuck = proxy.add(Fault::request("stuck", Action::Hold));
+    thread::scope(|scope| {
+        let held_up = client.mutex("stuck").unwrap();
+        let other = scope.spawn(move || held_up.try_lock().map(drop));
+        assert!(stuck.wait_fired(SOON));
+        // On another connection.
+        works();
+        assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
+    });
+    // The worker takes the attempt back on a connection of its own.
+    until("the worker is connected", || proxy.accepted() == 3);
+    for _ in 0..4 {
+        works();
+    }
+    assert_eq!(proxy.accepted(), 3);
+}
