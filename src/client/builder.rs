@@ -550,7 +550,8 @@ impl LockClientBuilder {
             Arc::clone(clock),
             &self.settings.pool,
             self.timeouts(),
-            connector()?,
+            connector(identity.threads())?,
+            identity.threads(),
         ));
         if self.settings.connect_now {
             transport.check(self.limit(clock))?;
@@ -570,8 +571,11 @@ impl LockClientBuilder {
             return Err(Error::config("cluster", "with sentinels", allowed));
         }
         let seeds = address::seeds(&self.settings, &info, urls)?;
-        let settings =
-            ClusterSettings { pool: self.settings.pool.clone(), timeouts: self.timeouts() };
+        let settings = ClusterSettings {
+            pool: self.settings.pool.clone(),
+            timeouts: self.timeouts(),
+            threads: identity.threads(),
+        };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
         let cluster = Cluster::new(directory, identity);
         if self.settings.connect_now {

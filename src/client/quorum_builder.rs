@@ -340,10 +340,12 @@ impl QuorumClientBuilder {
         } else {
             self.max_lease + drift_allowance(self.max_lease)
         };
+        let identity = self.settings.identity();
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeout: self.node_timeout,
             probation: Some(probation),
+            threads: identity.threads(),
         };
         let nodes: Vec<Node> = servers
             .into_iter()
@@ -352,7 +354,6 @@ impl QuorumClientBuilder {
         let address =
             nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
         let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
-        let identity = self.settings.identity();
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {
             quorum.check()?;

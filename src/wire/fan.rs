@@ -291,6 +291,7 @@ mod tests {
     use super::*;
     use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
+    use crate::base::thread::Threads;
     use crate::wire::node::NodeSettings;
     use crate::wire::pool::PoolSettings;
 
@@ -326,6 +327,7 @@ mod tests {
             pool: PoolSettings::default(),
             timeout: Duration::from_secs(20),
             probation: Some(SPAN),
+            threads: Threads::of_a_new_client(),
         };
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
         let info = server.unix_url().into_connection_info().unwrap();

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, Weak};
+use crate::base::thread::{Role, Threads};
 use crate::wire::failure::{self, Failure};
 use crate::wire::manager::Manager;
 use crate::wire::subscription::Event;
@@ -17,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(200);
 
 /// Follows the master for as long as the manager lives, if sentinels tell where it is.
-pub(crate) fn follow(manager: &Arc<Manager>) {
+pub(crate) fn follow(manager: &Arc<Manager>, threads: Threads) {
     if !manager.has_sentinels() {
         return;
     }
@@ -33,7 +34,7 @@ pub(crate) fn follow(manager: &Arc<Manager>) {
             }
         }
     };
-    if let Err(error) = sync::spawn("leasehold-sentinel", body) {
+    if let Err(error) = sync::spawn(&threads.name(Role::Follower), body) {
         log::error!("no thread to listen to sentinels could be started: {error}");
     }
 }

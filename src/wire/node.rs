@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ConnectionInfo, RedisError};
 
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Standing};
 use crate::wire::endpoint;
@@ -40,6 +41,8 @@ pub(crate) struct NodeSettings {
     pub(crate) timeout: Duration,
     /// For how long its word does not count after a restart; `None` where it always does.
     pub(crate) probation: Option<Duration>,
+    /// What the threads of its client are called.
+    pub(crate) threads: Threads,
 }
 
 /// One server of several: a pool for callers, a connection for the worker.
@@ -63,7 +66,7 @@ impl Node {
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
-        Ok(Node::with_connector(info, clock, settings, &connector()?))
+        Ok(Node::with_connector(info, clock, settings, &connector(settings.threads)?))
     }
 
     /// Makes a node whose connections are made by a thread that others use too.

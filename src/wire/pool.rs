@@ -10,6 +10,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::base::error::{Error, Result};
 use crate::base::option::Shown;
 use crate::base::sync::{Arc, Mutex};
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
 use crate::wire::failure::{self, Failure, Hindrance};
@@ -119,9 +120,9 @@ pub(crate) type Connector = Arc<ScheduledThreadPool>;
 
 /// A new one. There is one for each client and server: were it shared, a server that does not answer
 /// would keep it from all others.
-pub(crate) fn connector() -> Result<Connector, Failure> {
-    let connector = ScheduledThreadPool::builder().num_threads(1);
-    let connector = connector.thread_name_pattern("leasehold-connect");
+pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
+    let name = threads.name(Role::Connector);
+    let connector = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
     catch_unwind(|| Arc::new(connector.build())).map_err(|_| {
@@ -390,7 +391,7 @@ mod tests {
         let held_up = HeldUp::default();
         let made = Arc::clone(&held_up.0);
         let settings = PoolSettings::default().of_one();
-        let connector = connector().unwrap();
+        let connector = connector(Threads::of_a_new_client()).unwrap();
         let pool =
             Pool::with(&manager, Arc::clone(&clock), &settings, connector, Box::new(held_up));
         for count in 1..=3 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{News, survive};
 use crate::engine::lease::LiveLease;
@@ -29,6 +30,7 @@ pub(super) struct Runner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) exchange: Duration,
     pub(super) callbacks: Callbacks,
+    pub(super) threads: Threads,
     pub(super) rung: Receiver<()>,
     pub(super) agenda: Arc<Agenda>,
     /// What is being done, put back on the agenda if that panics.
@@ -229,7 +231,10 @@ impl Runner {
             return Vec::new();
         }
         let news: Arc<[News]> = news.into();
-        let Err(error) = self.callbacks.call(Arc::clone(&news)) else { return Vec::new() };
+        let thread = self.threads.name(Role::Caller);
+        let Err(error) = self.callbacks.call(&thread, Arc::clone(&news)) else {
+            return Vec::new();
+        };
         log::error!("no thread for a callback could be started: {error}");
         let due = now.after(LONGEST_RETRY);
         news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()

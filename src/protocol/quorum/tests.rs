@@ -26,11 +26,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let probation = Some(Duration::ZERO);
-    let settings = NodeSettings { pool: PoolSettings::default(), timeout: TIMEOUT, probation };
+    let identity = Arc::new(Identity::new("quorum"));
+    let (pool, threads) = (PoolSettings::default(), identity.threads());
+    let settings = NodeSettings { pool, timeout: TIMEOUT, probation, threads };
     let node = |url: &str| Node::new(url.into_connection_info().unwrap(), &clock, &settings);
     let nodes: Vec<Node> = urls.into_iter().map(|url| node(url).unwrap()).collect();
     let rules = Rules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
-    Quorum::new(nodes, rules, Arc::new(Identity::new("quorum")), clock)
+    Quorum::new(nodes, rules, identity, clock)
 }
 
 #[test]

@@ -18,6 +18,7 @@ use redis::ConnectionInfo;
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::tag::SLOTS;
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::cluster::member::{ClusterSettings, Member};
 use crate::wire::endpoint;
@@ -120,6 +121,11 @@ impl Directory {
     /// The present moment on the clock of all connections.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
+    }
+
+    /// What the threads of the client are called.
+    pub(crate) fn threads(&self) -> Threads {
+        self.settings.threads
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {

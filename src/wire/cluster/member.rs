@@ -5,6 +5,7 @@ use std::fmt;
 use redis::ConnectionInfo;
 
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
+use crate::base::thread::Threads;
 use crate::base::time::Clock;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Source, Timeouts};
@@ -20,6 +21,8 @@ pub(crate) struct ClusterSettings {
     /// The bounds of the connections to each node.
     pub(crate) pool: PoolSettings,
     pub(crate) timeouts: Timeouts,
+    /// What the threads of the client are called.
+    pub(crate) threads: Threads,
 }
 
 /// One node: a pool for callers, and a connection for the worker, both made when first needed. A
@@ -72,11 +75,12 @@ impl Member {
             return Ok(links);
         }
         // Of two that come at once, one has started its thread in vain, which ends.
-        let connector = connector()?;
+        let connector = connector(self.settings.threads)?;
         Ok(self.links.get_or_init(|| {
-            let ClusterSettings { pool, timeouts } = &*self.settings;
+            let ClusterSettings { pool, timeouts, threads } = &*self.settings;
             let timeout = timeouts.connect.max(timeouts.command);
-            let settings = NodeSettings { pool: pool.of_one(), timeout, probation: None };
+            let (pool_of_one, threads) = (pool.of_one(), *threads);
+            let settings = NodeSettings { pool: pool_of_one, timeout, probation: None, threads };
             let worker =
                 Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
             let callers = Transport::new(
@@ -85,6 +89,7 @@ impl Member {
                 pool,
                 *timeouts,
                 connector,
+                threads,
             );
             Links { callers: Arc::new(callers), worker: Arc::new(worker) }
         }))
