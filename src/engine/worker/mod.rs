@@ -27,6 +27,7 @@
 mod agenda;
 mod duty;
 mod job;
+mod report;
 mod runner;
 #[cfg(test)]
 mod tests;
