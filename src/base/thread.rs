@@ -27,6 +27,8 @@ pub(crate) enum Role {
     Connector,
     /// Runs callbacks of the user.
     Caller,
+    /// Asks the nodes of a cluster where the slots are.
+    Seeker,
 }
 
 impl Threads {
@@ -44,6 +46,7 @@ impl Threads {
             Role::Follower => "sent",
             Role::Connector => "conn",
             Role::Caller => "call",
+            Role::Seeker => "slot",
         };
         format!("lease-{role}-{}", self.client)
     }
@@ -55,7 +58,14 @@ mod tests {
 
     #[test]
     fn longest_thread_name_fits_into_15_bytes() {
-        for role in [Role::Worker, Role::Listener, Role::Follower, Role::Connector, Role::Caller] {
+        for role in [
+            Role::Worker,
+            Role::Listener,
+            Role::Follower,
+            Role::Connector,
+            Role::Caller,
+            Role::Seeker,
+        ] {
             let longest = Threads { client: NUMBERS - 1 };
             assert_eq!(longest.name(role).len(), 15);
         }
