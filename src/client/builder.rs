@@ -9,7 +9,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
-use crate::client::address::{self, ConnectionInfo};
+use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
 use crate::protocol::cluster::Cluster;
@@ -17,7 +17,7 @@ use crate::protocol::cluster::Cluster;
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
 use crate::wire::cluster::{ClusterSettings, Directory};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::manager::{Source, Timeouts};
 use crate::wire::pool::{check_timeout, connector};
 use crate::wire::process::Process;
@@ -263,7 +263,9 @@ impl LockClientBuilder {
     }
 
     /// Sentinels that know where the master is; default none. The host of the client's URL is then the
-    /// name that they have for it; its user, password, database and scheme are those of the master.
+    /// name that they have for it; its user, password, database and scheme are those of the master. Each
+    /// sentinel's URL has its own: sentinels may speak plain text beside a master over TLS (`redis://`
+    /// beside `rediss://`), and the other way round.
     ///
     /// Refused are none at all, an address that is named twice, a client's URL that is a socket, and
     /// [`cluster`](LockClientBuilder::cluster) besides.
@@ -331,8 +333,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whom to trust: PEM text with the certificates of authorities. Without it those of the machine
-    /// are trusted. Needs a `rediss://` URL, and the feature `tls`.
+    /// Whom to trust: PEM text with the certificates of authorities, and nobody else is. Without it the
+    /// authorities of the machine are trusted. Their certificates, or those that `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` name, are read when the client is built, and never again. Needs a `rediss://` URL,
+    /// of the client or of a sentinel, and the feature `tls`.
+    ///
+    /// The cryptography is what the process has chosen for rustls
+    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The
+    /// library chooses nothing for the process.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -350,7 +358,7 @@ impl LockClientBuilder {
     }
 
     /// Who to be: the client's certificate, with its chain, and its key, as PEM text. Needs a
-    /// `rediss://` URL, and the feature `tls`.
+    /// `rediss://` URL, of the client or of a sentinel, and the feature `tls`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -492,8 +500,8 @@ impl LockClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
-    /// [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O, and where
+    /// the certificates of the machine are to be trusted and there are none. [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
     /// or tried to.
     /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
     /// With `connect_now`, within the time-outs, also if no connection can be had; and
@@ -534,7 +542,7 @@ impl LockClientBuilder {
 
     fn single(
         &self,
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Single> {
@@ -561,7 +569,7 @@ impl LockClientBuilder {
 
     fn in_cluster(
         &self,
-        info: ConnectionInfo,
+        info: Endpoint,
         urls: &[String],
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
@@ -584,11 +592,15 @@ impl LockClientBuilder {
         Ok(cluster)
     }
 
-    fn check(&self) -> Result<ConnectionInfo> {
+    fn check(&self) -> Result<Endpoint> {
         self.settings.check()?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
-        self.settings.server(&self.url)
+        match self.sentinels {
+            // Either may speak TLS without the other.
+            Some(_) => self.settings.one_of_several(&self.url),
+            None => self.settings.server(&self.url),
+        }
     }
 
     /// Makes a client of a server in memory, and tells what lies between them.

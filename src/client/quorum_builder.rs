@@ -9,9 +9,10 @@ use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
-use crate::client::address::{self, ConnectionInfo};
+use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::quorum::{Quorum, Rules};
+use crate::wire::endpoint::Endpoint;
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
@@ -363,7 +364,7 @@ impl QuorumClientBuilder {
     }
 
     /// Checks every setting. Answers the servers, and how many of them must agree.
-    fn check(&self) -> Result<(Vec<ConnectionInfo>, usize)> {
+    fn check(&self) -> Result<(Vec<Endpoint>, usize)> {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
         check_span("max_lease", self.max_lease)?;

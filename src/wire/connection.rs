@@ -10,6 +10,7 @@ use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, io_kind, is_of_replica};
+use crate::wire::line::Line;
 use crate::wire::script::Call;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
@@ -32,7 +33,7 @@ pub(crate) struct Reply {
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
     pub(crate) counted: Weak<Counter>,
-    inner: redis::Connection,
+    inner: Line,
     clock: Arc<dyn Clock>,
     /// The longest wait for an answer.
     patience: Duration,
@@ -67,7 +68,7 @@ pub(crate) struct Standing {
 impl Connection {
     /// Takes over a fresh connection and gives it its time-outs.
     pub(crate) fn new(
-        inner: redis::Connection,
+        inner: Line,
         clock: Arc<dyn Clock>,
         patience: Duration,
         generation: u64,

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, RedisError};
+use redis::RedisError;
 
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Standing};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
@@ -62,7 +62,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
@@ -71,7 +71,7 @@ impl Node {
 
     /// Makes a node whose connections are made by a thread that others use too.
     pub(crate) fn with_connector(
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
         connector: &Connector,

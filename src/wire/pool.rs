@@ -354,11 +354,11 @@ mod tests {
     use std::thread;
 
     use leasehold_support::Server;
-    use redis::IntoConnectionInfo as _;
 
     use super::*;
     use crate::base::sync::{AtomicU64, Ordering};
     use crate::base::time::BootClock;
+    use crate::wire::endpoint;
     use crate::wire::manager::{Source, Timeouts};
 
     const LATE: Duration = Duration::from_millis(50);
@@ -383,7 +383,7 @@ mod tests {
         let server = Server::start().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let manager = Arc::new(Manager::new(
-            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
             Arc::clone(&clock),
             Arc::default(),
             Timeouts { connect: LONG, command: LONG },

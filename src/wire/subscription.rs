@@ -31,6 +31,7 @@ use redis::{PushKind, Value};
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, io_kind, not_a_master};
+use crate::wire::line::Line;
 use crate::wire::script::Call;
 
 /// How long a reply of the server counts.
@@ -57,7 +58,7 @@ pub(crate) enum Place {
 
 /// A connection for one thread that listens.
 pub(crate) struct Subscription {
-    inner: redis::Connection,
+    inner: Line,
     place: Place,
     timeout: Option<Duration>,
     /// When the server last replied.
@@ -75,7 +76,7 @@ impl Subscription {
     /// Takes over a connection that speaks RESP3, and asks for a first channel once the server has said
     /// what it is. That, and each command, may take this long.
     pub(crate) fn new(
-        inner: redis::Connection,
+        inner: Line,
         patience: Duration,
         channel: &[u8],
         place: Place,

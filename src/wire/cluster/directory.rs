@@ -18,14 +18,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use redis::ConnectionInfo;
-
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::tag::SLOTS;
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::wire::cluster::member::{ClusterSettings, Member};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::process::Process;
 use crate::wire::script::Call;
@@ -41,7 +39,7 @@ const SHARE: usize = 3;
 pub(crate) struct Directory {
     seeds: Vec<Address>,
     /// How to speak to a node, wherever it is.
-    template: ConnectionInfo,
+    template: Endpoint,
     settings: Arc<ClusterSettings>,
     clock: Arc<dyn Clock>,
     map: Mutex<Map>,
@@ -106,7 +104,7 @@ impl Directory {
     /// The template says how to speak to each node; its own address is that of a seed.
     pub(crate) fn new(
         seeds: Vec<Address>,
-        template: ConnectionInfo,
+        template: Endpoint,
         settings: ClusterSettings,
         clock: Arc<dyn Clock>,
     ) -> Directory {

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use redis::ConnectionInfo;
-
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::Clock;
+use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::node::{Node, NodeSettings};
@@ -29,7 +28,7 @@ pub(crate) struct ClusterSettings {
 /// connection that listens is its thread's.
 pub(crate) struct Member {
     address: Address,
-    info: ConnectionInfo,
+    info: Endpoint,
     settings: Arc<ClusterSettings>,
     clock: Arc<dyn Clock>,
     links: OnceLock<Links>,
@@ -47,7 +46,7 @@ struct Links {
 impl Member {
     pub(super) fn new(
         address: Address,
-        info: ConnectionInfo,
+        info: Endpoint,
         settings: &Arc<ClusterSettings>,
         clock: &Arc<dyn Clock>,
     ) -> Member {
@@ -66,7 +65,7 @@ impl Member {
         &self.address
     }
 
-    pub(super) fn info(&self) -> &ConnectionInfo {
+    pub(super) fn info(&self) -> &Endpoint {
         &self.info
     }
 
