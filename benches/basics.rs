@@ -391,8 +391,7 @@ fn workers() -> Option<usize> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let names =
         threads.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
-    // The system cuts names short.
-    Some(names.filter(|name| name.starts_with("leasehold-work")).count())
+    Some(names.filter(|name| name.starts_with("lease-work-")).count())
 }
 
 /// Waits for the threads of clients that are gone.

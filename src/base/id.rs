@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::text::is_plain;
+use crate::base::thread::Threads;
 
 /// The longest host name or label that is carried in a lock's value.
 const SHOWN_BYTES: usize = 128;
@@ -17,6 +18,7 @@ pub(crate) struct Identity {
     id: String,
     whereabouts: String,
     attempts: AtomicU64,
+    threads: Threads,
 }
 
 impl Identity {
@@ -28,6 +30,7 @@ impl Identity {
             id: uuid.simple().to_string(),
             whereabouts: format!("{}:{host}:{}", std::process::id(), tidy(label)),
             attempts: AtomicU64::new(0),
+            threads: Threads::of_a_new_client(),
         }
     }
 
@@ -43,6 +46,11 @@ impl Identity {
     /// `<process>:<host>:<label>`, of which only the label may contain a colon.
     pub(crate) fn whereabouts(&self) -> &str {
         &self.whereabouts
+    }
+
+    /// The names of its threads.
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads
     }
 
     /// A number that no attempt of this client had before.

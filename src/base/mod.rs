@@ -20,5 +20,6 @@ pub(crate) mod sync;
 pub(crate) mod sync;
 pub(crate) mod tag;
 pub(crate) mod text;
+pub(crate) mod thread;
 pub(crate) mod time;
 pub(crate) mod token;

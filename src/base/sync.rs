@@ -3,6 +3,8 @@
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+/// A counter that nobody waits for, the same under a model checker: it may outlive a schedule.
+pub(crate) use std::sync::atomic::AtomicU32 as Tally;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};

@@ -1,46 +1,41 @@
 //! Which servers the URLs may name: those of sentinels, of a cluster, of a quorum.
 
 use redis::ConnectionAddr;
-/// The driver's type for an address, which a client hands on.
-pub(super) use redis::ConnectionInfo;
 
 use crate::base::error::{Error, Result};
 use crate::client::settings::Settings;
 use crate::protocol::quorum::MOST_SERVERS;
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::topology::Address;
 
 /// The sentinels that know the master of the name that is the host of `info`.
 pub(super) fn sentinels(
     settings: &Settings,
-    info: &ConnectionInfo,
+    info: &Endpoint,
     urls: &[String],
-) -> Result<Vec<ConnectionInfo>> {
-    if !matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) {
+) -> Result<Vec<Endpoint>> {
+    if !matches!(info.addr(), ConnectionAddr::Tcp(..)) {
         let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
         return Err(Error::config("url", "the path of a socket", allowed));
     }
     if urls.is_empty() {
         return Err(Error::config("sentinels", "empty", "at least one URL"));
     }
-    let mut nodes = Vec::<ConnectionInfo>::new();
+    let mut nodes = Vec::<Endpoint>::new();
     for url in urls {
-        let node = settings.server(url)?;
+        let node = settings.one_of_several(url)?;
         if nodes.iter().any(|other| other.addr() == node.addr()) {
             let wrong = format_args!("{} twice", endpoint::address(&node));
             return Err(Error::config("sentinels", wrong, "each address once"));
         }
         nodes.push(node);
     }
+    settings.check_certificates(nodes.iter().chain([info]))?;
     Ok(nodes)
 }
 
 /// The nodes of a cluster that are asked for the others, each once.
-pub(super) fn seeds(
-    settings: &Settings,
-    info: &ConnectionInfo,
-    urls: &[String],
-) -> Result<Vec<Address>> {
+pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Result<Vec<Address>> {
     let mut seeds = Vec::new();
     let others = urls.iter().map(|url| settings.server(url));
     for node in std::iter::once(Ok(info.clone())).chain(others) {
@@ -64,7 +59,7 @@ pub(super) fn seeds(
                 allowed,
             ));
         }
-        if std::mem::discriminant(node.addr()) != std::mem::discriminant(info.addr()) {
+        if node.is_secure() != info.is_secure() {
             let allowed = "the scheme of the client's URL, which is used at every node";
             let wrong = format_args!("{} has another scheme", endpoint::shown(&node));
             return Err(Error::config("cluster", wrong, allowed));
@@ -77,7 +72,7 @@ pub(super) fn seeds(
 }
 
 /// The servers of a quorum.
-pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<ConnectionInfo>> {
+pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoint>> {
     if urls.is_empty() {
         return Err(Error::config("urls", "empty", "at least one server"));
     }
@@ -88,7 +83,7 @@ pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Connec
             format_args!("at most {}", MOST_SERVERS - 1),
         ));
     }
-    let servers: Vec<ConnectionInfo> =
+    let servers: Vec<Endpoint> =
         urls.iter().map(|url| settings.server(url)).collect::<Result<_>>()?;
     let mut seen: Vec<String> = Vec::new();
     for server in &servers {

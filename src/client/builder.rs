@@ -9,7 +9,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
-use crate::client::address::{self, ConnectionInfo};
+use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
 use crate::protocol::cluster::Cluster;
@@ -17,7 +17,7 @@ use crate::protocol::cluster::Cluster;
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::single::Single;
 use crate::wire::cluster::{ClusterSettings, Directory};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::manager::{Source, Timeouts};
 use crate::wire::pool::{check_timeout, connector};
 use crate::wire::process::Process;
@@ -280,7 +280,9 @@ impl LockClientBuilder {
     }
 
     /// Sentinels that know where the master is; default none. The host of the client's URL is then the
-    /// name that they have for it; its user, password, database and scheme are those of the master.
+    /// name that they have for it; its user, password, database and scheme are those of the master. Each
+    /// sentinel's URL has its own: sentinels may speak plain text beside a master over TLS (`redis://`
+    /// beside `rediss://`), and the other way round.
     ///
     /// Refused are none at all, an address that is named twice, a client's URL that is a socket, and
     /// [`cluster`](LockClientBuilder::cluster) besides.
@@ -348,8 +350,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whom to trust: PEM text with the certificates of authorities. Without it those of the machine
-    /// are trusted. Needs a `rediss://` URL, and the feature `tls`.
+    /// Whom to trust: PEM text with the certificates of authorities, and nobody else is. Without it the
+    /// authorities of the machine are trusted. Their certificates, or those that `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` name, are read when the client is built, and never again. Needs a `rediss://` URL,
+    /// of the client or of a sentinel, and the feature `tls`.
+    ///
+    /// The cryptography is what the process has chosen for rustls
+    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The
+    /// library chooses nothing for the process.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -367,7 +375,7 @@ impl LockClientBuilder {
     }
 
     /// Who to be: the client's certificate, with its chain, and its key, as PEM text. Needs a
-    /// `rediss://` URL, and the feature `tls`.
+    /// `rediss://` URL, of the client or of a sentinel, and the feature `tls`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -509,8 +517,8 @@ impl LockClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
-    /// [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
+    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O, and where
+    /// the certificates of the machine are to be trusted and there are none. [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
     /// or tried to.
     /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
     /// With `connect_now`, within the time-outs, also if no connection can be had; and
@@ -563,7 +571,7 @@ impl LockClientBuilder {
 
     fn single(
         &self,
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Single> {
@@ -579,7 +587,8 @@ impl LockClientBuilder {
             Arc::clone(clock),
             &self.settings.pool,
             self.timeouts(),
-            connector()?,
+            connector(identity.threads())?,
+            identity.threads(),
         ));
         if self.settings.connect_now {
             transport.check(self.limit(clock))?;
@@ -589,7 +598,7 @@ impl LockClientBuilder {
 
     fn in_cluster(
         &self,
-        info: ConnectionInfo,
+        info: Endpoint,
         urls: &[String],
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
@@ -599,8 +608,11 @@ impl LockClientBuilder {
             return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
         let seeds = address::seeds(&self.settings, &info, urls)?;
-        let settings =
-            ClusterSettings { pool: self.settings.pool.clone(), timeouts: self.timeouts() };
+        let settings = ClusterSettings {
+            pool: self.settings.pool.clone(),
+            timeouts: self.timeouts(),
+            threads: identity.threads(),
+        };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
         let cluster = Cluster::new(directory, identity);
         if self.settings.connect_now {
@@ -609,11 +621,15 @@ impl LockClientBuilder {
         Ok(cluster)
     }
 
-    fn check(&self) -> Result<ConnectionInfo> {
+    fn check(&self) -> Result<Endpoint> {
         self.settings.check()?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
-        self.settings.server(&self.url)
+        match self.sentinels {
+            // Either may speak TLS without the other.
+            Some(_) => self.settings.one_of_several(&self.url),
+            None => self.settings.server(&self.url),
+        }
     }
 
     /// Makes a client of a server in memory, and tells what lies between them.

@@ -9,9 +9,10 @@ use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
-use crate::client::address::{self, ConnectionInfo};
+use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::quorum::{Quorum, Rules};
+use crate::wire::endpoint::Endpoint;
 use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
@@ -340,11 +341,13 @@ impl QuorumClientBuilder {
         } else {
             self.max_lease + drift_allowance(self.max_lease)
         };
+        let identity = self.settings.identity();
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeout: self.node_timeout,
             setting: "node_timeout",
             probation: Some(probation),
+            threads: identity.threads(),
         };
         let nodes: Vec<Node> = servers
             .into_iter()
@@ -353,7 +356,6 @@ impl QuorumClientBuilder {
         let address =
             nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
         let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
-        let identity = self.settings.identity();
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {
             quorum.check()?;
@@ -364,7 +366,7 @@ impl QuorumClientBuilder {
     }
 
     /// Checks every setting. Answers the servers, and how many of them must agree.
-    fn check(&self) -> Result<(Vec<ConnectionInfo>, usize)> {
+    fn check(&self) -> Result<(Vec<Endpoint>, usize)> {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
         check_span("max_lease", self.max_lease)?;

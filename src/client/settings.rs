@@ -7,10 +7,9 @@ use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::LockClient;
-use crate::client::address::ConnectionInfo;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Protocol;
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
 use crate::wire::tls::{Certificates, Identification};
@@ -60,11 +59,29 @@ impl Settings {
     }
 
     /// The server of a URL, with the certificates for it.
-    pub(super) fn server(&self, url: &str) -> Result<ConnectionInfo> {
-        let info = endpoint::parse(url)?;
+    pub(super) fn server(&self, url: &str) -> Result<Endpoint> {
+        let server = self.one_of_several(url)?;
+        self.check_certificates([&server])?;
+        Ok(server)
+    }
+
+    /// The same, where another server may be the one that the certificates are for.
+    pub(super) fn one_of_several(&self, url: &str) -> Result<Endpoint> {
+        let server = endpoint::parse(url)?;
         #[cfg(feature = "tls")]
-        let info = self.certificates.equip(info)?;
-        Ok(info)
+        let server = self.certificates.equip(server)?;
+        Ok(server)
+    }
+
+    /// Checks that the certificates, if any were given, are for one of these servers.
+    #[cfg_attr(not(feature = "tls"), allow(clippy::unused_self, unused_variables))]
+    pub(super) fn check_certificates<'a>(
+        &self,
+        servers: impl IntoIterator<Item = &'a Endpoint>,
+    ) -> Result<()> {
+        #[cfg(feature = "tls")]
+        self.certificates.check_use(servers.into_iter().any(Endpoint::is_secure))?;
+        Ok(())
     }
 
     pub(super) fn identity(&self) -> Arc<Identity> {

@@ -76,14 +76,14 @@ impl Callbacks {
         }
     }
 
-    /// Tells the user, on a thread of its own: what the user does there must not hold up renewals.
+    /// Tells the user, on a thread of its own that has this name: what the user does there must not hold up renewals.
     ///
     /// # Errors
     ///
     /// If no thread could be started: nothing was told.
-    pub(crate) fn call(&self, news: Arc<[News]>) -> io::Result<()> {
+    pub(crate) fn call(&self, thread: &str, news: Arc<[News]>) -> io::Result<()> {
         let callbacks = self.clone();
-        sync::spawn("leasehold-callback", move || {
+        sync::spawn(thread, move || {
             news.iter().for_each(|news| callbacks.tell(news));
         })
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::tag::hash_slot;
+use crate::base::thread::Role;
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
@@ -108,8 +109,9 @@ impl Hub {
         if state.started {
             return;
         }
+        let thread = engine.protocol().identity().threads().name(Role::Listener);
         let (shared, engine) = (Arc::clone(&self.0), Arc::downgrade(engine));
-        match sync::spawn("leasehold-wakes", move || run(&shared, &engine)) {
+        match sync::spawn(&thread, move || run(&shared, &engine)) {
             Ok(()) => state.started = true,
             Err(error) => log::error!("no thread to listen for wake-ups could be started: {error}"),
         }

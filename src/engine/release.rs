@@ -205,7 +205,8 @@ pub(crate) fn lost(lease: &Arc<LiveLease>, loss: Loss) {
     log::warn!("{shown}");
 }
 
-fn lost_in_silence(lease: &LiveLease, loss: Loss) {
+/// The same, where somebody else writes to the log.
+pub(crate) fn lost_in_silence(lease: &LiveLease, loss: Loss) {
     give_back_later(lease, loss.cause());
     lease.slot().vacate(None);
     tell(lease, loss);

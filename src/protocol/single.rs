@@ -258,15 +258,19 @@ mod tests {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
             let source = Source::Fixed(endpoint::parse(&proxy.url()).unwrap());
-            let timeouts = Timeouts {
-                connect: SOON,
-                command: SOON,
-                settings: ["connect_timeout", "command_timeout"],
-            };
-            let (settings, connector) = (PoolSettings::default(), connector().unwrap());
-            let transport =
-                Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);
-            let single = Single::new(Arc::new(transport), Arc::new(Identity::new("")));
+            let timeouts = Timeouts::both(SOON);
+            let (settings, identity) = (PoolSettings::default(), Arc::new(Identity::new("")));
+            let threads = identity.threads();
+            let connector = connector(threads).unwrap();
+            let transport = Transport::new(
+                source,
+                Arc::new(BootClock),
+                &settings,
+                timeouts,
+                connector,
+                threads,
+            );
+            let single = Single::new(Arc::new(transport), identity);
             let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
             Stage { server, proxy, single, target }
         }

@@ -11,6 +11,7 @@ use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
+use crate::wire::line::Line;
 use crate::wire::script::Call;
 use crate::wire::silence::Silence;
 
@@ -34,7 +35,7 @@ pub(crate) struct Reply {
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
     pub(crate) counted: Weak<Counter>,
-    inner: redis::Connection,
+    inner: Line,
     clock: Arc<dyn Clock>,
     common: Arc<Common>,
     /// The server, as errors name it.
@@ -101,7 +102,7 @@ pub(crate) struct Standing {
 impl Connection {
     /// Takes over a fresh connection and gives it its time-outs.
     pub(crate) fn new(
-        inner: redis::Connection,
+        inner: Line,
         clock: Arc<dyn Clock>,
         common: Arc<Common>,
         address: Arc<str>,
@@ -408,6 +409,7 @@ mod tests {
 
     use super::*;
     use crate::base::time::BootClock;
+    use crate::wire::endpoint;
     use crate::wire::epoch::Epochs;
 
     fn refused(line: &str) -> Result<Value, Failure> {
@@ -421,10 +423,10 @@ mod tests {
     #[test]
     fn connection_without_its_time_outs_is_poisoned() {
         let server = Server::start().unwrap();
-        let client = redis::Client::open(server.unix_url()).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let (second, epoch) = (Duration::from_secs(1), Epochs::default().current());
-        let inner = client.get_connection().unwrap();
+        let endpoint = endpoint::parse(&server.unix_url()).unwrap();
+        let inner = Line::open(&endpoint, endpoint.redis_settings(), second).unwrap();
         let common = |patience| Arc::new(Common::new(patience, "command_timeout"));
         let mut connection =
             Connection::new(inner, Arc::clone(&clock), common(second), "x".into(), (0, epoch))

@@ -1,12 +1,17 @@
 //! The address of a server, checked before any I/O.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+#[cfg(feature = "tls")]
+use rustls::ClientConfig;
 
 use crate::base::error::{Error, Result};
+#[cfg(feature = "tls")]
+use crate::base::sync::Arc;
 
 const SCHEMES: &str = if cfg!(feature = "tls") {
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+unix:// or valkey+unix://"
@@ -20,8 +25,68 @@ const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
 
+/// Where a server is, and how to speak to it.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    /// The address is that of a socket, over which TLS may be spoken.
+    info: ConnectionInfo,
+    secure: bool,
+    /// Whom to trust there, and who to be.
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Endpoint {
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    pub(crate) fn addr(&self) -> &ConnectionAddr {
+        self.info.addr()
+    }
+
+    pub(crate) fn redis_settings(&self) -> &RedisConnectionInfo {
+        self.info.redis_settings()
+    }
+
+    pub(crate) fn set_redis_settings(mut self, settings: RedisConnectionInfo) -> Endpoint {
+        self.info = self.info.set_redis_settings(settings);
+        self
+    }
+
+    /// Another server that is spoken to like this one.
+    pub(crate) fn at(&self, host: String, port: u16) -> Endpoint {
+        let mut other = self.clone();
+        other.info = other.info.set_addr(ConnectionAddr::Tcp(host, port));
+        other
+    }
+
+    /// Whether TLS is spoken there.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn set_tls(mut self, config: Arc<ClientConfig>) -> Endpoint {
+        self.tls = Some(config);
+        self
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest may have a password.
+        write!(f, "{}", shown(self))
+    }
+}
+
 /// Reads a URL. No error repeats its user information.
-pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
+pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     if url.is_empty() {
         return Err(Error::config("url", "empty", FORM));
     }
@@ -50,7 +115,10 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
             ));
         }
     }
-    let info = url.into_connection_info().map_err(|error| {
+    // TLS is none of the driver's business.
+    let secure = matches!(scheme, "rediss" | "valkeys");
+    let plain = if secure { format!("redis://{rest}") } else { url.to_owned() };
+    let info = plain.into_connection_info().map_err(|error| {
         // The parser's texts name the part that is wrong and never quote the URL.
         let shown = if mutated!("password-in-an-error") { rest } else { "…" };
         Error::config("url", format_args!("{scheme}://{shown} is not readable ({error})"), FORM)
@@ -59,7 +127,12 @@ pub(crate) fn parse(url: &str) -> Result<ConnectionInfo> {
         return Err(Error::config("url database", info.redis_settings().db(), DATABASES));
     }
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
+    Ok(Endpoint {
+        info: info.set_redis_settings(settings).set_tcp_settings(tcp_settings()),
+        secure,
+        #[cfg(feature = "tls")]
+        tls: None,
+    })
 }
 
 /// What is on the way, such as a NAT or a balancer, may drop a connection that is idle for some minutes and
@@ -208,18 +281,19 @@ fn is_plain(text: &str) -> bool {
 pub(crate) const OVER_TLS: &str = "(TLS)";
 
 /// The address as errors name it: host and port, or the path of a socket.
-pub(crate) fn address(info: &ConnectionInfo) -> String {
-    match info.addr() {
-        other @ ConnectionAddr::TcpTls { .. } => format!("{other} {OVER_TLS}"),
-        other => other.to_string(),
+pub(crate) fn address(endpoint: &Endpoint) -> String {
+    if endpoint.is_secure() {
+        format!("{} {OVER_TLS}", endpoint.addr())
+    } else {
+        endpoint.addr().to_string()
     }
 }
 
 /// The address as it may be shown: no user, no password.
-pub(crate) fn shown(info: &ConnectionInfo) -> String {
-    match info.addr() {
+pub(crate) fn shown(endpoint: &Endpoint) -> String {
+    match endpoint.addr() {
         ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),
-        other @ ConnectionAddr::TcpTls { .. } => format!("rediss://{other}"),
+        other if endpoint.is_secure() => format!("rediss://{other}"),
         other => format!("redis://{other}"),
     }
 }

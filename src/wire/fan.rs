@@ -293,11 +293,12 @@ impl<'a> Leg<'a> {
 #[cfg(test)]
 mod tests {
     use leasehold_support::{Server, WallClock};
-    use redis::IntoConnectionInfo as _;
 
     use super::*;
     use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
+    use crate::base::thread::Threads;
+    use crate::wire::endpoint;
     use crate::wire::node::NodeSettings;
     use crate::wire::pool::PoolSettings;
 
@@ -334,9 +335,10 @@ mod tests {
             timeout: Duration::from_secs(20),
             setting: "node_timeout",
             probation: Some(SPAN),
+            threads: Threads::of_a_new_client(),
         };
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
-        let info = server.unix_url().into_connection_info().unwrap();
+        let info = endpoint::parse(&server.unix_url()).unwrap();
         let node = Node::new(info, &shared, &settings).unwrap();
         let first = standing(&node, &clock);
         clock.put_forward(clock.now().after(Duration::from_secs(3_600)));

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, Weak};
+use crate::base::thread::{Role, Threads};
 use crate::wire::failure::{self, Failure, is_denial};
 use crate::wire::manager::{Attempts, Manager};
 use crate::wire::retry::Pauses;
@@ -24,7 +25,7 @@ const FIRST_REST: Duration = Duration::from_millis(200);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Follows the master for as long as the manager lives, if sentinels tell where it is.
-pub(crate) fn follow(manager: &Arc<Manager>) {
+pub(crate) fn follow(manager: &Arc<Manager>, threads: Threads) {
     if !manager.has_sentinels() {
         return;
     }
@@ -38,7 +39,7 @@ pub(crate) fn follow(manager: &Arc<Manager>) {
             }
         }
     };
-    if let Err(error) = sync::spawn("leasehold-sentinel", body) {
+    if let Err(error) = sync::spawn(&threads.name(Role::Follower), body) {
         log::error!("no thread to listen to sentinels could be started: {error}");
     }
 }

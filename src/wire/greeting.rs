@@ -6,21 +6,23 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError};
+use redis::{Cmd, ErrorKind, RedisConnectionInfo, RedisError};
 
 use crate::base::time::Clock;
+use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::is_max_clients;
 use crate::wire::fault::silence;
+use crate::wire::line::Line;
 
 /// Makes a connection that is known to its server, all within this time but for the look-up of a name
 /// and for each address that it has. No time-outs are set on it.
 pub(crate) fn connect(
-    info: &ConnectionInfo,
+    to: &Endpoint,
     clock: &dyn Clock,
     most: Duration,
-) -> Result<redis::Connection, RedisError> {
+) -> Result<Line, RedisError> {
     let deadline = clock.now().after(most);
-    let asked = info.redis_settings();
+    let asked = to.redis_settings();
     let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
     let mut settings = settings.set_protocol(asked.protocol());
     // HELLO says who it is as well, and what is answered to it is kept.
@@ -33,8 +35,7 @@ pub(crate) fn connect(
             settings = settings.set_password(password);
         }
     }
-    let client = redis::Client::open(info.clone().set_redis_settings(settings))?;
-    let connected = client.get_connection_with_timeout(most);
+    let connected = Line::open(to, &settings, most);
     let secret = asked.password().is_some();
     let mut connection = connected.map_err(|e| if secret { without_text(e) } else { e })?;
     let mut say = |command: &Cmd| {

@@ -5,16 +5,17 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, ProtocolVersion, RedisError, Value};
+use redis::{ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Common, Connection, Counter, Reply};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{self, Failure, Hindrance, not_a_master};
 use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
+use crate::wire::line::Line;
 use crate::wire::probation::Probation;
 use crate::wire::retry::{Bell, Passing, Retry};
 use crate::wire::script::Call;
@@ -50,21 +51,29 @@ pub(crate) struct Timeouts {
     pub(crate) settings: [&'static str; 2],
 }
 
+#[cfg(test)]
+impl Timeouts {
+    pub(crate) fn both(span: Duration) -> Timeouts {
+        let settings = ["connect_timeout", "command_timeout"];
+        Timeouts { connect: span, command: span, settings }
+    }
+}
+
 /// Where connections go to.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Always to the same server.
-    Fixed(ConnectionInfo),
+    Fixed(Endpoint),
     /// Always to the same node of a cluster, to listen there. Nodes pass on to each other what is published,
     /// so that a replica is as good a place as its master.
-    ClusterNode(ConnectionInfo),
+    ClusterNode(Endpoint),
     /// To the master that sentinels tell of.
     Sentinels(Sentinels),
 }
 
 /// Where a connection goes to, and what it belongs to.
 struct Goal {
-    info: ConnectionInfo,
+    info: Endpoint,
     generation: u64,
     epoch: Epoch,
 }
@@ -247,7 +256,7 @@ impl Manager {
         self.sentinels().is_some_and(|sentinels| sentinels.speaks(number))
     }
 
-    fn open_resp3(&self, info: &ConnectionInfo) -> Result<redis::Connection, RedisError> {
+    fn open_resp3(&self, info: &Endpoint) -> Result<Line, RedisError> {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // Channels are of no database, and a busy server lets nobody choose one.
         let info = info.clone().set_redis_settings(settings.set_db(0));

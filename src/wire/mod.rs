@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
 //! | `greeting` | what a connection says first |
+//! | `line` | the bytes of a connection, in plain text or over TLS |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, remembers why one could not be made |
 //! | `retry` | when a connection that could not be made is tried again |
@@ -27,7 +28,7 @@
 //! | `subscription` | a connection that listens |
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
-//! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
+//! | `tls` | certificates for a `rediss://` address, a connection there, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
@@ -45,6 +46,7 @@ pub(crate) mod fan;
 pub(crate) mod fault;
 pub(crate) mod follower;
 mod greeting;
+pub(crate) mod line;
 pub(crate) mod manager;
 pub(crate) mod node;
 pub(crate) mod pool;

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionInfo, RedisError};
+use redis::RedisError;
 
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Standing};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fault::Limit;
 use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
@@ -43,6 +44,8 @@ pub(crate) struct NodeSettings {
     pub(crate) setting: &'static str,
     /// For how long its word does not count after a restart; `None` where it always does.
     pub(crate) probation: Option<Duration>,
+    /// What the threads of its client are called.
+    pub(crate) threads: Threads,
 }
 
 /// One server of several: a pool for callers, a connection for the worker.
@@ -62,16 +65,16 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
-        Ok(Node::with_connector(info, clock, settings, &connector()?))
+        Ok(Node::with_connector(info, clock, settings, &connector(settings.threads)?))
     }
 
     /// Makes a node whose connections are made by a thread that others use too.
     pub(crate) fn with_connector(
-        info: ConnectionInfo,
+        info: Endpoint,
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
         connector: &Connector,

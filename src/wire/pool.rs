@@ -10,6 +10,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::base::error::{Error, Result};
 use crate::base::option::check_bounds;
 use crate::base::sync::{Arc, Mutex};
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::wire::connection::{Connection, Counter};
 use crate::wire::failure::{Failure, Hindrance, Shortage};
@@ -115,9 +116,9 @@ pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
 
 /// A new thread that makes connections. There is one for each client and server: were it shared, a server that does not answer
 /// would keep it from all others.
-pub(crate) fn connector() -> Result<Connector, Failure> {
-    let connector = ScheduledThreadPool::builder().num_threads(1);
-    let connector = connector.thread_name_pattern("leasehold-connect");
+pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
+    let name = threads.name(Role::Connector);
+    let connector = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let connector = connector.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
     catch_unwind(|| Connector::new(connector.build()))
@@ -394,11 +395,11 @@ mod tests {
     use std::thread;
 
     use leasehold_support::Server;
-    use redis::IntoConnectionInfo as _;
 
     use super::*;
     use crate::base::sync::{AtomicU64, Ordering};
     use crate::base::time::BootClock;
+    use crate::wire::endpoint;
     use crate::wire::manager::{Source, Timeouts};
 
     const LATE: Duration = Duration::from_millis(50);
@@ -433,17 +434,18 @@ mod tests {
 
     fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
         let manager = Arc::new(Manager::new(
-            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
             Arc::clone(clock),
             Arc::default(),
-            Timeouts {
-                connect: LONG,
-                command: LONG,
-                settings: ["connect_timeout", "command_timeout"],
-            },
+            Timeouts::both(LONG),
         ));
         let settings = PoolSettings::default().of_one();
-        Pool::new(&manager, Arc::clone(clock), &settings, connector().unwrap())
+        Pool::new(
+            &manager,
+            Arc::clone(clock),
+            &settings,
+            connector(Threads::of_a_new_client()).unwrap(),
+        )
     }
 
     #[test]
@@ -467,19 +469,15 @@ mod tests {
         let server = Server::start().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let manager = Arc::new(Manager::new(
-            Source::Fixed(server.unix_url().into_connection_info().unwrap()),
+            Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
             Arc::clone(&clock),
             Arc::default(),
-            Timeouts {
-                connect: LONG,
-                command: LONG,
-                settings: ["connect_timeout", "command_timeout"],
-            },
+            Timeouts::both(LONG),
         ));
         let held_up = HeldUp::default();
         let made = Arc::clone(&held_up.0);
         let settings = PoolSettings::default().of_one();
-        let connector = connector().unwrap();
+        let connector = connector(Threads::of_a_new_client()).unwrap();
         let pool =
             Pool::with(&manager, Arc::clone(&clock), &settings, connector, Box::new(held_up));
         for count in 1..=3 {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
+use crate::base::thread::{Role, Threads};
 use crate::wire::failure::Failure;
 use crate::wire::retry::Pauses;
 use crate::wire::subscription::{Event, Subscription};
@@ -141,6 +142,8 @@ pub(crate) enum Heard {
 pub(crate) struct Relay {
     own: Vec<u8>,
     wishes: Arc<Wishes>,
+    /// What its threads are called.
+    thread: String,
     sender: Sender<(usize, Heard)>,
     heard: Receiver<(usize, Heard)>,
     /// Which of them are to end, by number.
@@ -150,10 +153,11 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Listens to nobody yet; then to this channel at each server, and to those that are wished for.
-    pub(crate) fn new(own: &[u8], wishes: &Arc<Wishes>) -> Relay {
+    pub(crate) fn new(own: &[u8], wishes: &Arc<Wishes>, threads: Threads) -> Relay {
         let (sender, heard) = unbounded();
         let (own, wishes) = (own.to_vec(), Arc::clone(wishes));
-        Relay { own, wishes, sender, heard, closed: HashMap::new(), count: 0 }
+        let thread = threads.name(Role::Listener);
+        Relay { own, wishes, thread, sender, heard, closed: HashMap::new(), count: 0 }
     }
 
     /// Begins to listen to a server. Answers its number, which is how many there were before.
@@ -170,7 +174,7 @@ impl Relay {
             closed,
             heard: self.sender.clone(),
         };
-        if let Err(error) = sync::spawn("leasehold-wakes", move || ear.run()) {
+        if let Err(error) = sync::spawn(&self.thread, move || ear.run()) {
             log::error!("no thread to listen for wake-ups could be started: {error}");
         }
         number

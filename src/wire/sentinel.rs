@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, Value};
+use redis::{ConnectionAddr, ErrorKind, RedisError, Value};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{is_denial, is_tls_fault};
 use crate::wire::fault::{Limit, by_sentinel, locate, silence, words};
 use crate::wire::greeting;
+use crate::wire::line::Line;
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
@@ -28,10 +29,10 @@ const SHARE: usize = 3;
 
 /// Sentinels that watch one master.
 pub(crate) struct Sentinels {
-    nodes: Vec<ConnectionInfo>,
+    nodes: Vec<Endpoint>,
     master: String,
     /// How to speak to the master, wherever it is.
-    template: ConnectionInfo,
+    template: Endpoint,
     clock: Arc<dyn Clock>,
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
@@ -91,12 +92,12 @@ impl Master {
 impl Sentinels {
     /// The host of `template` is the master's name.
     pub(crate) fn new(
-        nodes: Vec<ConnectionInfo>,
-        template: ConnectionInfo,
+        nodes: Vec<Endpoint>,
+        template: Endpoint,
         clock: Arc<dyn Clock>,
     ) -> Sentinels {
         let master = match template.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            ConnectionAddr::Tcp(host, _) => host.clone(),
             _ => String::new(),
         };
         let (first, known) = (AtomicUsize::new(0), Mutex::new(None));
@@ -114,7 +115,7 @@ impl Sentinels {
         each: Duration,
         most: Duration,
         asks_all: bool,
-    ) -> Result<(ConnectionInfo, bool), RedisError> {
+    ) -> Result<(Endpoint, bool), RedisError> {
         let deadline = self.clock.now().after(most);
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
         if known.is_some()
@@ -186,7 +187,7 @@ impl Sentinels {
     }
 
     /// Where a sentinel says that the master is; `None` if it takes it for dead.
-    fn ask(&self, node: &ConnectionInfo, left: Duration) -> Result<Option<Master>, RedisError> {
+    fn ask(&self, node: &Endpoint, left: Duration) -> Result<Option<Master>, RedisError> {
         let deadline = self.clock.now().after(left);
         let mut connection = self.connect(node, deadline)?;
         let told: Told =
@@ -212,11 +213,7 @@ impl Sentinels {
     ///
     /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
     /// the other replicas follow too. It chooses one only once it was elected to.
-    fn promoted(
-        &self,
-        sentinel: &mut redis::Connection,
-        deadline: Moment,
-    ) -> Option<(String, u16)> {
+    fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
         self.limit(sentinel, deadline).ok()?;
         let mut replicas = redis::cmd("SENTINEL");
         let replicas: Vec<Told> =
@@ -227,11 +224,7 @@ impl Sentinels {
         is_master(&role).then_some(address)
     }
 
-    fn connect(
-        &self,
-        to: &ConnectionInfo,
-        deadline: Moment,
-    ) -> Result<redis::Connection, RedisError> {
+    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
         let left = deadline.since(self.clock.now());
         let limit = Limit { span: left, setting: None };
         let connection = greeting::connect(to, &*self.clock, left)
@@ -241,7 +234,7 @@ impl Sentinels {
     }
 
     /// Its next answer may take what is left.
-    fn limit(&self, connection: &redis::Connection, deadline: Moment) -> Result<(), RedisError> {
+    fn limit(&self, connection: &Line, deadline: Moment) -> Result<(), RedisError> {
         let left = deadline.since(self.clock.now());
         if left.is_zero() {
             return Err(silence());
@@ -284,14 +277,8 @@ impl Sentinels {
         }
     }
 
-    fn at(&self, (host, port): (String, u16)) -> ConnectionInfo {
-        let address = match self.template.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        self.template.clone().set_addr(address)
+    fn at(&self, (host, port): (String, u16)) -> Endpoint {
+        self.template.at(host, port)
     }
 
     /// Whether a message on [`SWITCHES`] tells that this master is elsewhere than is known.
@@ -353,7 +340,7 @@ impl Sentinels {
     }
 
     /// The sentinel that is asked first, and its number.
-    pub(crate) fn first(&self) -> (usize, &ConnectionInfo) {
+    pub(crate) fn first(&self) -> (usize, &Endpoint) {
         let number = self.order().0[0];
         (number, &self.nodes[number])
     }
@@ -383,7 +370,7 @@ impl Misses {
         self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
     }
 
-    fn note(&mut self, node: &ConnectionInfo, error: RedisError) {
+    fn note(&mut self, node: &Endpoint, error: RedisError) {
         if error.detail().is_some_and(|text| text.contains("No such master")) {
             self.strangers += 1;
         }
@@ -425,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_message_is_news_if_it_is_of_this_master_and_tells_of_another_address() {
-        let template = redis::IntoConnectionInfo::into_connection_info("redis://one").unwrap();
+        let template = crate::wire::endpoint::parse("redis://one").unwrap();
         let sentinels = Sentinels::new(Vec::new(), template, Arc::new(BootClock));
         assert!(sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
         let rank = Rank { epoch: 1, is_ahead: true };

@@ -39,7 +39,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use redis::{PushKind, RedisError, Value};
@@ -48,6 +47,7 @@ use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, not_a_master};
 use crate::wire::fault::io_kind;
+use crate::wire::line::Line;
 use crate::wire::script::Call;
 
 /// How long a reply counts where a move would matter.
@@ -81,7 +81,7 @@ pub(crate) enum Place {
 
 /// A connection for one thread that listens.
 pub(crate) struct Subscription {
-    inner: redis::Connection,
+    inner: Line,
     place: Place,
     timeout: Option<Duration>,
     /// When the server last replied.
@@ -106,7 +106,7 @@ impl Subscription {
     /// Takes over a connection that speaks RESP3, and asks for a first channel once the server has said
     /// what it is. That, and each command, may take this long.
     pub(crate) fn new(
-        inner: redis::Connection,
+        inner: Line,
         patience: Duration,
         channel: &[u8],
         place: Place,
@@ -230,13 +230,9 @@ impl Subscription {
     /// Reads while no reply is due. A time-out has no consequence.
     fn read_message(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.set_timeout(wait)?;
-        // Its destructor would leave all channels, and owns nothing else.
-        let mut messages = ManuallyDrop::new(self.inner.as_pubsub());
-        match messages.get_message() {
-            Ok(message) => {
+        match self.inner.recv_message() {
+            Ok((channel, payload)) => {
                 self.heard = true;
-                let channel = message.get_channel().map_err(Failure::Unknown)?;
-                let payload = message.get_payload().map_err(Failure::Unknown)?;
                 Ok(Event::Message { channel, payload })
             }
             Err(error) if is_timeout(&error) => Ok(Event::Nothing),

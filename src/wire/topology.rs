@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use redis::{ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, Value};
 
 use crate::base::tag::SLOTS;
+use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 
 /// Where a node is.
@@ -16,11 +17,9 @@ pub(crate) struct Address {
 
 impl Address {
     /// `None` for a socket.
-    pub(crate) fn of(info: &ConnectionInfo) -> Option<Address> {
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some(Address { host: host.clone(), port: *port })
-            }
+    pub(crate) fn of(endpoint: &Endpoint) -> Option<Address> {
+        match endpoint.addr() {
+            ConnectionAddr::Tcp(host, port) => Some(Address { host: host.clone(), port: *port }),
             _ => None,
         }
     }
@@ -32,15 +31,8 @@ impl Address {
     }
 
     /// How to connect there, by the user, the password and the certificates of this.
-    pub(crate) fn info(&self, template: &ConnectionInfo) -> ConnectionInfo {
-        let Address { host, port } = self.clone();
-        let address = match template.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        template.clone().set_addr(address)
+    pub(crate) fn info(&self, template: &Endpoint) -> Endpoint {
+        template.at(self.host.clone(), self.port)
     }
 }
 

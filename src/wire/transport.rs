@@ -1,6 +1,7 @@
 //! What callers send to one server, and what its worker sends where there is one server.
 
 use crate::base::sync::Arc;
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
@@ -33,11 +34,12 @@ impl Transport {
         settings: &PoolSettings,
         timeouts: Timeouts,
         connector: Connector,
+        threads: Threads,
     ) -> Transport {
         let server_clock = Arc::new(ServerClock::default());
         let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
         let manager = Arc::new(manager);
-        follow(&manager);
+        follow(&manager, threads);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, Arc::clone(&clock), &settings.of_one(), connector.clone()),

@@ -139,7 +139,7 @@ fn many_clients_and_locks_leave_no_threads_and_no_connections() {
     until("all connections are closed", || proxy.connections() == 0);
     assert_eq!(ask::<u64>(&server, &["EXISTS", "x0"]), 0);
     // Each client has one to connect; a few are those of the other tests.
-    until("their threads end", || threads("leasehold-conne") <= 8);
+    until("their threads end", || threads("lease-conn-") <= 8);
 }
 
 /// One worker and one connection, besides the pool, whatever the number of locks.

@@ -36,6 +36,7 @@ mod sentinel;
 mod shutdown;
 mod silence;
 mod slot;
+mod thread;
 mod token;
 mod wake;
 mod wire;

@@ -68,7 +68,7 @@ impl Drop for Armed {
 }
 
 const USER: &str = "user";
-const WORKER: &str = "leasehold-worke";
+const WORKER: &str = "lease-work-";
 
 /// Each failed renewal is a panic, until Redis is there again.
 #[test]
@@ -132,7 +132,7 @@ fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed(
 #[test]
 fn the_listener_listens_again() {
     in_own_process!();
-    let _armed = Armed::new("leasehold-wakes", "");
+    let _armed = Armed::new("lease-wake-", "");
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;
@@ -178,7 +178,7 @@ fn a_panic_while_a_loss_is_logged_blocks_nobody() {
 #[test]
 fn a_callback_that_panics_and_cannot_be_logged_keeps_no_other_from_being_called() {
     in_own_process!();
-    let _armed = Armed::new("leasehold-callb", "");
+    let _armed = Armed::new("lease-call-", "");
     let server = server();
     let (sender, told) = mpsc::channel();
     let builder = LockClient::builder(server.url());

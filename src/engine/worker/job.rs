@@ -6,16 +6,19 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::extend::may_remain;
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, lost};
+use crate::engine::release::{cause, lost_in_silence};
 use crate::engine::worker::GiveBack;
 use crate::engine::worker::duty::{Duty, Entry, watch};
+use crate::engine::worker::report::Report;
 use crate::protocol::{Errand, Task, Told, Verdict};
 use crate::wire::failure::Failure;
 
-/// What failed is tried again after this share of the time that is left for it, within these bounds.
+/// What failed is tried again after this share of the time that is left for it, within these bounds…
 const RETRIES_PER_LEASE: u32 = 30;
 pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
+/// …rounded down to ticks of which a pause has between 4 and 8.
+const TICKS_PER_PAUSE: u64 = 8;
 /// Showing a count must not lengthen a lease.
 const NO_LONGER: Duration = Duration::from_millis(1);
 
@@ -66,8 +69,13 @@ impl Job {
         }
     }
 
-    /// Draws the conclusions from an answer. Answers what is to be done later.
-    pub(super) fn settle(self, told: Result<Told, Failure>, now: Moment) -> Option<Entry> {
+    /// Draws the conclusions from a reply. Returns what is to be done later.
+    pub(super) fn settle(
+        self,
+        told: Result<Told, Failure>,
+        now: Moment,
+        report: &mut Report,
+    ) -> Option<Entry> {
         match (self, told) {
             (Job::Renew(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
                 lease.renewed(sent);
@@ -80,7 +88,8 @@ impl Job {
             }
             (Job::Renew(lease) | Job::Show(lease), Ok(Told { verdict, .. })) => {
                 if let Some(loss) = lease.lose(cause(verdict), now) {
-                    lost(&lease, loss);
+                    lost_in_silence(&lease, loss.clone());
+                    report.lost(loss);
                 }
                 None
             }
@@ -89,14 +98,14 @@ impl Job {
                 if may_remain(&lease, &failure) && !mutated!("unanswered-renewal-forgotten") {
                     lease.may_last_until(now.after(lease.ttl()));
                 }
-                log::warn!("lock {:?} was not renewed: {failure}", lease.slot().target().name());
-                let due = now.after(retry_after(time_left(&lease, now))).min(lease.valid_until());
+                let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
+                report.failed(&lease, failure, due);
                 lease.is_live().then(|| watch(&lease, due))
             }
             // A lease that is said to be another's is asked about until Redis has replied: there may be
             // no renewal to find out.
             (Job::Show(lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
-                Some(watch(&lease, now.after(retry_after(time_left(&lease, now)))))
+                Some(watch(&lease, retry_at(time_left(&lease, now), now)))
             }
             // The next renewal shows it too.
             (Job::Show(_), Err(_)) => None,
@@ -109,8 +118,7 @@ impl Job {
                 Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
             }
             (Job::GiveBack(duty), Err(_)) => {
-                let due = now.after(retry_after(duty.ttl));
-                Some(Entry { due, duty: Duty::GiveBack(duty) })
+                Some(Entry { due: retry_at(duty.ttl, now), duty: Duty::GiveBack(duty) })
             }
         }
     }
@@ -125,6 +133,11 @@ fn time_left(lease: &LiveLease, now: Moment) -> Duration {
     lease.valid_until().since(now)
 }
 
-fn retry_after(left: Duration) -> Duration {
-    (left / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY)
+/// When to try again what has this much time. What failed together, with about as much time left, is tried
+/// again together: such moments are rounded down to ticks, which are the same for similar pauses.
+fn retry_at(left: Duration, now: Moment) -> Moment {
+    let pause = (left / RETRIES_PER_LEASE).clamp(SHORTEST_RETRY, LONGEST_RETRY);
+    let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
+    let tick = Duration::from_nanos(nanos.next_power_of_two() / TICKS_PER_PAUSE);
+    now.after(pause).rounded_down(tick)
 }

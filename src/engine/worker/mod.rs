@@ -27,6 +27,7 @@
 mod agenda;
 mod duty;
 mod job;
+mod report;
 mod runner;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use crate::base::sync::channel::{Sender, bounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
 use crate::engine::callback::News;
@@ -81,6 +83,7 @@ pub(crate) struct Worker {
     agenda: Arc<Agenda>,
     bell: Sender<()>,
     clock: Arc<dyn Clock>,
+    threads: Threads,
     started: AtomicBool,
     /// Until its thread has started.
     runner: Arc<Mutex<Option<Runner>>>,
@@ -96,18 +99,20 @@ impl Worker {
     ) -> Worker {
         let (bell, rung) = bounded(1);
         let agenda = Arc::new(Agenda::new());
+        let threads = protocol.identity().threads();
         let runner = Runner {
             protocol,
             clock: Arc::clone(&clock),
             exchange,
             callbacks,
+            threads,
             rung,
             agenda: Arc::clone(&agenda),
             hand: Vec::new(),
             suspects: 0,
         };
         let runner = Arc::new(Mutex::new(Some(runner)));
-        Worker { agenda, bell, clock, started: AtomicBool::new(false), runner }
+        Worker { agenda, bell, clock, threads, started: AtomicBool::new(false), runner }
     }
 
     /// Makes the worker look at a slot by then. Returns whether [`wake`](Self::wake) is owed, which is
@@ -204,7 +209,7 @@ impl Worker {
                 runner.run();
             }
         };
-        let outcome = sync::spawn("leasehold-worker", body);
+        let outcome = sync::spawn(&self.threads.name(Role::Worker), body);
         self.started.store(outcome.is_ok(), Ordering::Release);
         drop(runner);
         if let Err(error) = outcome {

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{News, survive};
 use crate::engine::lease::LiveLease;
-use crate::engine::release::{lost, taken};
+use crate::engine::release::{lost_in_silence, taken};
 use crate::engine::slot::{Look, Slot};
 use crate::engine::worker::agenda::Agenda;
 use crate::engine::worker::duty::{Duty, Entry};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
+use crate::engine::worker::report::Report;
 use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Told};
 use crate::wire::failure::Failure;
@@ -29,6 +31,7 @@ pub(super) struct Runner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) exchange: Duration,
     pub(super) callbacks: Callbacks,
+    pub(super) threads: Threads,
     pub(super) rung: Receiver<()>,
     pub(super) agenda: Arc<Agenda>,
     /// What is being done, put back on the agenda if that panics.
@@ -85,9 +88,10 @@ impl Runner {
             self.agenda.take(self.clock.now(), most, &mut self.hand);
         }
         let taken = self.hand.len();
-        self.carry_out(now);
+        let report = self.carry_out(now);
         self.suspects = self.suspects.saturating_sub(taken);
         self.hand.clear();
+        report.log(self.clock.now());
         self.sleep()
     }
 
@@ -114,7 +118,8 @@ impl Runner {
         }
     }
 
-    fn carry_out(&mut self, now: Moment) {
+    fn carry_out(&mut self, now: Moment) -> Report {
+        let mut report = Report::default();
         let mut jobs = Vec::new();
         let mut news = Vec::new();
         for duty in &self.hand {
@@ -125,7 +130,9 @@ impl Runner {
                         Look::Idle => {}
                         // Comes in as a duty to give back.
                         Look::Over(ending) => drop(ending),
-                        Look::Held(lease) => jobs.extend(self.look(&slot, &lease, now)),
+                        Look::Held(lease) => {
+                            jobs.extend(self.look(&slot, &lease, now, &mut report));
+                        }
                     }
                 }
                 // A place in the queue may outlive a short lease.
@@ -145,7 +152,7 @@ impl Runner {
             let now = self.clock.now();
             for (job, told) in jobs.into_iter().zip(told) {
                 let gives_back = job.gives_back();
-                let next = job.settle(told, now);
+                let next = job.settle(told, now, &mut report);
                 if let Some(duty) = gives_back
                     && next.is_none()
                 {
@@ -154,12 +161,20 @@ impl Runner {
                 self.put(next);
             }
         }
+        report
     }
 
     /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
-    fn look(&self, slot: &Slot, lease: &Arc<LiveLease>, now: Moment) -> Option<Job> {
+    fn look(
+        &self,
+        slot: &Slot,
+        lease: &Arc<LiveLease>,
+        now: Moment,
+        report: &mut Report,
+    ) -> Option<Job> {
         if let Some(loss) = lease.expire(now) {
-            lost(lease, loss);
+            lost_in_silence(lease, loss.clone());
+            report.lost(loss);
             return None;
         }
         let renews = lease.renew_at() <= now;
@@ -229,7 +244,10 @@ impl Runner {
             return Vec::new();
         }
         let news: Arc<[News]> = news.into();
-        let Err(error) = self.callbacks.call(Arc::clone(&news)) else { return Vec::new() };
+        let thread = self.threads.name(Role::Caller);
+        let Err(error) = self.callbacks.call(&thread, Arc::clone(&news)) else {
+            return Vec::new();
+        };
         log::error!("no thread for a callback could be started: {error}");
         let due = now.after(LONGEST_RETRY);
         news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()

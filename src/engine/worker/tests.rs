@@ -1,21 +1,24 @@
 //! What stands on the agenda, and what a turn takes from it.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use super::agenda::{Agenda, REQUESTS, RETURNS};
 use super::duty::Duty;
+use super::runner::Runner;
 use super::{GiveBack, Worker};
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
-use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak};
+use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
 use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Target;
 use crate::protocol::memory::client::Memory;
+use crate::protocol::memory::link::Fate;
 use crate::protocol::memory::server::Server as Inner;
 use crate::protocol::mutex::MutexKind;
 
@@ -176,4 +179,105 @@ fn look_that_a_panic_cut_short_is_made_again() {
     assert_eq!((runner.hand.len(), worker.agenda.len().0), (1, 0));
     runner.put_back();
     assert_eq!(worker.agenda.len().0, 1, "nobody looks at it any more");
+}
+
+thread_local! {
+    /// What this thread has written to the log.
+    static LINES: RefCell<Vec<(log::Level, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what each thread writes.
+struct Keeping;
+
+impl log::Log for Keeping {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = (record.level(), record.args().to_string());
+        LINES.with(|lines| lines.borrow_mut().push(line));
+    }
+
+    fn flush(&self) {}
+}
+
+/// What a thread writes to the log in one turn of the worker: its warnings, and how many other lines.
+fn written(runner: &mut Runner) -> (Vec<String>, usize) {
+    let _ = log::set_logger(&Keeping);
+    log::set_max_level(log::LevelFilter::Debug);
+    LINES.with(|lines| lines.borrow_mut().clear());
+    assert!(runner.turn());
+    let lines = LINES.with(|lines| lines.take());
+    let all = lines.len();
+    let is_warning = |(level, _): &(log::Level, String)| *level <= log::Level::Warn;
+    let warnings: Vec<String> =
+        lines.into_iter().filter(is_warning).map(|(_, line)| line).collect();
+    let others = all - warnings.len();
+    (warnings, others)
+}
+
+/// An outage, and then the end of all leases.
+#[test]
+fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
+    const LOCKS: u32 = 1_000;
+    let clock = Arc::new(DrivenClock::new(false));
+    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let link = Arc::clone(memory.link());
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let worker = engine.worker();
+    let mut runner = worker.runner.lock().take().unwrap();
+    worker.started.store(true, Ordering::Release);
+    let leases: Vec<Arc<LiveLease>> = (0..LOCKS)
+        .map(|number| {
+            let sent = clock.now();
+            let grant = Grant {
+                owner: Arc::from(number.to_le_bytes()),
+                token: 1,
+                ttl: SECOND * 6,
+                sent,
+                server_time: (1_000_000, sent),
+                settled: Moment::PAST,
+            };
+            let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
+            let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
+            let slot = engine.slot(&MutexKind, name);
+            let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+            slot.granted(&lease, 0, sent);
+            // They were not all taken at once.
+            clock.put_forward(sent.after(Duration::from_micros(100)));
+            lease
+        })
+        .collect();
+    link.set_lasting(Some(Fate::Refused));
+    // The worker sleeps until it has something to do, or is rung for.
+    let ring = |runner: &mut Runner| {
+        worker.wake();
+        written(runner)
+    };
+    let (mut turns, mut warned, mut others) = (0, 0, 0);
+    clock.put_forward(clock.now().after(SECOND * 3));
+    while leases.iter().any(|lease| lease.is_live()) {
+        let (warnings, rest) = ring(&mut runner);
+        if turns == 0 {
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            let line = &warnings[0];
+            assert!(line.starts_with("1000 locks: lock \"x0\" was not renewed: "), "{line}");
+            assert!(line.contains("; first retry in "), "{line}");
+            assert_eq!(rest, 1_000);
+        }
+        // Of renewals, and of losses.
+        assert!(warnings.len() <= 2, "{warnings:?}");
+        turns += 1;
+        warned += warnings.len();
+        others += rest;
+        let next = worker.agenda.sleep();
+        if next != Moment::FAR {
+            // A turn takes some time.
+            clock.put_forward(next.max(clock.now().after(Duration::from_millis(1))));
+        }
+    }
+    assert!(warned < 1_000 && others > 90_000, "{warned} warnings, {others} others in {turns}");
 }

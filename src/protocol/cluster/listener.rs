@@ -162,7 +162,7 @@ impl Choir {
     fn of_nobody(directory: &Arc<Directory>, own: Vec<u8>, wishes: &Arc<Wishes>) -> Choir {
         Choir {
             directory: Arc::clone(directory),
-            relay: Relay::new(&own, wishes),
+            relay: Relay::new(&own, wishes, directory.threads()),
             wishes: Arc::clone(wishes),
             own: own.into(),
             echoes: Arc::default(),
@@ -332,6 +332,7 @@ impl fmt::Debug for Choir {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::thread::Threads;
     use crate::base::time::BootClock;
     use crate::wire::cluster::ClusterSettings;
     use crate::wire::endpoint;
@@ -340,9 +341,9 @@ mod tests {
 
     #[test]
     fn what_a_master_said_before_it_went_is_believed() {
-        let settings = ["connect_timeout", "command_timeout"];
-        let timeouts = Timeouts { connect: ECHO, command: ECHO, settings };
-        let settings = ClusterSettings { pool: PoolSettings::default(), timeouts };
+        let timeouts = Timeouts::both(ECHO);
+        let (pool, threads) = (PoolSettings::default(), Threads::of_a_new_client());
+        let settings = ClusterSettings { pool, timeouts, threads };
         let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
         let directory = Directory::new(Vec::new(), info, settings, Arc::new(BootClock));
         let mut choir = Choir::of_nobody(&Arc::new(directory), b"own".to_vec(), &Arc::default());

@@ -19,6 +19,7 @@ use crate::protocol::reentrant::ReentrantKind;
 use crate::protocol::wake::client_channel;
 use crate::protocol::{Attempt, Mode, Target};
 use crate::wire::Value;
+use crate::wire::line::Line;
 use crate::wire::script::{Argument, Call};
 use crate::wire::subscription::{Event, Place, Subscription};
 
@@ -80,7 +81,7 @@ impl Pair {
                 let mut ears = servers.map(|server| {
                     let url = format!("{}?protocol=resp3", server.url());
                     let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-                    Subscription::new(connection, SOON, &mark, Place::Any).unwrap()
+                    Subscription::new(Line::Open(connection), SOON, &mark, Place::Any).unwrap()
                 });
                 if let Some(channel) = target.channel() {
                     ears[0].subscribe(channel).unwrap();

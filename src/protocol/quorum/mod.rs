@@ -420,7 +420,7 @@ impl Protocol for Quorum {
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let own = wake::client_channel(&self.identity);
-        let mut relay = Relay::new(&own, &self.wishes);
+        let mut relay = Relay::new(&own, &self.wishes, self.identity.threads());
         for node in &self.nodes {
             let node = Arc::clone(node);
             relay.add(node);

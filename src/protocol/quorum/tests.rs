@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_support::Server;
-use redis::{IntoConnectionInfo as _, RedisError, Value};
+use redis::{RedisError, Value};
 
 use crate::base::id::Identity;
 use crate::base::name::Name;
@@ -15,6 +15,7 @@ use crate::protocol::quorum::kind::QuorumKind;
 use crate::protocol::quorum::{Quorum, Rules};
 use crate::protocol::{Answer, Attempt, Errand, Mode, Protocol as _, Target, Task, Verdict};
 use crate::wire::connection::{Reply, Standing};
+use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fan::Delivery;
 use crate::wire::node::{Node, NodeSettings};
@@ -26,16 +27,18 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let probation = Some(Duration::ZERO);
+    let identity = Arc::new(Identity::new("quorum"));
     let settings = NodeSettings {
         pool: PoolSettings::default(),
         timeout: TIMEOUT,
         setting: "node_timeout",
         probation,
+        threads: identity.threads(),
     };
-    let node = |url: &str| Node::new(url.into_connection_info().unwrap(), &clock, &settings);
+    let node = |url: &str| Node::new(endpoint::parse(url).unwrap(), &clock, &settings);
     let nodes: Vec<Node> = urls.into_iter().map(|url| node(url).unwrap()).collect();
     let rules = Rules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
-    Quorum::new(nodes, rules, Arc::new(Identity::new("quorum")), clock)
+    Quorum::new(nodes, rules, identity, clock)
 }
 
 #[test]

@@ -3,9 +3,13 @@
 //! | the map is | meaning | goes to |
 //! | --- | --- | --- |
 //! | empty | no node was asked yet | asked for |
-//! | asked for | one thread asks the nodes, one after the other; who knows no better waits for it | good; due, if none told |
+//! | asked for | one thread asks the nodes, one after the other; a caller that knows no better waits for it | good; due, if none told |
 //! | good | followed | due, at any redirection and any sign that a node is gone |
-//! | due | followed all the same, and asked for by the next who comes, but not within a [`REST`] of the last time | asked for |
+//! | due | followed all the same; the next call has it asked for, but not within a [`REST`] of the last time | asked for |
+//!
+//! A call whose slot is at a node of which nothing bad is known does not wait for the others, of which
+//! each may be dead and take a time-out: a thread of its own asks. A call asks itself, or waits, where
+//! it has nowhere to go: its own node failed, or no node is known to have its slot.
 //!
 //! All masters on the map are listened to. A master that is heard has the word on its own slots; on those
 //! of one that is not, the first has it that is heard: the nodes pass on to each other what is published.
@@ -14,13 +18,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use redis::ConnectionInfo;
-
-use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::tag::SLOTS;
+use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::wire::cluster::member::{ClusterSettings, Member};
-use crate::wire::endpoint;
+use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::process::Process;
 use crate::wire::script::Call;
@@ -36,7 +39,7 @@ const SHARE: usize = 3;
 pub(crate) struct Directory {
     seeds: Vec<Address>,
     /// How to speak to a node, wherever it is.
-    template: ConnectionInfo,
+    template: Endpoint,
     settings: Arc<ClusterSettings>,
     clock: Arc<dyn Clock>,
     map: Mutex<Map>,
@@ -101,7 +104,7 @@ impl Directory {
     /// The template says how to speak to each node; its own address is that of a seed.
     pub(crate) fn new(
         seeds: Vec<Address>,
-        template: ConnectionInfo,
+        template: Endpoint,
         settings: ClusterSettings,
         clock: Arc<dyn Clock>,
     ) -> Directory {
@@ -122,12 +125,17 @@ impl Directory {
         self.clock.now()
     }
 
+    /// What the threads of the client are called.
+    pub(crate) fn threads(&self) -> Threads {
+        self.settings.threads
+    }
+
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
     /// Whom to listen to. Where nobody is known yet, the nodes are asked.
-    pub(crate) fn audible(&self) -> Result<Vec<Arc<Member>>, Failure> {
+    pub(crate) fn audible(self: &Arc<Self>) -> Result<Vec<Arc<Member>>, Failure> {
         let known = self.map.lock().masters.clone();
         if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
     }
@@ -194,9 +202,9 @@ impl Directory {
     }
 
     /// All masters, those that are not known to fail first.
-    pub(super) fn masters(&self, deadline: Moment) -> Result<Vec<Arc<Member>>, Failure> {
+    pub(super) fn masters(self: &Arc<Self>, deadline: Moment) -> Result<Vec<Arc<Member>>, Failure> {
         let mut map = self.map.lock();
-        if map.masters.is_empty() || self.is_due(&map) {
+        if map.masters.is_empty() {
             let seen = map.version;
             drop(map);
             let asked = self.ask(seen, deadline);
@@ -207,6 +215,7 @@ impl Directory {
         }
         let mut masters = map.masters.clone();
         masters.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
+        self.refresh(map);
         Ok(masters)
     }
 
@@ -215,14 +224,41 @@ impl Directory {
         self.map.lock().master(slot).map(Arc::clone)
     }
 
-    /// Who has a slot, as far as that is known. Where it is time to, the nodes are asked before.
-    pub(super) fn master_of(&self, slot: u16, deadline: Moment) -> Result<Arc<Member>, Failure> {
+    /// Who has a slot, as far as that is known, for a thread that must not wait because of one slot: the
+    /// nodes are asked before only where nobody is known to have it.
+    pub(super) fn master_at_once(
+        self: &Arc<Self>,
+        slot: u16,
+        deadline: Moment,
+    ) -> Result<Arc<Member>, Failure> {
+        let map = self.map.lock();
+        match map.master(slot).map(Arc::clone) {
+            Some(member) => {
+                self.refresh(map);
+                Ok(member)
+            }
+            None => {
+                drop(map);
+                self.master_of(slot, deadline)
+            }
+        }
+    }
+
+    /// Who has a slot, as far as that is known. Where nobody is known to, or the node has failed, the
+    /// nodes are asked before.
+    pub(super) fn master_of(
+        self: &Arc<Self>,
+        slot: u16,
+        deadline: Moment,
+    ) -> Result<Arc<Member>, Failure> {
         let map = self.map.lock();
         let seen = map.version;
-        if let Some(member) = map.master(slot)
-            && !self.is_due(&map)
-        {
-            return Ok(Arc::clone(member));
+        if let Some(member) = map.master(slot).map(Arc::clone) {
+            let failed = map.suspect.as_ref() == Some(member.address());
+            if !failed || !self.is_due(&map) {
+                self.refresh(map);
+                return Ok(member);
+            }
         }
         drop(map);
         let asked = self.ask(seen, deadline);
@@ -232,7 +268,23 @@ impl Directory {
         }
     }
 
-    /// Whether whoever comes is to have the nodes asked.
+    /// Has a thread ask the nodes where the slots are, if that is due. Nobody waits for it.
+    fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, Map>) {
+        if !self.is_due(&map) {
+            return;
+        }
+        map.flight = true;
+        drop(map);
+        let (directory, deadline) = (Arc::clone(self), self.patience());
+        let body = move || _ = directory.fly(deadline);
+        if let Err(error) = sync::spawn(&self.threads().name(Role::Seeker), body) {
+            // The calls whose nodes have failed ask themselves.
+            drop(Flight(self));
+            log::error!("no thread to ask where the slots are could be started: {error}");
+        }
+    }
+
+    /// Whether the next call is to have the nodes asked.
     fn is_due(&self, map: &Map) -> bool {
         map.due && !map.flight && !self.rests(map)
     }
@@ -268,7 +320,15 @@ impl Directory {
             seen = map.version;
         }
         map.flight = true;
+        drop(map);
+        self.fly(deadline)
+    }
+
+    /// Asks the nodes where the slots are, in half of the time until the deadline at most. The flight has
+    /// begun.
+    fn fly(&self, deadline: Moment) -> Result<(), Failure> {
         let _flight = Flight(self);
+        let map = self.map.lock();
         let mut asked = map.masters.clone();
         // Each time another first: one of them may be cut off from the rest.
         let turn = usize::try_from(map.version).unwrap_or(0) % asked.len().max(1);
@@ -394,6 +454,20 @@ impl Directory {
         map.due = true;
         map.suspect = Some(member.address().clone());
         map.version
+    }
+
+    /// Puts nodes on the map by hand, each with a slot. Returns the first.
+    #[cfg(test)]
+    pub(super) fn told(&self, nodes: &[(u16, &Address)]) -> Arc<Member> {
+        let range = |&(slot, node): &(u16, &Address)| Range {
+            first: slot,
+            last: slot,
+            master: node.clone(),
+        };
+        let ranges: Vec<Range> = nodes.iter().map(range).collect();
+        let mut map = self.map.lock();
+        self.draw(&mut map, &[], &ranges);
+        Arc::clone(&map.masters[0])
     }
 
     fn member(&self, address: &Address) -> Arc<Member> {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use redis::ConnectionInfo;
-
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
+use crate::base::thread::Threads;
 use crate::base::time::Clock;
+use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::node::{Node, NodeSettings};
@@ -21,13 +21,15 @@ pub(crate) struct ClusterSettings {
     /// The bounds of the connections to each node.
     pub(crate) pool: PoolSettings,
     pub(crate) timeouts: Timeouts,
+    /// What the threads of the client are called.
+    pub(crate) threads: Threads,
 }
 
 /// One node: a pool for callers, and a connection for the worker, both made when first needed. A
 /// connection that listens is its thread's.
 pub(crate) struct Member {
     address: Address,
-    info: ConnectionInfo,
+    info: Endpoint,
     settings: Arc<ClusterSettings>,
     clock: Arc<dyn Clock>,
     links: OnceLock<Links>,
@@ -45,7 +47,7 @@ struct Links {
 impl Member {
     pub(super) fn new(
         address: Address,
-        info: ConnectionInfo,
+        info: Endpoint,
         settings: &Arc<ClusterSettings>,
         clock: &Arc<dyn Clock>,
     ) -> Member {
@@ -64,7 +66,7 @@ impl Member {
         &self.address
     }
 
-    pub(super) fn info(&self) -> &ConnectionInfo {
+    pub(super) fn info(&self) -> &Endpoint {
         &self.info
     }
 
@@ -73,13 +75,18 @@ impl Member {
             return Ok(links);
         }
         // Of two that come at once, one has started its thread in vain, which ends.
-        let connector = connector()?;
+        let connector = connector(self.settings.threads)?;
         Ok(self.links.get_or_init(|| {
-            let ClusterSettings { pool, timeouts } = &*self.settings;
+            let ClusterSettings { pool, timeouts, threads } = &*self.settings;
             let timeout = timeouts.connect.max(timeouts.command);
             let longer = usize::from(timeouts.command > timeouts.connect);
-            let setting = timeouts.settings[longer];
-            let settings = NodeSettings { pool: pool.of_one(), timeout, setting, probation: None };
+            let settings = NodeSettings {
+                pool: pool.of_one(),
+                timeout,
+                setting: timeouts.settings[longer],
+                probation: None,
+                threads: *threads,
+            };
             let worker =
                 Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
             let callers = Transport::new(
@@ -88,6 +95,7 @@ impl Member {
                 pool,
                 *timeouts,
                 connector,
+                *threads,
             );
             Links { callers: Arc::new(callers), worker: Arc::new(worker) }
         }))

@@ -7,11 +7,13 @@
 //! | `MOVED` | the slot is noted to be there, and it is asked |
 //! | `ASK` | the other node is asked this once, with leave (`ASKING`); what takes several exchanges waits instead |
 //! | `TRYAGAIN` | the slot is being moved; asked again after a short pause, until the deadline |
-//! | no connection can be made | the map is asked for; another node is asked if that says so |
+//! | no connection can be made | the map is asked for; another node is asked if that says so (the worker, at its next try) |
 //! | no answer | nothing is sent again: it may have been done |
 
 mod directory;
 mod member;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -161,8 +163,8 @@ impl Cluster {
             let mut groups: Vec<Group> = Vec::new();
             for (number, once) in open.drain(..) {
                 let asking = once.is_some();
-                let member = once
-                    .map_or_else(|| self.directory.master_of(hash_slot_of(number), deadline), Ok);
+                let slot = hash_slot_of(number);
+                let member = once.map_or_else(|| self.directory.master_at_once(slot, deadline), Ok);
                 match member.and_then(|member| Group::of(&mut groups, member)) {
                     Ok(group) => group.add(number, call_of(number), asking),
                     Err(failure) => outcomes[number] = Err(failure),

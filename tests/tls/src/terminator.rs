@@ -11,7 +11,7 @@ use std::thread;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{CipherSuite, RootCertStore, ServerConfig, ServerConnection};
 
 use crate::Certificate;
 
@@ -21,6 +21,7 @@ pub struct Terminator {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     handshakes: Arc<AtomicU64>,
+    suite: Arc<Mutex<Option<CipherSuite>>>,
 }
 
 impl Terminator {
@@ -44,9 +45,11 @@ impl Terminator {
             address: listener.local_addr()?,
             stop: Arc::default(),
             handshakes: Arc::default(),
+            suite: Arc::default(),
         };
         let config = Arc::new(config(certificate, clients));
         let (stop, handshakes) = (Arc::clone(&terminator.stop), Arc::clone(&terminator.handshakes));
+        let suite = Arc::clone(&terminator.suite);
         let socket: PathBuf = socket.to_owned();
         thread::spawn(move || {
             for client in listener.incoming() {
@@ -55,10 +58,10 @@ impl Terminator {
                 }
                 let Ok(client) = client else { continue };
                 let (config, socket) = (Arc::clone(&config), socket.clone());
-                let handshakes = Arc::clone(&handshakes);
+                let (handshakes, suite) = (Arc::clone(&handshakes), Arc::clone(&suite));
                 thread::spawn(move || {
                     // A client that hangs up, or is not believed, ends its connection and no other.
-                    let _ = serve(&client, &socket, config, &handshakes);
+                    let _ = serve(&client, &socket, config, &handshakes, &suite);
                     let _ = client.shutdown(Shutdown::Both);
                 });
             }
@@ -69,6 +72,11 @@ impl Terminator {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The cipher suite of the last connection.
+    pub fn suite(&self) -> Option<CipherSuite> {
+        *self.suite.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many clients have agreed on a connection.
@@ -111,6 +119,7 @@ fn serve(
     socket: &Path,
     config: Arc<ServerConfig>,
     handshakes: &AtomicU64,
+    suite: &Mutex<Option<CipherSuite>>,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
     let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
@@ -121,6 +130,8 @@ fn serve(
             return Err(error);
         }
     }
+    let agreed = tls.negotiated_cipher_suite().map(|agreed| agreed.suite());
+    *suite.lock().unwrap_or_else(PoisonError::into_inner) = agreed;
     handshakes.fetch_add(1, Ordering::SeqCst);
     let server = UnixStream::connect(socket)?;
     let tls = Mutex::new(tls);

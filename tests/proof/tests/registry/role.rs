@@ -60,7 +60,7 @@ impl log::Log for Hurting {
         if record.args().to_string().contains("goes on") {
             tell("goes on");
         }
-        let worker = thread::current().name() == Some("leasehold-worker");
+        let worker = thread::current().name().is_some_and(|name| name.starts_with("lease-work-"));
         if worker && !self.done.swap(true, Ordering::SeqCst) {
             tell("hurt");
             match self.how.as_str() {

@@ -1,0 +1,86 @@
+//! What a turn of the worker writes to the log.
+//!
+//! In an outage all leases of a client fail together, and again at each retry. A line for each of them
+//! would be thousands a second, written by the thread that must renew. So a turn writes one warning, and
+//! the rest only at the level `debug`.
+//!
+//! It writes at its end, when all is settled: a logger is code of the user, and may be slow, or panic.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::loss::Loss;
+use crate::base::sync::Arc;
+use crate::base::text::Span;
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::protocol::Target;
+use crate::wire::failure::Failure;
+
+/// The renewals that failed in a turn, and the leases that it found lost.
+#[derive(Default)]
+pub(super) struct Report {
+    failed: Vec<Failed>,
+    lost: Vec<Loss>,
+}
+
+/// A renewal that failed.
+struct Failed {
+    target: Arc<Target>,
+    failure: Failure,
+    /// When it is tried again, if it is.
+    again: Moment,
+}
+
+impl Report {
+    /// A renewal failed, and is tried again then.
+    pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Moment) {
+        self.failed.push(Failed { target: Arc::clone(lease.slot().target()), failure, again });
+    }
+
+    /// A lease was lost.
+    pub(super) fn lost(&mut self, loss: Loss) {
+        self.lost.push(loss);
+    }
+
+    /// Writes it, the warnings first.
+    pub(super) fn log(self, now: Moment) {
+        let Report { failed, lost } = self;
+        if let Some(first) = failed.first() {
+            let again = failed.iter().map(|failed| failed.again).min().unwrap_or(first.again);
+            // A part of a millisecond tells nobody anything.
+            let millis = u64::try_from(again.since(now).as_millis()).unwrap_or(u64::MAX);
+            let again = Span(Duration::from_millis(millis));
+            match failed.len() {
+                1 => log::warn!("{first}; retry in {again}"),
+                count => log::warn!("{count} locks: {first}; first retry in {again}"),
+            }
+        }
+        // Few causes are there, and each has a remedy of its own.
+        let mut rest: &[Loss] = &lost;
+        let mut told = Vec::new();
+        while let Some((first, others)) = rest.split_first() {
+            rest = others;
+            if told.contains(&first.cause()) {
+                continue;
+            }
+            told.push(first.cause());
+            match lost.iter().filter(|loss| loss.cause() == first.cause()).count() {
+                1 => log::warn!("{first}"),
+                count => log::warn!("{count} locks: {first}"),
+            }
+        }
+        if failed.len() > 1 {
+            failed.iter().for_each(|failed| log::debug!("{failed}"));
+        }
+        if lost.len() > told.len() {
+            lost.iter().for_each(|loss| log::debug!("{loss}"));
+        }
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?} was not renewed: {}", self.target.name(), self.failure)
+    }
+}

@@ -1,0 +1,46 @@
+//! Who waits while the nodes are asked where the slots are.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::directory::Directory;
+use super::member::ClusterSettings;
+use crate::base::sync::Arc;
+use crate::base::thread::Threads;
+use crate::base::time::{BootClock, Clock as _};
+use crate::wire::endpoint;
+use crate::wire::manager::Timeouts;
+use crate::wire::pool::PoolSettings;
+use crate::wire::topology::Address;
+
+const LONG: Duration = Duration::from_secs(5);
+
+/// The first node takes connections and says nothing. Nobody asks the second one here.
+#[test]
+fn call_to_a_healthy_slot_waits_for_no_dead_node() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = |url: String| Address::of(&endpoint::parse(&url).unwrap()).unwrap();
+    let dead = address(format!("redis://{}", silent.local_addr().unwrap()));
+    let healthy = address("redis://127.0.0.1:1".to_owned());
+    let settings = ClusterSettings {
+        pool: PoolSettings::default(),
+        timeouts: Timeouts::both(LONG),
+        threads: Threads::of_a_new_client(),
+    };
+    let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
+    let directory = Arc::new(Directory::new(vec![], info, settings, Arc::new(BootClock)));
+    let failed = directory.told(&[(0, &dead), (1, &healthy)]);
+    let before = directory.suspect(&failed);
+    let deadline = BootClock.now().after(LONG * 4);
+    // Callers, the worker, and calls that any node can serve.
+    assert_eq!(*directory.master_of(1, deadline).unwrap().address(), healthy);
+    assert_eq!(*directory.master_at_once(0, deadline).unwrap().address(), dead);
+    assert_eq!(*directory.masters(deadline).unwrap()[0].address(), healthy);
+    // A thread asks meanwhile, as the silent node sees, and has heard nothing.
+    let heard = silent.accept().unwrap();
+    assert_eq!(directory.suspect(&failed), before);
+    // A call that has nowhere to go waits for what is told. The silent node ends it here.
+    drop((silent, heard));
+    directory.ask(before, deadline).unwrap_err();
+    assert!(directory.suspect(&failed) > before);
+}
