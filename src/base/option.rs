@@ -124,7 +124,7 @@ impl Wait {
     ///
     /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
     /// one command however many wait. It needs publish/subscribe. What is handed over is at first
-    /// [valid for a short time](crate#leases-and-renewal) only, until it is renewed.
+    /// [valid for a short time](crate::guide::concepts#leases-and-renewal) only, until it is renewed.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
