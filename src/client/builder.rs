@@ -310,7 +310,7 @@ impl LockClientBuilder {
     /// a database other than 0, and [`sentinels`](LockClientBuilder::sentinels) besides. The bounds of
     /// the pool are for each node.
     ///
-    /// [Several servers](crate#several-servers) tells what names a cluster takes, and what happens when
+    /// [Topologies](crate::guide::topologies#redis-cluster) tells what names a cluster takes, and what happens when
     /// nodes fail or slots move.
     ///
     /// ```
