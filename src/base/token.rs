@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A number that grows with every hold of a lock, for the resource to check.
 ///
-/// A resource that remembers the highest token it has seen, and refuses lower ones, is safe even
-/// from a holder that was paused past its lease. See [`Guard::fencing_token`] and the crate's
-/// documentation for recipes.
+/// A resource that remembers the highest token it has seen, and refuses lower ones, is safe even from a
+/// holder that was paused past its lease. See [`Guard::fencing_token`], and the
+/// [recipes](crate::guide::recipes#fence-writes-in-sql).
 ///
 /// A token is at least the server's time in microseconds at which it was made, so that it goes on
 /// growing after the lock's keys expired or were flushed. It fits into 53 bits, and thus exactly
