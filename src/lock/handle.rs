@@ -263,14 +263,14 @@ macro_rules! lock_methods {
                 self.0.try_lock_until(deadline)
             }
 
-            /// Waits for the lock, does the work, and gives the lock back.
+            /// Waits for the lock, does the work, and releases the lock.
             ///
             /// # Errors
             ///
-            /// As for [`lock`](Self::lock) before the work;
-            /// [`is_lost`](crate::Error::is_lost) after it if the lock was lost meanwhile, so that
-            /// a value that comes back was made under the lock. A release that does not get
-            /// through is no error here, as it is none when a guard is dropped.
+            /// Before the work the same as for [`lock`](Self::lock). After it
+            /// [`is_lost`](crate::Error::is_lost) if the lock was lost in between, so a value that comes back
+            /// was made under the lock. A release that does not get through is not an error here, just as when
+            /// a guard is dropped.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -357,11 +357,10 @@ macro_rules! lock_methods {
             /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
             /// has let go meanwhile.
             ///
-            /// It evicts that holder and no other, and nobody once the time for a call is over,
-            /// however long the request was stuck. Other libraries' owners are evicted too; over
-            /// several servers it is the one that has a majority of them. A holder is one lease of one
-            /// process: where the process passes its lease on to another thread, or takes a lease that
-            /// lingers again, meanwhile, that is evicted.
+            /// It evicts that holder and no other, and nobody once the time for a call is over, however long
+            /// the request was stuck. It evicts owners of other libraries too; over several servers, the owner
+            /// that has a majority. A holder is one lease of one process: if the process meanwhile hands the
+            /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
             ///
             /// For people and for emergencies: the evicted holder goes on until it notices. Where its
             /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.
