@@ -85,11 +85,11 @@ impl Links {
         // Brackets in a heading, as in a changelog, are no link.
         for line in prose(text).lines().filter(|line| !line.starts_with('#')) {
             match line.strip_prefix('[').and_then(|line| line.split_once("]: ")) {
-                Some((label, target)) => {
+                Some((label, target)) if !label.contains(']') => {
                     links.defined.insert(label.to_owned(), target.trim().to_owned());
                 }
                 // A label may go on in the next line.
-                None => body = body + line.trim() + " ",
+                _ => body = body + line.trim() + " ",
             }
         }
         let mut rest = body.as_str();
@@ -238,6 +238,24 @@ fn pages(files: &Files) -> impl Iterator<Item = (&String, &String)> {
     files.iter().filter(|(path, _)| path.starts_with("docs/"))
 }
 
+/// The links in the documentation of items that lead to no heading: of the guide, or of the crate's page.
+fn without_heading(text: &str, files: &Files) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("(crate") {
+        let Some((target, _)) = text[at + 1..].split_once(')') else { continue };
+        let Some((path, anchor)) = target.split_once('#') else { continue };
+        let page = match path.strip_prefix("crate::guide::") {
+            Some(page) => files.get(&format!("docs/{page}.md")),
+            None if path == "crate" => files.get("src/lib.rs"),
+            None => continue,
+        };
+        if !page.is_some_and(|page| anchors(page).contains(anchor)) {
+            found.push(target.to_owned());
+        }
+    }
+    found
+}
+
 #[track_caller]
 fn none(found: Vec<String>) {
     assert!(found.is_empty(), "{found:#?}");
@@ -258,6 +276,31 @@ fn links_of_the_guide_lead_to_the_same_place_in_rustdoc() {
         pages(&files).flat_map(|(_, text)| Links::of(text).defined.into_keys()).collect();
     let unused = |label: &&String| !used.contains(*label);
     none(rustdoc.keys().filter(unused).cloned().collect());
+}
+
+#[test]
+fn links_of_items_lead_to_headings_of_the_guide() {
+    fn walk(folder: &Path, texts: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                walk(&path, texts);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                texts.push(std::fs::read_to_string(&path).expect("a text"));
+            }
+        }
+    }
+    let mut files = files();
+    let root = read("src/lib.rs");
+    let docs: Vec<&str> = root.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
+    files.insert("src/lib.rs".to_owned(), docs.join("\n"));
+    let mut texts = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut texts);
+    none(texts.iter().flat_map(|text| without_heading(text, &files)).collect());
+    for link in ["(crate#nowhere)", "(crate::guide::limits#nowhere)", "(crate::guide::none#limits)"]
+    {
+        assert_eq!(without_heading(link, &files).len(), 1, "{link}");
+    }
 }
 
 #[test]
@@ -325,6 +368,7 @@ fn planted_dead_links_are_found() {
         "# X\n[x](#x)",
         "[a\nb][y]\n\n[y]: b.md",
         "[`y`] `[z]`\n\n[`y`]: b.md",
+        "[y] and [y]: text\n\n[y]: b.md",
         "```text\n[x]\n```\n",
         "[x](https://example.org)",
     ] {
