@@ -122,9 +122,12 @@ impl Wait {
     /// Queues in Redis, where a release hands the lock to the first living waiter. Only for
     /// [`Mutex`](crate::Mutex) on one server or in a cluster, whose default it is.
     ///
-    /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
-    /// one command however many wait. It needs publish/subscribe. What is handed over is at first
-    /// [valid for a short time](crate::guide::concepts#leases-and-renewal) only, until it is renewed.
+    /// Processes are served in the order in which they came. Nobody polls, and a hand-over takes one command,
+    /// however many wait. A renewed lease that is handed over is
+    /// [short at first](crate::guide::concepts#leases-and-renewal), until its first renewal.
+    ///
+    /// It needs publish/subscribe. If a user may listen but not publish, a waiter notices at its next
+    /// heartbeat, within a second, that the lock is its own.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -149,7 +152,10 @@ impl Wait {
     /// [`QuorumClient`](crate::QuorumClient), which listens to all servers and tries again after a short
     /// random pause. No other lock allows it.
     ///
-    /// One thread of a process contends. There is no order among processes. It needs publish/subscribe.
+    /// One thread of a process contends. There is no order among processes. A process that releases a
+    /// `ReentrantLock` while others listen [pauses](crate::guide::waiting#beside-redisson) for some milliseconds
+    /// before it takes the lock again, also in [`try_lock`](crate::ReentrantLock::try_lock). It needs
+    /// publish/subscribe.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -169,9 +175,12 @@ impl Wait {
 
     /// Tries again after random pauses, up to 1 ms at first and up to 128 ms later.
     ///
-    /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
-    /// just reported. It gives no order among processes, who queues goes first, and beside a process
-    /// whose threads keep the lock busy it may find it free only late. It is for servers on which
+    /// It never pauses past the caller's deadline, nor for longer than the time to live that Redis has just
+    /// reported.
+    ///
+    /// There is no order among processes. Waiters in the queue go first, and beside a process whose threads
+    /// keep the lock busy a polling process may get it late. The client hears nothing of others: a holder that
+    /// is [evicted](crate::Mutex::force_release) notices at its next renewal. Use it on servers on which
     /// publish/subscribe is not allowed.
     ///
     /// ```
@@ -483,7 +492,9 @@ impl LockOptions {
     /// A hand-off takes no command. Only a renewed lease is handed off. This goes on for no longer than
     /// 50 ms while another process waits, and for no longer than 1 s while none is known to, because
     /// processes that do not queue cannot make themselves known. If the client cannot hear of others, as
-    /// with any way to wait other than [`Wait::queue`], it assumes that one waits.
+    /// with any way to wait other than [`Wait::queue`], it assumes that one waits. A
+    /// [`ReentrantLock`](crate::ReentrantLock) whose last releases were heard by others is handed off for 1 ms
+    /// at most.
     ///
     /// ```
     /// use leasehold::LockOptions;
