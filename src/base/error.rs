@@ -230,9 +230,10 @@ impl Error {
     /// The command was sent and no reply came: it may have been done or not. Or the client heard that Redis
     /// granted the lock, and no reply confirmed the grant.
     ///
-    /// A lock that it may have left is given back in the background, and ends with its lease at the
-    /// latest. What a [`transaction`](crate::Guard::transaction) or a
-    /// [forced release](crate::Mutex::force_release) may have done stays done.
+    /// A lock that the command may have taken is released in the background, and ends with its lease at the
+    /// latest; after an [`extend`](crate::Guard::extend) without a reply, with the longer lease. What a
+    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) may have
+    /// done stays done.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
