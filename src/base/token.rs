@@ -8,10 +8,12 @@ use std::fmt;
 /// holder that was paused past its lease. See [`Guard::fencing_token`], and the
 /// [recipes](crate::guide::recipes#fence-writes-in-sql).
 ///
-/// A token is at least the server's time in microseconds at which it was made, so that it goes on
-/// growing after the lock's keys expired or were flushed. It fits into 53 bits, and thus exactly
-/// into a JavaScript or Lua number and into a signed 64-bit column: `get() as i64` is the same number,
-/// for drivers of databases that take no `u64`. A command to Redis takes it as it is.
+/// A token that Redis makes is at least the server's time in microseconds, so tokens keep growing after the
+/// lock's keys expired or were flushed. A hold that is handed off inside a process has the next number, once the
+/// server's clock has come so far.
+///
+/// A token fits into 53 bits, and so exactly into a JavaScript or Lua number and into a signed 64-bit column:
+/// `get() as i64` is the same number, for drivers that take no `u64`. A command to Redis takes a token as it is.
 ///
 /// ```
 /// # fn demo(guard: &leasehold::Guard) {
