@@ -122,8 +122,12 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a call waits for a connection of the pool; default 1 s, from 1 ms to 365
-    /// days.
+    /// How long a call waits while others use all connections; default 1 s, from 1 ms to 365 days.
+    ///
+    /// A call for which a connection is being made waits for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. It then has all of the
+    /// [`command_timeout`](LockClientBuilder::command_timeout) for its reply. A caller that waits for less time
+    /// than that, for example with [`try_lock_for`](crate::Mutex::try_lock_for), gets less.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -203,8 +207,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long connecting may take, for each address that the host's name has; default 1 s, from
-    /// 1 ms to 365 days. Name look-ups have no time-out of their own, and happen on another thread.
+    /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
+    /// 365 days.
+    ///
+    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their own,
+    /// and happen on another thread: a connection that comes too late serves the next call.
+    ///
+    /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated after pauses
+    /// that grow from 0.1 s to 5 s, and not at all if the server refused the user or TLS failed.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -222,9 +232,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a command may take from the search for a connection to its answer; default 1 s,
-    /// from 1 ms to 365 days. An answer that comes in pieces may take that long for each, and so may the
-    /// [test](LockClientBuilder::test_on_borrow) of a connection besides.
+    /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that comes in
+    /// pieces may take that long for each piece, and the [test](LockClientBuilder::test_on_borrow) of a
+    /// connection may take that long too.
+    ///
+    /// Before that, a call waits for a connection: for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
+    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer than
+    /// this time-out plus the longer of those two.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -266,7 +281,9 @@ impl LockClientBuilder {
     /// The sentinels that know where the master is; default none.
     ///
     /// The host of the client's URL is then the name that the sentinels have for the master. The user, the
-    /// password, the database and the scheme of that URL are those of the master.
+    /// password, the database and the scheme of that URL are those of the master. Each sentinel's URL has its
+    /// own: sentinels may speak plain text beside a master over TLS (`redis://` beside `rediss://`), and the
+    /// other way round.
     ///
     /// `build` rejects an empty list, duplicate addresses, a client's URL that is a socket, and a
     /// [`cluster`](LockClientBuilder::cluster) at the same time.
@@ -337,8 +354,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// CA certificates to trust, in PEM; default those of the machine. Needs a `rediss://` URL and the
+    /// CA certificates to trust, in PEM, and no others; default those of the machine.
+    ///
+    /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are read when the
+    /// client is built, and never again. This needs a `rediss://` URL, of the client or of a sentinel, and the
     /// feature `tls`.
+    ///
+    /// The cryptography is what the process has chosen for rustls
+    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The library
+    /// chooses nothing for the process.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -356,7 +380,7 @@ impl LockClientBuilder {
     }
 
     /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default none. Needs a
-    /// `rediss://` URL and the feature `tls`.
+    /// `rediss://` URL, of the client or of a sentinel, and the feature `tls`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -500,7 +524,8 @@ impl LockClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O.
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; also if the
+    ///   machine's certificates are to be trusted and there are none.
     /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
     /// - [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
     ///
