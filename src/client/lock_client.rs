@@ -298,9 +298,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in
-    /// time; the text tells how many, and names a few. The worker goes on trying, and all of it ends
-    /// with its lease.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in time; the text
+    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its lease.
     ///
     /// ```
     /// # use std::time::Duration;
