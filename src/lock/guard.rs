@@ -58,10 +58,9 @@ impl Guard {
     /// Send it along with every write to the resource, and let the resource refuse a lower one than
     /// it has seen. That protects it even from a holder that was paused past its lease.
     ///
-    /// Beyond that order nothing can be told from its value. The order breaks if the server's clock
-    /// is set back by more than the time since the last hold while its token is not remembered any
-    /// more: the token expires about one lease after the last hold, and FLUSHALL deletes it. Two
-    /// holds around a FLUSHALL that fall into one microsecond share a token.
+    /// Its value has no meaning beyond that order. Redis keeps the last token for about one lease after the
+    /// last hold; while it is gone, the order rests on the server's clock.
+    /// [Limits](crate::guide::limits#what-breaks-the-order-of-tokens) has the details.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard, highest: &mut leasehold::FencingToken) {
@@ -134,9 +133,15 @@ impl Guard {
     /// How many wait for this lock, as far as this process knows: its own threads, and other processes that
     /// queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
     ///
-    /// The client hears of other processes once it listens: from its first wait on, or with
+    /// The client hears of other processes once it listens: from its first wait on, with
     /// [`linger`](crate::LockOptions::linger) or
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request).
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call of this on,
+    /// which starts a thread. It hears of earlier waiters within a second, so call this now and then, not once.
+    ///
+    /// **Not counted** are other processes that do not queue, because nobody announces them: those with
+    /// [`Wait::spin`](crate::Wait::spin), those that wait for a [`ReentrantLock`](crate::ReentrantLock),
+    /// Redisson's among them, and those that wait over several servers. For such locks only the threads of this
+    /// process count.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -149,7 +154,8 @@ impl Guard {
         self.hold().lease().slot().waiters()
     }
 
-    /// Whether this process knows of anybody who waits for this lock. No I/O.
+    /// Whether this process knows of anybody who waits for this lock: whether [`waiters`](Guard::waiters) is
+    /// above zero. No I/O.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
@@ -235,9 +241,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`is_lost`](crate::Error::is_lost) if the lease is over, however short the time since;
-    /// [`is_config`](crate::Error::is_config) for a time to live that is not allowed; an error of the
-    /// connection if Redis cannot be asked, whereupon the lease is as long as it was.
+    /// - [`is_lost`](crate::Error::is_lost) if the lease is over, for however short a time;
+    /// - [`is_config`](crate::Error::is_config) for a time to live that is not allowed;
+    /// - an error of the connection if Redis cannot be asked. The holder may then rely on the lease for no longer
+    ///   than before. A request that is stuck on its way may still make the lease longer in Redis, for as long
+    ///   as the lock is this hold's.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -259,12 +267,14 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a command about the connection, its subscriptions, or
-    /// transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`: the connection
-    /// serves others afterwards. Nothing was sent.
-    /// [`is_lost`](crate::Error::is_lost) if the lock is not held any longer: nothing was applied.
-    /// [`is_refused`](crate::Error::is_refused) if Redis would not take a command: nothing was
-    /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came.
+    /// - [`is_config`](crate::Error::is_config) for a command about the connection, its subscriptions, or
+    ///   transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`, because the connection
+    ///   serves others afterwards. Nothing was sent.
+    /// - [`is_lost`](crate::Error::is_lost) if the lock is no longer held. Nothing was applied.
+    /// - [`is_refused`](crate::Error::is_refused) if Redis did not accept a command. Nothing was applied.
+    /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no reply came. The commands were applied, or
+    ///   not, or may yet be, for as long as the lock is this hold's: a request that is stuck on its way has no
+    ///   deadline.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
