@@ -362,18 +362,20 @@ macro_rules! lock_methods {
             /// that has a majority. A holder is one lease of one process: if the process meanwhile hands the
             /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
             ///
-            /// For people and for emergencies: the evicted holder goes on until it notices. Where its
-            /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.
-            /// A client listens once it has waited, or has had a lock that lingers, may be asked for or
-            /// was passed on to another thread. With `Wait::spin()` on one server nobody listens. A
-            /// holder that is not told notices at its next renewal or, with a fixed lease, at its end.
-            /// Only the fencing token keeps it from doing harm until then.
+            /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
+            /// then only the fencing token keeps it from doing harm.
+            ///
+            /// If its client listens, the client is told to ask Redis at once, so the guard is lost within a
+            /// round trip. A client listens once it has waited, or has had a lock that lingers, may be asked
+            /// for, or was handed off to another thread. Locks on one server with `Wait::spin()` make no client
+            /// listen. A holder that is not told notices at its next renewal, which comes within a third of its
+            /// lease, or at the end of a lease that is not renewed any more.
             ///
             /// # Errors
             ///
-            /// When Redis cannot be asked, or too late.
-            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) where the request may have been
-            /// served all the same.
+            /// When Redis cannot be asked, or not in time.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
+            /// the same.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
