@@ -34,7 +34,7 @@ const OPENING: i64 = 100;
 const LEASE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The statements of the README and of the crate's documentation, word for word.
+/// The statements of the guide, word for word.
 const CLAIM: &str = "UPDATE accounts SET fence = :token WHERE id = :id AND fence <= :token;";
 const READ: &str = "SELECT balance FROM accounts WHERE id = :id;";
 const WRITE: &str =
@@ -179,12 +179,10 @@ mod tests {
     use super::{CLAIM, OPENING, READ, WRITE, rounds};
 
     #[test]
-    fn the_documentation_shows_these_statements() {
-        let readme = include_str!("../../README.md");
-        let crate_docs = include_str!("../../src/lib.rs");
+    fn the_guide_shows_these_statements() {
+        let guide = include_str!("../../docs/recipes.md");
         for statement in [CLAIM, READ, WRITE] {
-            assert!(readme.contains(statement), "README.md lacks {statement}");
-            assert!(crate_docs.contains(statement), "src/lib.rs lacks {statement}");
+            assert!(guide.contains(statement), "docs/recipes.md lacks {statement}");
         }
     }
 

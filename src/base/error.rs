@@ -24,9 +24,10 @@ type Source = Box<dyn StdError + Send + Sync>;
 
 /// Why a call did not do what was asked.
 ///
-/// Ask the predicates; each error answers `true` to one of them, with two exceptions: a lost lock is also
-/// not held, and an outage that ended a wait may leave the outcome of a request unknown. That somebody
-/// else holds a lock is no error: `try_lock` and its kin answer `Ok(None)` then.
+/// One predicate is true for each error, with two exceptions: a lost lock is also not held, and an outage
+/// that ended a wait may leave the outcome of a request unknown. A lock that somebody else holds is not an
+/// error: `try_lock` and its kin return `Ok(None)`. [Errors by symptom](crate::guide::errors) says what to
+/// do about each.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -171,13 +172,13 @@ impl Error {
         self
     }
 
-    /// The caller's time ran out before the lock could be had, or its lease or `max_hold` was over when
-    /// it was told of its grant.
+    /// The wait ended before the lock was free, or the grant arrived when the lease or `max_hold` was
+    /// already over.
     ///
-    /// The first is the answer of calls that have no other way to say so; `try_lock_for` says
-    /// `Ok(None)`. The second, of any call, asks for a longer one. A call about a lock says so, too,
-    /// if its thread was kept from sending its command for as long as an exchange may take; then
-    /// nothing was done.
+    /// The first happens only in calls that cannot return `Ok(None)`, as `try_lock_for` does. The second
+    /// happens in any call, and asks for a longer lease or `max_hold`. A call about a lock also fails like
+    /// this if its thread was kept from sending the command for as long as a call may take; then nothing
+    /// was done.
     ///
     /// ```
     /// # use leasehold::{Lease, LockClient};
@@ -195,7 +196,7 @@ impl Error {
         self.0.kind == Kind::Timeout
     }
 
-    /// The lock was held and is lost; [`Guard::loss`](crate::Guard::loss) tells the cause.
+    /// The lock was held, and was lost before its release; [`Guard::loss`](crate::Guard::loss) has the cause.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
@@ -229,8 +230,8 @@ impl Error {
 
     /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
     ///
-    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then
-    /// a request before had brought no answer, or Redis was heard to grant the lock.
+    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then an
+    /// earlier request had no reply, or the client heard that Redis granted the lock.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -245,13 +246,13 @@ impl Error {
         self.0.kind == Kind::Unreachable || self.0.in_outage
     }
 
-    /// The command was sent and its answer never came: it may have been done or not. Or Redis was heard
-    /// to grant a lock, and no answer told whether the grant stands.
+    /// The command was sent and no reply came: it may have been done or not. Or the client heard that Redis
+    /// granted the lock, and no reply confirmed the grant.
     ///
-    /// A lock that it may have left is given back in the background, and ends with its lease at the
-    /// latest: where an [`extend`](crate::Guard::extend) had no answer, with the longer one. What a
-    /// [`transaction`](crate::Guard::transaction) or a
-    /// [forced release](crate::Mutex::force_release) may have done stays done.
+    /// A lock that the command may have taken is released in the background, and ends with its lease at the
+    /// latest; after an [`extend`](crate::Guard::extend) without a reply, with the longer lease. What a
+    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) may have
+    /// done stays done.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
@@ -314,7 +315,7 @@ impl Error {
         self.0.kind == Kind::WrongType
     }
 
-    /// The wait was called off, by another thread or because the client was shut down.
+    /// Another thread ended the wait, or the client was shut down.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -346,8 +347,8 @@ impl Error {
         self.0.kind == Kind::Exhausted
     }
 
-    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for have the lock;
-    /// it was given back.
+    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for had the lock in time,
+    /// so it was released again.
     ///
     /// ```
     /// # use leasehold::LockOptions;
@@ -365,8 +366,8 @@ impl Error {
         self.0.kind == Kind::NotReplicated
     }
 
-    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time; it
-    /// was given back.
+    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time, so it
+    /// was released again.
     ///
     /// ```
     /// # use leasehold::LockOptions;
@@ -384,8 +385,8 @@ impl Error {
         self.0.kind == Kind::NotFsynced
     }
 
-    /// Redis answered with an error that none of the other predicates covers, such as being out
-    /// of memory, or the client does not do it here, as in a fork; nothing was done.
+    /// Redis returned an error that no other predicate covers, such as being out of memory; or the client
+    /// refuses to work here, as in a fork. Nothing was done.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

@@ -13,16 +13,15 @@ const ROOM: usize = 1024;
 
 /// The losses of all locks of a client, for a thread that waits for them.
 ///
-/// Made by [`LockClient::losses`](crate::LockClient::losses). Each receiver is told of every loss
-/// from then on, in the order in which they were found. The guard is invalid before its loss
-/// arrives here.
+/// [`LockClient::losses`](crate::LockClient::losses) makes it. Each receiver gets every loss from then on,
+/// in the order in which the client found them. A guard is invalid before its loss arrives here.
 ///
-/// It has room for 1024 losses that nobody has read. While it is full, further ones are not kept;
-/// [`missed`](LossReceiver::missed) counts them. So a reader that does not read costs little memory
+/// It has room for 1024 losses that nobody has read. While it is full it keeps no more;
+/// [`missed`](LossReceiver::missed) counts the others. So a receiver that nobody reads costs little memory
 /// and holds nobody up.
 ///
-/// It ends when its client is shut down, or with the last clone, lock and guard of the client. What
-/// arrived before can still be read.
+/// It ends when its client is shut down, or when the last clone, lock and guard of the client are dropped.
+/// Losses that arrived before can still be read.
 ///
 /// ```
 /// # fn demo(client: &leasehold::LockClient) {
@@ -35,8 +34,8 @@ const ROOM: usize = 1024;
 /// # }
 /// ```
 ///
-/// To `select!` over it and other channels, either send from [`on_loss`] to a channel of your own,
-/// or use the feature `crossbeam`.
+/// To `select!` over it and other channels, send from [`on_loss`] to a channel of your own, or use the
+/// feature `crossbeam`.
 ///
 /// [`on_loss`]: crate::LockClientBuilder::on_loss
 pub struct LossReceiver {
@@ -63,7 +62,7 @@ impl LossReceiver {
         self.losses.recv().map_err(|_| RecvError)
     }
 
-    /// Waits for the next loss, for no longer than this.
+    /// Waits for the next loss for at most `wait`.
     ///
     /// # Errors
     ///
@@ -85,12 +84,13 @@ impl LossReceiver {
         })
     }
 
-    /// The next loss, if one is there.
+    /// Returns the next loss if one is there, and does not wait.
     ///
     /// # Errors
     ///
-    /// [`Empty`](std::sync::mpsc::TryRecvError::Empty) when none is,
-    /// [`Disconnected`](std::sync::mpsc::TryRecvError::Disconnected) when the client has ended too.
+    /// [`Empty`](std::sync::mpsc::TryRecvError::Empty) when none is there,
+    /// [`Disconnected`](std::sync::mpsc::TryRecvError::Disconnected) when none is there and the client has
+    /// ended.
     ///
     /// ```
     /// use std::sync::mpsc::TryRecvError;
@@ -112,7 +112,7 @@ impl LossReceiver {
         })
     }
 
-    /// The losses one after the other, waiting for each, until the client ends.
+    /// An iterator that waits for each loss, and ends with the client.
     ///
     /// ```
     /// # fn demo(losses: &leasehold::LossReceiver) {
@@ -126,7 +126,7 @@ impl LossReceiver {
         std::iter::from_fn(|| self.recv().ok())
     }
 
-    /// How many losses were not kept because there was no room.
+    /// How many losses this receiver did not keep because it was full.
     ///
     /// ```
     /// # fn demo(losses: &leasehold::LossReceiver) {
@@ -141,8 +141,8 @@ impl LossReceiver {
 
     /// The channel beneath, for `crossbeam_channel::select!`.
     ///
-    /// It is of crossbeam-channel 0.5, and follows that crate: the promise of a stable interface
-    /// does not cover this method.
+    /// It is a channel of crossbeam-channel 0.5 and follows that crate, so this method is not covered by the
+    /// promise of a stable interface.
     ///
     /// ```
     /// # fn demo(losses: &leasehold::LossReceiver, stop: &crossbeam_channel::Receiver<()>) {
@@ -168,7 +168,7 @@ impl IntoIterator for LossReceiver {
     }
 }
 
-/// The losses of a [`LossReceiver`] one after the other, until the client ends.
+/// An iterator over the losses of a [`LossReceiver`], which ends with the client.
 ///
 /// ```
 /// use std::time::Duration;

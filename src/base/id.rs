@@ -60,10 +60,10 @@ impl Identity {
     }
 }
 
-/// Who holds a lock, as written beside it for people.
+/// Who holds a lock, for people to read.
 ///
-/// Only a [`Mutex`](crate::Mutex) taken by this library tells host, process and label; the others
-/// tell their owner's value and nothing else.
+/// Only a [`Mutex`](crate::Mutex) that this library took has a host, a process and a label. All other locks
+/// have only their owner's value.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -82,7 +82,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The owner's value in Redis, new for every attempt.
+    /// The owner's value in Redis, which is new for every attempt.
     ///
     /// ```
     /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {
@@ -108,7 +108,7 @@ impl Holder {
         self.host.as_deref()
     }
 
-    /// The holder's process.
+    /// The holder's process id.
     ///
     /// ```
     /// # fn demo(holder: &leasehold::Holder) {
@@ -121,7 +121,7 @@ impl Holder {
         self.pid
     }
 
-    /// The label given when the holder's client was built.
+    /// The [label](crate::LockClientBuilder::label) of the holder's client.
     ///
     /// ```
     /// # fn demo(holder: &leasehold::Holder) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A lock that was lost before it was released: which one, which hold, and why.
+/// Which lock was lost before its release, which hold, and why.
 ///
 /// ```
 /// # fn demo(guard: &leasehold::Guard) {

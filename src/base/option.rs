@@ -10,7 +10,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LIMITS: &str = "1ms to 30 days";
 
-/// How long Redis keeps a lock for a holder that says nothing, and whether it is renewed.
+/// How long Redis keeps a lock for a holder that it does not hear from, and whether it is renewed.
 ///
 /// ```
 /// use leasehold::Lease;
@@ -32,7 +32,7 @@ pub struct Lease {
 impl Lease {
     /// A lease that is renewed every third of `ttl` for as long as the lock is held.
     ///
-    /// After the holder's machine has died, others wait for what remains of `ttl`.
+    /// If the holder's machine dies, others wait for what remains of `ttl`.
     ///
     /// ```
     /// use leasehold::Lease;
@@ -52,7 +52,7 @@ impl Lease {
     /// use leasehold::{Lease, LockOptions};
     /// use std::time::Duration;
     ///
-    /// // The work takes a second, and nobody is kept waiting for more than five.
+    /// // The work takes a second, and nobody has to wait for more than five.
     /// let options = LockOptions::new().lease(Lease::fixed(Duration::from_secs(5)));
     /// ```
     ///
@@ -74,7 +74,7 @@ impl Lease {
         self.ttl
     }
 
-    /// Whether it is renewed.
+    /// Whether the lease is renewed.
     ///
     /// ```
     /// use leasehold::Lease;
@@ -120,14 +120,15 @@ pub(crate) enum WaitKind {
 }
 
 impl Wait {
-    /// Queues up in Redis, where the releaser hands the lock itself to the first who waits and
-    /// lives. Only for [`Mutex`](crate::Mutex) on one server, whose default it is.
+    /// Queues in Redis, where a release hands the lock to the first living waiter. Only for
+    /// [`Mutex`](crate::Mutex) on one server or in a cluster, whose default it is.
     ///
-    /// Processes are served in the order in which they came; nobody polls, and a hand-over takes
-    /// one command however many wait. It needs publish/subscribe: where a user may listen but not
-    /// publish, a waiter finds out at its next heartbeat, within a second, that the lock is its own.
-    /// What is handed over is at first [valid for a short time](crate#leases-and-renewal) only, until it
-    /// is renewed.
+    /// Processes are served in the order in which they came. Nobody polls, and a hand-over takes one command,
+    /// however many wait. A renewed lease that is handed over is
+    /// [short at first](crate::guide::concepts#leases-and-renewal), until its first renewal.
+    ///
+    /// It needs publish/subscribe. If a user may listen but not publish, a waiter notices at its next
+    /// heartbeat, within a second, that the lock is its own.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -145,15 +146,17 @@ impl Wait {
         Wait(WaitKind::Queue)
     }
 
-    /// Listens on the lock's channel and tries again at every release. For
-    /// [`ReentrantLock`](crate::ReentrantLock), whose default it is: the waiters of Redisson do the
-    /// same on the same channel. And for the locks of a [`QuorumClient`](crate::QuorumClient), whose
-    /// default it is too: it listens to all servers, and tries again after a short random pause.
+    /// Listens on the lock's channel and tries again at every release.
     ///
-    /// One thread of a process contends. It gives no order among processes, and needs
-    /// publish/subscribe. A process that releases a `ReentrantLock` while others listen lets them go first:
-    /// it [pauses](crate::ReentrantLock) for some milliseconds before it takes the lock again. A
-    /// [`try_lock`](crate::ReentrantLock::try_lock) pauses too.
+    /// It is the default for a [`ReentrantLock`](crate::ReentrantLock), because Redisson's waiters do the
+    /// same on the same channel. It is also the default for the locks of a
+    /// [`QuorumClient`](crate::QuorumClient), which listens to all servers and tries again after a short
+    /// random pause. No other lock allows it.
+    ///
+    /// One thread of a process contends. There is no order among processes. A process that releases a
+    /// `ReentrantLock` while others listen [pauses](crate::guide::waiting#beside-redisson) for some milliseconds
+    /// before it takes the lock again, also in [`try_lock`](crate::ReentrantLock::try_lock). It needs
+    /// publish/subscribe.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -171,13 +174,15 @@ impl Wait {
         Wait(WaitKind::Notify)
     }
 
-    /// Tries again after a pause that grows from 1 ms to 128 ms, each drawn at random up to that.
+    /// Tries again after random pauses, up to 1 ms at first and up to 128 ms later.
     ///
-    /// It never pauses past the caller's deadline, nor longer than the time to live that Redis has
-    /// just reported. It gives no order among processes, who queues goes first, and beside a process
-    /// whose threads keep the lock busy it may find it free only late. Nothing is heard of others: a
-    /// holder that is [evicted](crate::Mutex::force_release) finds out at its next renewal. It is for
-    /// servers on which publish/subscribe is not allowed.
+    /// It never pauses past the caller's deadline, nor for longer than the time to live that Redis has just
+    /// reported.
+    ///
+    /// There is no order among processes. Waiters in the queue go first, and beside a process whose threads
+    /// keep the lock busy a polling process may get it late. The client hears nothing of others: a holder that
+    /// is [evicted](crate::Mutex::force_release) notices at its next renewal. Use it on servers on which
+    /// publish/subscribe is not allowed.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -207,7 +212,7 @@ impl Wait {
     }
 }
 
-/// How a lock is given back to Redis. Both ways touch it only if it is still the holder's.
+/// How a lock is released in Redis. Both ways touch the key only if it is still the holder's.
 ///
 /// ```
 /// use leasehold::{LockOptions, Release, Wait};
@@ -230,16 +235,17 @@ impl Release {
     /// ```
     /// use leasehold::{LockOptions, Release};
     ///
-    /// // As it is where nothing is said.
+    /// // The same as without this option.
     /// assert_eq!(LockOptions::new().release(Release::lua()), LockOptions::new());
     /// ```
     pub const fn lua() -> Release {
         Release(ReleaseKind::Lua)
     }
 
-    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as in the articles. What the
-    /// worker must finish for a caller it does by script. Only for [`Mutex`](crate::Mutex) with
-    /// [`Wait::spin`].
+    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as many articles show it. Only for
+    /// [`Mutex`](crate::Mutex) with [`Wait::spin`].
+    ///
+    /// If the worker must finish a release for a caller, it uses the script.
     ///
     /// ```
     /// use leasehold::{LockOptions, Release, Wait};
@@ -248,7 +254,7 @@ impl Release {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// let watching = LockOptions::new().release(Release::watch());
     /// let lock = client.mutex_with("orders:42", watching.wait(Wait::spin()))?;
-    /// // A mutex that queues is handed over, by a script.
+    /// // A mutex that queues needs the script, which hands it over.
     /// assert!(client.mutex_with("orders:42", watching).unwrap_err().is_config());
     /// # Ok(())
     /// # }
@@ -339,8 +345,8 @@ impl Copies {
 
 /// The options of one lock handle.
 ///
-/// Handles of one name may differ in their options; each hold follows those of the handle that
-/// took it.
+/// Handles of one name may have different options; each hold follows those of the handle that took it.
+/// [Options](crate::guide::options) has all of them in a table.
 ///
 /// ```
 /// use leasehold::{Lease, LockOptions};
@@ -350,7 +356,7 @@ impl Copies {
 ///     .lease(Lease::renewed(Duration::from_secs(10)))
 ///     .max_hold(Duration::from_secs(300));
 /// ```
-#[must_use = "each setting answers new options, and leaves these as they are"]
+#[must_use = "each setting returns new options, and leaves these as they are"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     lease: Lease,
@@ -380,8 +386,8 @@ impl LockOptions {
     /// The lease; default [`Lease::renewed`] of 30 s, allowed from 1 ms to 30 days.
     ///
     /// A lease shorter than ten command time-outs, or twenty
-    /// [node time-outs](crate::QuorumClientBuilder::node_timeout), is allowed; the first of a client is
-    /// warned of in the log: one slow answer may cost the lock.
+    /// [node time-outs](crate::QuorumClientBuilder::node_timeout), is allowed, but one slow reply may then
+    /// cost the lock. The client logs a warning about the first such lease.
     ///
     /// ```
     /// use leasehold::{Lease, LockOptions};
@@ -391,7 +397,7 @@ impl LockOptions {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// let short = LockOptions::new().lease(Lease::renewed(Duration::from_secs(10)));
     /// let lock = client.mutex_with("orders:42", short)?;
-    /// // Found before any I/O.
+    /// // Refused before any I/O.
     /// let none = LockOptions::new().lease(Lease::fixed(Duration::ZERO));
     /// assert!(client.mutex_with("orders:42", none).unwrap_err().is_config());
     /// # Ok(())
@@ -404,8 +410,8 @@ impl LockOptions {
 
     /// How long one hold may last at most; default without limit, allowed from 1 ms to 30 days.
     ///
-    /// When it is reached the hold is lost with [`LossCause::MaxHold`], and renewal stops: a
-    /// thread that hangs, or a guard that was forgotten, cannot keep the lock for ever.
+    /// When a hold reaches the limit it is lost with [`LossCause::MaxHold`], and renewal stops. So a thread
+    /// that hangs, or a guard that was forgotten, cannot keep the lock for ever.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -413,7 +419,7 @@ impl LockOptions {
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // A report that hangs has the lock for an hour at most.
+    /// // A report that hangs keeps the lock for an hour at most.
     /// let options = LockOptions::new().max_hold(Duration::from_secs(3600));
     /// let lock = client.mutex_with("search-index", options)?;
     /// # Ok(())
@@ -428,15 +434,15 @@ impl LockOptions {
 
     /// How many times the lease of one hold is renewed at most; default without limit.
     ///
-    /// After the last renewal the lease runs out like a fixed one. Zero means never. It has no
-    /// effect on [`Lease::fixed`].
+    /// After the last renewal the lease runs out like a fixed one. With zero it is never renewed. This has
+    /// no effect on [`Lease::fixed`].
     ///
     /// ```
     /// use leasehold::LockOptions;
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // Renewed every 10 s, so the sixth is after a minute, and 30 s later the lease is over.
+    /// // Renewed every 10 s: the sixth renewal comes after a minute, and the lease ends 30 s later.
     /// let options = LockOptions::new().max_renewals(6);
     /// let lock = client.mutex_with("search-index", options)?;
     /// # Ok(())
@@ -449,7 +455,7 @@ impl LockOptions {
 
     /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for a
     /// [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
-    /// [`QuorumClient`](crate::QuorumClient). Each kind allows its own and [`Wait::spin`].
+    /// [`QuorumClient`](crate::QuorumClient). Each kind of lock allows its default and [`Wait::spin`].
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -483,21 +489,22 @@ impl LockOptions {
         self
     }
 
-    /// How many times in a row the lease may be passed on to the next thread of the same process
-    /// while another process is known to wait; default 16, zero for never.
+    /// How many times in a row the lease may be handed off to the next thread of the same process while
+    /// another process is known to wait; default 16, zero for never.
     ///
-    /// Passing on takes no command. Only a renewed lease is passed on, and never for longer than
-    /// 50 ms while another process waits, nor than 1 s while none is known to: those that do not queue
-    /// cannot make themselves known. Where others could not be heard of, as with other ways to wait than
-    /// [`Wait::queue`], one is taken to wait. A [`ReentrantLock`](crate::ReentrantLock) whose last releases
-    /// were heard by others is passed on for 1 ms at most.
+    /// A hand-off takes no command. Only a renewed lease is handed off. This goes on for no longer than
+    /// 50 ms while another process waits, and for no longer than 1 s while none is known to, because
+    /// processes that do not queue cannot make themselves known. If the client cannot hear of others, as
+    /// with any way to wait other than [`Wait::queue`], it assumes that one waits. A
+    /// [`ReentrantLock`](crate::ReentrantLock) whose last releases were heard by others is handed off for 1 ms
+    /// at most.
     ///
     /// ```
     /// use leasehold::LockOptions;
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // Each release goes to Redis, where the threads of other processes wait too.
+    /// // Each release goes to Redis, where other processes wait too.
     /// let options = LockOptions::new().local_handoffs(0);
     /// let lock = client.mutex_with("orders:42", options)?;
     /// # Ok(())
@@ -508,14 +515,15 @@ impl LockOptions {
         self
     }
 
-    /// How long the process keeps the lease after the last unlock, so that it locks again without
-    /// a command; default zero, at most 30 days.
+    /// How long the process keeps the lease after the last unlock, so that it can lock again without a
+    /// command; default zero, at most 30 days.
     ///
-    /// A waiter of another process ends it at once, if it queues ([`Wait::queue`]), or within a second
-    /// of being heard again where its wake-up was lost; one that does not, and other libraries, wait
-    /// for its end. It lasts at most for half of the lease that
-    /// remains. Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. Who locks more
-    /// than once a microsecond sends a command now and then: no token runs ahead of the server's clock.
+    /// A waiter of another process that queues ([`Wait::queue`]) ends the linger at once; if its message is
+    /// lost, within a second of the next one. Waiters that do not queue, and other libraries, wait for the
+    /// end of the linger. It lasts for half of the remaining lease at most.
+    ///
+    /// Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. A process that locks more than
+    /// once a microsecond sends a command now and then, because no token runs ahead of the server's clock.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -523,7 +531,7 @@ impl LockOptions {
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // For a loop that takes the lock a hundred times a second, and nobody else does.
+    /// // For a loop that takes the lock a hundred times a second, while hardly anybody else does.
     /// let options = LockOptions::new().linger(Duration::from_millis(100));
     /// let lock = client.mutex_with("counter", options)?;
     /// # Ok(())
@@ -534,15 +542,16 @@ impl LockOptions {
         self
     }
 
-    /// How many replicas must have the lock before it counts, and how long they may take to say so;
-    /// default none. `within` is allowed from 1 ms to less than the client's command time-out, and
-    /// comes on top of the caller's wait.
+    /// How many replicas must have the lock before it counts, and how long they may take to confirm it;
+    /// default none. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
+    /// top of the caller's wait.
     ///
-    /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands. If
-    /// too few replicas answer, the lock is given back, and the call fails with
-    /// [`is_not_replicated`](crate::Error::is_not_replicated). It makes the loss of a lock in a
-    /// fail-over unlikely and not impossible: the replica that is promoted may be another one, and
-    /// renewals are not waited for.
+    /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands. If too
+    /// few replicas confirm, the lock is released again, and the call fails with
+    /// [`is_not_replicated`](crate::Error::is_not_replicated).
+    ///
+    /// This makes the loss of a lock in a fail-over less likely, but not impossible: another replica may be
+    /// promoted, and renewals do not wait for replicas.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -564,23 +573,23 @@ impl LockOptions {
     }
 
     /// On which disks the lock must be before it counts, and how long that may take; default none.
-    /// `local` asks for the master's own, `replicas` for those of so many replicas, at least one disk
-    /// in all. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
+    /// `local` asks for the master's own disk, `replicas` for the disks of that many replicas, at least one
+    /// disk in all. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
     /// top of the caller's wait and of what [`min_replicas`](LockOptions::min_replicas) takes.
     ///
-    /// Each time a thread takes the lock, `WAITAOF` follows on the same connection: two more commands.
-    /// It answers when the append-only files are synced, with `appendfsync everysec` up to two seconds
-    /// later, so that `within` must allow for it, and with `appendfsync no` when the system feels like
-    /// it. If too few are in time, the lock is given back, and the call fails with
+    /// Each time a thread takes the lock, `WAITAOF` follows on the same connection: two more commands. It
+    /// returns when the append-only files are synced. With `appendfsync everysec` that is up to two seconds
+    /// later, which `within` must allow for; with `appendfsync no` the operating system decides. If too few
+    /// disks are in time, the lock is released again, and the call fails with
     /// [`is_not_fsynced`](crate::Error::is_not_fsynced).
     ///
-    /// A lock that was granted survives a crash and a restart of those servers and of their machines, if
-    /// they load their append-only files. Renewals are not waited for: those of the last moments before
-    /// a crash may be missing, and then the lock may be granted anew before its holder's guard turns
-    /// invalid; the fencing token tells.
+    /// A granted lock then survives a crash and a restart of those servers and of their machines, if they
+    /// load their append-only files. Renewals do not wait for disks. If the renewals of the last moments
+    /// before a crash are missing, the lock may be granted anew before its holder's guard turns invalid;
+    /// the fencing token then tells the two holds apart.
     ///
-    /// It needs Redis 7.2 or Valkey, and for `local` a master with `appendonly yes`; where that is not
-    /// so the call fails with [`is_config`](crate::Error::is_config).
+    /// It needs Redis 7.2 or Valkey, and for `local` a master with `appendonly yes`. Otherwise the call
+    /// fails with [`is_config`](crate::Error::is_config).
     ///
     /// ```
     /// use leasehold::LockOptions;

@@ -24,7 +24,7 @@ use crate::wire::process::Process;
 use crate::wire::sentinel::Sentinels;
 use crate::wire::transport::Transport;
 
-/// Settings of a [`LockClient`].
+/// Settings of a [`LockClient`]. [Options](crate::guide::options) has all of them in a table.
 ///
 /// ```
 /// use leasehold::LockClient;
@@ -65,8 +65,8 @@ impl LockClientBuilder {
 
     /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
     ///
-    /// Two more are not counted, one for renewals and one that listens. A thread that waits for a lock
-    /// has no connection.
+    /// Two more connections are not counted: one renews, one listens. A thread that waits for a lock uses
+    /// none.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -98,15 +98,16 @@ impl LockClientBuilder {
         self
     }
 
-    /// How many idle connections the pool keeps at most; default all, from `min_idle` to
-    /// `max_size`. It should be above `min_idle` by as many as are in use at once: the pool makes one
-    /// more whenever fewer than `min_idle` are idle, and here those beyond `max_idle` are closed.
+    /// How many idle connections the pool keeps at most; default all, from `min_idle` to `max_size`.
+    ///
+    /// Set it above `min_idle` by as many connections as are in use at once: the pool makes one more
+    /// whenever fewer than `min_idle` are idle, and closes those beyond `max_idle`.
     ///
     /// ```
     /// use leasehold::LockClient;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // Of sixteen, four stay open while nobody needs them.
+    /// // Four of the sixteen stay open while nobody needs them.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .max_size(16)
     ///     .max_idle(4)
@@ -121,20 +122,19 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long a call waits for a connection while others use all that there may be; default 1 s, from
-    /// 1 ms to 365 days.
+    /// How long a call waits while others use all connections; default 1 s, from 1 ms to 365 days.
     ///
-    /// A call that has a connection made for it waits for the
-    /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. For its reply it has all of the
-    /// [`command_timeout`](LockClientBuilder::command_timeout) besides. A caller that waits for less time
-    /// than that, with [`try_lock_for`](crate::Mutex::try_lock_for) for example, gets less.
+    /// A call for which a connection is being made waits for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. It then has all of the
+    /// [`command_timeout`](LockClientBuilder::command_timeout) for its reply. A caller that waits for less time
+    /// than that, for example with [`try_lock_for`](crate::Mutex::try_lock_for), gets less.
     ///
     /// ```
     /// use leasehold::LockClient;
     /// use std::time::Duration;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // Where all connections are in use, a call soon says so.
+    /// // If all connections are in use, a call fails soon.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .max_wait(Duration::from_millis(200))
     ///     .build()?;
@@ -146,15 +146,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None`
-    /// for never. It is looked for every 30 s.
+    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None` for
+    /// never. The pool looks every 30 s.
     ///
     /// ```
     /// use leasehold::LockClient;
     /// use std::time::Duration;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // Something on the way forgets connections that are idle for two minutes.
+    /// // A load balancer on the way drops connections that are idle for two minutes.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .idle_timeout(Some(Duration::from_secs(60)))
     ///     .build()?;
@@ -166,15 +166,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for
-    /// never. It is looked for every 30 s.
+    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for never.
+    /// The pool looks every 30 s.
     ///
     /// ```
     /// use leasehold::LockClient;
     /// use std::time::Duration;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // A proxy that was added has its share of the connections after five minutes.
+    /// // A proxy that was added gets its share of the connections within five minutes.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .max_lifetime(Some(Duration::from_secs(300)))
     ///     .build()?;
@@ -186,16 +186,16 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whether a connection is tested with a `PING` each time before a caller uses it; default no.
+    /// Whether the pool tests a connection with a `PING` before each use; default no.
     ///
-    /// It doubles the round trips, and is not needed: a connection that failed is never used again,
-    /// and a command that met a dead one is safely repeated.
+    /// This doubles the round trips and is seldom needed: a connection that failed is never used again, and
+    /// a command that met a dead one is safely repeated.
     ///
     /// ```
     /// use leasehold::LockClient;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // As `testOnBorrow` of Jedis.
+    /// // The same as `testOnBorrow` in Jedis.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .test_on_borrow(true)
     ///     .build()?;
@@ -207,15 +207,14 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long connecting may take, for each address that the host's name has; default 1 s, from
-    /// 1 ms to 365 days.
+    /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
+    /// 365 days.
     ///
-    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their
-    /// own, and happen on another thread: what such an attempt finds later serves the next call.
+    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their own,
+    /// and happen on another thread: a connection that comes too late serves the next call.
     ///
-    /// An attempt that failed is repeated at once for the next caller. While nobody asks, it is repeated
-    /// after pauses that grow from 0.1 s to 5 s, and not at all if the server refused the user, or TLS
-    /// failed.
+    /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated after pauses
+    /// that grow from 0.1 s to 5 s, and not at all if the server refused the user or TLS failed.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -234,8 +233,13 @@ impl LockClientBuilder {
     }
 
     /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that comes in
-    /// pieces may take that long for each, and so may the
-    /// [test](LockClientBuilder::test_on_borrow) of a connection besides.
+    /// pieces may take that long for each piece, and the [test](LockClientBuilder::test_on_borrow) of a
+    /// connection may take that long too.
+    ///
+    /// Before that, a call waits for a connection: for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
+    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer than
+    /// this time-out plus the longer of those two.
     ///
     /// Before that, a call waits for a connection: for the
     /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
@@ -247,7 +251,7 @@ impl LockClientBuilder {
     /// use std::time::Duration;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // A lease should have ten of it or more: 5 s.
+    /// // A lease should be ten times that or longer: 5 s.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .command_timeout(Duration::from_millis(500))
     ///     .build()?;
@@ -267,7 +271,7 @@ impl LockClientBuilder {
     /// use std::time::Duration;
     ///
     /// # fn main() -> leasehold::Result<()> {
-    /// // A restart of Redis takes up to half a minute here.
+    /// // Here a restart of Redis takes up to half a minute.
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .give_up_after(Duration::from_secs(30))
     ///     .build()?;
@@ -279,28 +283,32 @@ impl LockClientBuilder {
         self
     }
 
-    /// Sentinels that know where the master is; default none. The host of the client's URL is then the
-    /// name that they have for it; its user, password, database and scheme are those of the master. Each
-    /// sentinel's URL has its own: sentinels may speak plain text beside a master over TLS (`redis://`
-    /// beside `rediss://`), and the other way round.
+    /// The sentinels that know where the master is; default none.
     ///
-    /// Refused are none at all, an address that is named twice, a client's URL that is a socket, and
-    /// [`cluster`](LockClientBuilder::cluster) besides.
+    /// The host of the client's URL is then the name that the sentinels have for the master. The user, the
+    /// password, the database and the scheme of that URL are those of the master. Each sentinel's URL has its
+    /// own: sentinels may speak plain text beside a master over TLS (`redis://` beside `rediss://`), and the
+    /// other way round.
     ///
-    /// They are asked at every new connection, and the server that they tell of must say itself that it
-    /// is the master. A thread listens to one of them, and asks another every 500 ms; when one tells of
-    /// another master, no connection to the former is used again. While a fail-over is under way, the
-    /// replica that they chose is used as soon as it says itself that it is the master, which is about a
-    /// second before they tell of it. The user must be allowed `SENTINEL` at the sentinels, and should be
-    /// allowed `SUBSCRIBE` there and `ROLE` at the servers: without them a change is noticed later.
+    /// `build` rejects an empty list, duplicate addresses, a client's URL that is a socket, and a
+    /// [`cluster`](LockClientBuilder::cluster) at the same time.
     ///
-    /// From a second after a sentinel told of another master, with the default time-outs, nothing is sent
-    /// to the former, though it may still take itself for the master. What remains: what it was sent
-    /// before and could not read while it hung, it runs when it goes on. A request to take a lock is too
-    /// late by then and does nothing; renewals and releases change its own copy, which it throws away as
-    /// soon as it is a replica. And who is cut off together with the former master and one of its
-    /// sentinels goes on with it; `min-replicas-to-write` with `min-replicas-max-lag` at the servers
-    /// bounds that.
+    /// **How the client follows the master.** It asks the sentinels at every new connection, and the server
+    /// that they name must confirm that it is the master. A thread listens to one sentinel and asks another
+    /// every 500 ms; when one names another master, the client never uses a connection to the former one
+    /// again. During a fail-over the client uses the chosen replica as soon as it confirms that it is the
+    /// master, which is about a second before the sentinels announce it.
+    ///
+    /// **Permissions.** The user needs `SENTINEL` at the sentinels, and should have `SUBSCRIBE` there and
+    /// `ROLE` at the servers; without them the client notices a change later.
+    ///
+    /// **What remains of a former master.** It may still take itself for the master. With the default
+    /// time-outs, the client sends nothing to it from one second after a sentinel named another master. A
+    /// former master that hung may still run what it was sent before: a request to take a lock is too late by
+    /// then and does nothing; renewals and releases change its own copy, which it throws away as soon as it
+    /// becomes a replica. A client that is cut off together with the former master and one of its sentinels
+    /// goes on with that master; `min-replicas-to-write` with `min-replicas-max-lag` at the servers bounds
+    /// this.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -320,17 +328,18 @@ impl LockClientBuilder {
         self
     }
 
-    /// Makes it a client of a Redis Cluster, of which the client's URL names one node and these are
-    /// others; none need to be named, `.cluster([""; 0])`. Any of them tells where all nodes are. By
-    /// default it is no such client.
+    /// Makes this a client of a Redis Cluster; by default it is not.
     ///
-    /// The user, the password and the scheme of the client's URL are used for every node, also for
-    /// those that are learned of later; URLs given here that have others are refused. So are a socket,
-    /// a database other than 0, and [`sentinels`](LockClientBuilder::sentinels) besides. The bounds of
-    /// the pool are for each node.
+    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none. Any node
+    /// knows where all nodes are.
     ///
-    /// [Several servers](crate#several-servers) tells what names a cluster takes, and what happens when
-    /// nodes fail or slots move.
+    /// The user, the password and the scheme of the client's URL are used for every node, also for nodes
+    /// that the client learns of later. `build` rejects URLs with others, a socket, a database other than 0,
+    /// and [`sentinels`](LockClientBuilder::sentinels) at the same time. The bounds of the pool apply to each
+    /// node.
+    ///
+    /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and what happens
+    /// when nodes fail or slots move.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -350,14 +359,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whom to trust: PEM text with the certificates of authorities, and nobody else is. Without it the
-    /// authorities of the machine are trusted. Their certificates, or those that `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR` name, are read when the client is built, and never again. Needs a `rediss://` URL,
-    /// of the client or of a sentinel, and the feature `tls`.
+    /// CA certificates to trust, in PEM, and no others; default those of the machine.
+    ///
+    /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are read when the
+    /// client is built, and never again. This needs a `rediss://` URL, of the client or of a sentinel, and the
+    /// feature `tls`.
     ///
     /// The cryptography is what the process has chosen for rustls
-    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The
-    /// library chooses nothing for the process.
+    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The library
+    /// chooses nothing for the process.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -374,7 +384,7 @@ impl LockClientBuilder {
         self
     }
 
-    /// Who to be: the client's certificate, with its chain, and its key, as PEM text. Needs a
+    /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default none. Needs a
     /// `rediss://` URL, of the client or of a sentinel, and the feature `tls`.
     ///
     /// ```
@@ -399,7 +409,7 @@ impl LockClientBuilder {
         self
     }
 
-    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot or may not run
+    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot connect or may not run
     /// scripts; default no.
     ///
     /// ```
@@ -416,9 +426,11 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is put before every lock's name; default nothing. With it a name may have 64 KiB; a longer
-    /// one is refused when the lock is made, and so is one that is [reserved](crate::LockClient::mutex)
-    /// with its prefix. So no prefix begins with `leasehold:`.
+    /// What every lock's name begins with in Redis; default nothing.
+    ///
+    /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock is made, and so
+    /// is one that is [reserved](crate::LockClient::mutex) together with its prefix. So no prefix can begin
+    /// with `leasehold:`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -436,8 +448,8 @@ impl LockClientBuilder {
         self
     }
 
-    /// What [`holder`](crate::Mutex::holder) tells others about this client besides its host and
-    /// process; default nothing. Control characters are left out, and what is over 128 bytes.
+    /// What [`holder`](crate::Mutex::holder) shows others about this client besides its host and its process;
+    /// default nothing. Control characters are left out, and anything beyond 128 bytes.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -453,11 +465,11 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is called when a lock of this client is lost before it was released; default nothing.
+    /// A callback for every lock of this client that is lost before its release; default none.
     ///
-    /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a
-    /// panic in it is logged. It must not own the client, which would then never end. One hold's loss
-    /// is told by [`Guard::on_loss`](crate::Guard::on_loss), and threads that wait for losses use
+    /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
+    /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
+    /// hold use [`Guard::on_loss`](crate::Guard::on_loss); threads that wait for losses use
     /// [`LockClient::losses`].
     ///
     /// ```
@@ -481,12 +493,12 @@ impl LockClientBuilder {
         self
     }
 
-    /// What is called, with the lock's name in Redis, when somebody asks for a lock that a thread of
-    /// this client holds ([`request_release`](crate::Mutex::request_release)); default nothing.
+    /// A callback with the lock's name in Redis, for when somebody asks for a lock that a thread of this
+    /// client holds ([`request_release`](crate::Mutex::request_release)); default none.
     ///
-    /// It is for the holder to decide whether to let go. It runs on a thread of its own; a panic in
-    /// it is logged. It must not own the client. A request made while the connection that would tell of
-    /// it is broken is not heard; one that the nodes of a cluster pass on very late may be heard twice.
+    /// The holder decides whether to let go. The callback runs on a thread of its own; a panic in it is
+    /// logged. It must not own the client. A request that is made while the listening connection is broken is
+    /// not heard. One that the nodes of a cluster pass on very late may be heard twice.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -497,7 +509,7 @@ impl LockClientBuilder {
     /// let client = LockClient::builder("redis://127.0.0.1:6379")
     ///     .on_release_request(move |name| _ = sender.send(name.to_vec()))
     ///     .build()?;
-    /// // Who works looks at `requests` between two steps.
+    /// // The work looks at `requests` between two steps.
     /// assert!(requests.try_recv().is_err());
     /// # Ok(())
     /// # }
@@ -510,27 +522,31 @@ impl LockClientBuilder {
         self
     }
 
-    /// Makes the client. It connects when a connection is first needed, unless
-    /// [`connect_now`](LockClientBuilder::connect_now) was asked for. Idle connections that are to be
-    /// [kept ready](LockClientBuilder::min_idle), and those to
+    /// Makes the client. It connects when it first needs a connection, unless
+    /// [`connect_now`](LockClientBuilder::connect_now) is set. Idle connections that the pool
+    /// [keeps ready](LockClientBuilder::min_idle), and those to
     /// [sentinels](LockClientBuilder::sentinels), are made in the background from the start.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O, and where
-    /// the certificates of the machine are to be trusted and there are none. [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
-    /// or tried to.
-    /// [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
-    /// With `connect_now`, within the time-outs, also if no connection can be had; and
-    /// [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) for a fault of
-    /// TLS, or `is_config` if no sentinel knows the master.
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; also if the
+    ///   machine's certificates are to be trusted and there are none.
+    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
+    ///
+    /// With `connect_now`, within the time-outs, also:
+    ///
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if it cannot connect;
+    /// - [`is_denied`](crate::Error::is_denied) if the server refuses the user, or to run scripts;
+    /// - [`is_refused`](crate::Error::is_refused) for a fault of TLS;
+    /// - [`is_config`](crate::Error::is_config) if no sentinel knows the master.
     ///
     /// ```
     /// use leasehold::LockClient;
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// let client = LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // It has no scheme, which is found before any I/O.
+    /// // This URL has no scheme, which is refused before any I/O.
     /// assert!(LockClient::builder("127.0.0.1:6379").build().unwrap_err().is_config());
     /// # Ok(())
     /// # }

@@ -13,12 +13,12 @@ use crate::protocol::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///
-/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that answered
-/// `true` needs its own `unlock`. What a thread still holds when it ends is given back while the process
-/// lives.
+/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that returned `true` needs
+/// its own `unlock`. When a thread ends, the client releases what the thread still holds, as long as the
+/// process lives.
 ///
-/// On a [`LockClient`] and on a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). What
-/// refers to an implementation, a `&`, a [`Box`] or an [`Arc`], is one too.
+/// On a [`LockClient`] and a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). A reference to an
+/// implementation, a `&`, a [`Box`] or an [`Arc`], is an implementation too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -30,25 +30,25 @@ use crate::protocol::mutex::MutexKind;
 ///         locks.unlock("orders:42")?;
 ///     }
 ///     locks.with_lock("orders:43", Duration::from_secs(2), Lease::default(), || {
-///         // … or so: given back also when the work panics …
+///         // … released also if the work panics …
 ///     })
 /// }
 /// ```
 pub trait DistributedLock {
-    /// Waits at most `wait` for the lock of this key; `false` if somebody else has it all the time.
+    /// Waits for the lock of this key for at most `wait`. Returns `false` if somebody else had it all the time.
     ///
     /// # Errors
     ///
-    /// As for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for), and
-    /// [`is_refused`](crate::Error::is_refused) in a destructor at the end of the thread, when its holds
-    /// have been given back.
+    /// The same as for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for). Also
+    /// [`is_refused`](crate::Error::is_refused) in a destructor at the end of the thread, when the thread's
+    /// holds have been released.
     ///
     /// ```
     /// # use leasehold::{DistributedLock, Lease};
     /// # use std::time::Duration;
     /// # fn demo(locks: &dyn DistributedLock) -> leasehold::Result<()> {
     /// if !locks.try_lock("orders:42", Duration::ZERO, Lease::default())? {
-    ///     println!("somebody else is at it");
+    ///     println!("somebody else has it");
     ///     return Ok(());
     /// }
     /// // … the work …
@@ -58,12 +58,12 @@ pub trait DistributedLock {
     /// ```
     fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool>;
 
-    /// Gives back this thread's hold of the key.
+    /// Releases this thread's hold of the key.
     ///
     /// # Errors
     ///
-    /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold it or has lost it; the
-    /// key in Redis is not touched then. Else as for [`Guard::release`].
+    /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold the key, or has lost it; the
+    /// key in Redis is then left alone. Otherwise the same as for [`Guard::release`].
     ///
     /// ```
     /// # use leasehold::DistributedLock;
@@ -81,7 +81,7 @@ pub trait DistributedLock {
     ///
     /// ```
     /// # use leasehold::DistributedLock;
-    /// /// Its callers have the lock of the order.
+    /// /// The caller must hold the lock of the order.
     /// fn ship(locks: &dyn DistributedLock, order: &str) {
     ///     assert!(locks.is_held(order), "{order} is not locked");
     ///     // … the work …
@@ -117,15 +117,15 @@ forwarded!(&L, Box<L>, Arc<L>);
 macro_rules! with_lock {
     ($locks:ty, $name:expr) => {
         impl $locks {
-            /// Does the work under the lock of this key, waiting for it at most `wait`.
+            /// Does the work under the lock of this key, after waiting for it for at most `wait`.
             ///
-            /// The lock is given back also when the work panics. Behind `&dyn DistributedLock` there
-            /// is the same method as on a client; code that is generic over the trait calls it there.
+            /// It releases the lock also if the work panics. `&dyn DistributedLock` has this method too; code
+            /// that is generic over the trait calls it there.
             ///
             /// # Errors
             ///
-            /// [`is_timeout`](crate::Error::is_timeout) if somebody else has the lock all the time;
-            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; else as for
+            /// [`is_timeout`](crate::Error::is_timeout) if somebody else had the lock all the time;
+            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; otherwise the same as for
             /// [`DistributedLock::try_lock`].
             ///
             /// ```

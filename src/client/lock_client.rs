@@ -19,12 +19,11 @@ use crate::protocol::kind::Kind;
 use crate::protocol::mutex::MutexKind;
 use crate::protocol::reentrant::ReentrantKind;
 
-/// Makes locks on one Redis server, or each on its own node of a cluster.
+/// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
 ///
-/// It has a pool of connections and three threads of its own: one connects; one renews, and starts
-/// with the first lock; one listens for wake-ups, and starts with the first wait, or with the first lock
-/// that lingers or may be asked for. With sentinels a fourth follows the master. Clones are the same
-/// client. It ends when the last clone, lock and guard are dropped.
+/// Make one for each process. Clones are the same client. It has a pool of connections, and a few
+/// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and listen. It
+/// ends when the last clone, lock and guard are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -62,16 +61,16 @@ impl LockClient {
         &self.engine
     }
 
-    /// Connects to a server, with default settings, and says clearly why it could not.
+    /// Connects to a server with default settings, or says clearly why it cannot.
     ///
     /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
-    /// `?protocol=resp2` or `resp3`, or `unix:///path/to/socket`, whose parameters are `db`, `user`,
-    /// `pass` and `protocol`. Any other parameter and a fragment are [refused](Error::is_config), as the
-    /// driver would skip them.
+    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
+    /// and `protocol`. Any other parameter, and a fragment, are [refused](Error::is_config), because the
+    /// driver would ignore them.
     ///
     /// # Errors
     ///
-    /// As [`LockClientBuilder::build`] with `connect_now`.
+    /// The same as for [`LockClientBuilder::build`] with `connect_now`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -87,8 +86,7 @@ impl LockClient {
         LockClient::builder(url).connect_now(true).build()
     }
 
-    /// Begins to build a client, which does not connect before it is needed: Redis may still be
-    /// down.
+    /// Begins to build a client. It connects only when it first needs to, so Redis may still be down.
     ///
     /// The URL is `redis://[user][:password@]host[:port][/database]`, or
     /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
@@ -107,21 +105,20 @@ impl LockClient {
         LockClientBuilder::new(url.as_ref())
     }
 
-    /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB, but for the
-    /// reserved ones.
+    /// The mutex of this name, with default options.
     ///
-    /// Reserved, so that no lock is a key that another lock has, are names that, with the prefix,
-    /// - read `{…}:word`, or that have a hash tag and end in `:tword`, where the word is one of `fence`,
-    ///   `queue`, `beats`, `never` and some that are kept for later, such as `index`, `limit` and
-    ///   `state`: the keys beside the lock `x` are `{x}:fence` and so on, those beside `{x}` are
-    ///   `{x}:tfence` and so on;
-    /// - begin with `leasehold:`, `redisson_lock__channel:`, or with what else Redisson puts before a
-    ///   name.
+    /// Any bytes up to 64 KiB are a name, except for reserved names. They are reserved so that no lock is a
+    /// key of another lock. With the prefix, a reserved name
+    ///
+    /// - reads `{…}:word`, or has a hash tag and ends in `:tword`, where the word is one of `fence`, `queue`,
+    ///   `beats`, `never` and some that are kept for later, such as `index`, `limit` and `state`. The keys
+    ///   beside the lock `x` are `{x}:fence` and so on, those beside `{x}` are `{x}:tfence` and so on;
+    /// - or begins with `leasehold:`, with `redisson_lock__channel:`, or with another prefix of Redisson.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty, too long or reserved name; in a cluster also
-    /// for one whose braces would scatter the keys of the lock.
+    /// [`is_config`](crate::Error::is_config) for an empty, a too long or a reserved name; in a cluster also
+    /// for a name whose braces would scatter the keys of the lock.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -162,7 +159,7 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// As for [`mutex`](LockClient::mutex), which tells the reserved names too.
+    /// The same as for [`mutex`](LockClient::mutex), which also lists the reserved names.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -181,7 +178,7 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// As for [`mutex_with`](LockClient::mutex_with); [`Release::watch`](crate::Release::watch) is
+    /// The same as for [`mutex_with`](LockClient::mutex_with). [`Release::watch`](crate::Release::watch) is
     /// only for a mutex.
     ///
     /// ```
@@ -277,9 +274,10 @@ impl LockClient {
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }
 
-    /// The losses of all of this client's locks from now on, for a thread that waits for them.
+    /// Makes a receiver for the losses of all of this client's locks from now on, for a thread that waits for
+    /// them.
     ///
-    /// Each receiver is told of all of them.
+    /// Each receiver gets all losses.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) {
@@ -291,24 +289,22 @@ impl LockClient {
         self.engine.feeds().subscribe()
     }
 
-    /// Ends the client before its time: calls off all of its waits, takes all locks from their
-    /// holders, and gives them back, waiting for that at most `within`.
+    /// Ends the client early: ends all of its waits, takes all locks from their holders and releases them,
+    /// within the bound `within`.
     ///
-    /// Renewals stop first, and what [`losses`](LockClient::losses) made ends last. Guards turn invalid
-    /// with [`LossCause::ShutDown`], and what is done with them answers
-    /// [`is_lost`](crate::Error::is_lost), as does one more lock by a thread that has one. From then on
-    /// the client gives no lock to anybody: attempts and waits end with
-    /// [`is_cancelled`](crate::Error::is_cancelled). What only asks Redis about a lock, or forces it,
-    /// still does.
+    /// Renewals stop first, and receivers made by [`losses`](LockClient::losses) end last. Guards turn invalid
+    /// with [`LossCause::ShutDown`]; calls on them fail with [`is_lost`](crate::Error::is_lost), and so does
+    /// another lock by a thread that has one. From then on the client grants no lock: attempts and waits fail
+    /// with [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or force its
+    /// release, still work.
     ///
     /// A hold that was lost before, as one that `max_hold` has ended, is taken from nobody. What Redis still
     /// has of it may stay until its lease ends.
     ///
     /// # Errors
     ///
-    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be given back in
-    /// time; the text tells how many, and names a few. The worker goes on trying, and all of it ends
-    /// with its lease.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in time; the text
+    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its lease.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
 
-/// Settings of a [`QuorumClient`].
+/// Settings of a [`QuorumClient`]. [Options](crate::guide::options) has all of them in a table.
 ///
 /// ```
 /// use leasehold::QuorumClient;
@@ -54,12 +54,11 @@ impl QuorumClientBuilder {
         }
     }
 
-    /// How long one server may take to connect, or to answer; default 200 ms, from 1 ms to
-    /// 365 days.
+    /// How long one server may take to connect, or to reply; default 200 ms, from 1 ms to 365 days.
     ///
-    /// It bounds how long a silent server holds up a call, so keep it far below the lease: one shorter
-    /// than twenty of it is warned of in the log. A call takes twice as long at most: once to ask, once
-    /// to take back what was given.
+    /// It bounds how long a silent server holds up a call, so keep it far below the lease: the client logs a
+    /// warning about a lease shorter than twenty times this. A call takes twice this time at most, once to
+    /// ask and once to withdraw.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -67,7 +66,7 @@ impl QuorumClientBuilder {
     ///
     /// # fn main() -> leasehold::Result<()> {
     /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// // All are near: who needs longer than this is down.
+    /// // All servers are near: one that needs longer than this is down.
     /// let client = QuorumClient::builder(servers)
     ///     .node_timeout(Duration::from_millis(50))
     ///     .build()?;
@@ -80,10 +79,10 @@ impl QuorumClientBuilder {
     }
 
     /// The longest lease that any client of these servers asks for; default 30 s, allowed from 1 ms to
-    /// 30 days. A longer one is refused.
+    /// 30 days. This client refuses a longer one.
     ///
-    /// After a restart a server counts again when it has run for longer than this. All clients of
-    /// these servers need the same value, or at least one as great as the longest lease in use.
+    /// A server that restarted counts again when it has run for longer than this. All clients of these servers
+    /// need the same value, or at least one as great as the longest lease in use.
     ///
     /// ```
     /// use leasehold::{Lease, LockOptions, QuorumClient};
@@ -102,10 +101,10 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Tells that a restarted server knows all that it knew before; default no.
+    /// Whether a restarted server still knows everything that it knew before; default no.
     ///
-    /// Then it counts at once. True only of a server with `appendonly yes` and `appendfsync always` on
-    /// a disk that is never lost.
+    /// If so, it counts at once. This is true only of servers with `appendonly yes` and `appendfsync always`
+    /// on a disk that is never lost.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -122,7 +121,7 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How many servers must agree; default the smallest majority of all. Allowed from there to all.
+    /// How many servers must agree; default and minimum the smallest majority of all, at most all.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -130,7 +129,7 @@ impl QuorumClientBuilder {
     /// # fn main() -> leasehold::Result<()> {
     /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
     /// let client = QuorumClient::builder(servers).quorum(3).build()?;
-    /// // One of three is no majority.
+    /// // One of three is not a majority.
     /// assert!(QuorumClient::builder(servers).quorum(1).build().unwrap_err().is_config());
     /// # Ok(())
     /// # }
@@ -140,8 +139,8 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more
-    /// to each are not counted, one for renewals and one that listens.
+    /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more to each
+    /// server are not counted: one renews, one listens.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -177,8 +176,8 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as
-    /// many servers as must agree, or may not run scripts there; default no.
+    /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as many
+    /// servers as must agree, or may not run scripts there; default no.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -195,7 +194,7 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// What is put before every lock's name, as
+    /// What every lock's name begins with in Redis, like
     /// [`LockClientBuilder::name_prefix`](crate::LockClientBuilder::name_prefix).
     ///
     /// ```
@@ -213,7 +212,7 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// What [`holder`](crate::Mutex::holder) tells others, as
+    /// What [`holder`](crate::Mutex::holder) shows others about this client, like
     /// [`LockClientBuilder::label`](crate::LockClientBuilder::label).
     ///
     /// ```
@@ -230,7 +229,7 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// What is called when a lock is lost, as
+    /// A callback for every lock that is lost, like
     /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss).
     ///
     /// ```
@@ -252,8 +251,9 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Whom to trust, as [`LockClientBuilder::ca_certificate`](crate::LockClientBuilder::ca_certificate).
-    /// All URLs must be `rediss://` then.
+    /// CA certificates to trust, like
+    /// [`LockClientBuilder::ca_certificate`](crate::LockClientBuilder::ca_certificate). All URLs must be
+    /// `rediss://`.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -271,9 +271,9 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Who to be, as
-    /// [`LockClientBuilder::client_certificate`](crate::LockClientBuilder::client_certificate). All
-    /// URLs must be `rediss://` then.
+    /// The client's certificate and key for mutual TLS, like
+    /// [`LockClientBuilder::client_certificate`](crate::LockClientBuilder::client_certificate). All URLs must
+    /// be `rediss://`.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -298,20 +298,24 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Makes the client. It connects when connections are first needed, unless
-    /// [`connect_now`](QuorumClientBuilder::connect_now) was asked for.
+    /// Makes the client. It connects when it first needs connections, unless
+    /// [`connect_now`](QuorumClientBuilder::connect_now) is set.
     ///
-    /// An even number of servers is warned of in the log. So are, with `connect_now`, servers that run
-    /// for less than the longest lease, if too few others are left.
+    /// It logs a warning about an even number of servers. With `connect_now` it also logs one if so many servers
+    /// have run for less than the longest lease that the others are too few to grant a lock.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among
-    /// them no server at all, and one that is named twice; with `connect_now`, after it, two addresses
-    /// of one server too. [`is_refused`](crate::Error::is_refused) in a fork of a process that had built
-    /// a client, or tried to. [`is_unreachable`](crate::Error::is_unreachable) if the threads that
-    /// connect cannot be started; with `connect_now` also if a majority cannot be connected to, and
-    /// [`is_denied`](crate::Error::is_denied) if it refuses this user, or to run scripts.
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among these
+    ///   are an empty list and a server that is named twice.
+    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if the threads that connect cannot be started.
+    ///
+    /// With `connect_now` also:
+    ///
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if it cannot connect to a majority;
+    /// - [`is_denied`](crate::Error::is_denied) if a majority refuses this user, or to run scripts;
+    /// - [`is_config`](crate::Error::is_config) for two addresses of one server.
     ///
     /// ```
     /// use leasehold::QuorumClient;

@@ -14,48 +14,45 @@ use crate::protocol::quorum::kind::QuorumKind;
 
 /// Makes locks that a majority of several independent servers grants (Redlock).
 ///
-/// **What it guarantees.** A lock is held by at most one holder inside the holder's validity window,
-/// while fewer than half of the servers are lost, lose their memory, or disagree about how long a
-/// second is by more than 1 % + 2 ms. Locks can be taken as long as a majority of *all* servers can be
-/// reached. The [fencing tokens](crate::Guard::fencing_token) grow from hold to hold whichever majority
-/// granted them.
+/// **What it guarantees.** A lock is held by at most one holder inside the holder's validity window, while
+/// fewer than half of the servers are lost, lose their memory, or disagree about how long a second is by more
+/// than 1 % + 2 ms. Locks can be taken as long as a majority of *all* servers can be reached.
+/// [Fencing tokens](crate::Guard::fencing_token) grow from hold to hold, whichever majority granted them.
 ///
-/// **What breaks that.** What breaks a lock on one server, where it befalls a majority: `FLUSHALL`, a
-/// `DEL`, eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other,
-/// or on one disk. A server that [is told to keep its data](QuorumClientBuilder::keeps_data) and does
-/// not. And, as everywhere, a holder that is paused for longer than its lease lasts: then only a
-/// fencing token checked at the resource protects you.
+/// **What breaks that.** What breaks a lock on one server, where it happens to a majority: `FLUSHALL`, a `DEL`,
+/// eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other, or servers on
+/// one disk. A server that [should keep its data](QuorumClientBuilder::keeps_data) and does not. And, as
+/// everywhere, a holder that is paused for longer than its lease: then only a fencing token checked at the
+/// resource protects you.
 ///
-/// **How it differs from [`LockClient`].** All servers are asked at once, so it takes one round trip;
-/// one that is silent costs one [time-out](QuorumClientBuilder::node_timeout), once. Waiting is by
-/// [`Wait::notify`], the default, or [`Wait::spin`]: several queues would split a majority between them. A
-/// wait by notify is told of a release by whichever server is first, and needs publish/subscribe on
-/// so many servers that every majority has one; from the first such wait on one thread and one
-/// connection for each server listen. Two that ask at the same moment may split the votes, so that
-/// [`try_lock`](Mutex::try_lock) answers `None` to both. A server that restarted counts again after the
-/// [longest lease](QuorumClientBuilder::max_lease), because it may have forgotten for whom it voted; a
-/// hold ends as lost when a majority has forgotten it. There is no
+/// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent server
+/// costs one [time-out](QuorumClientBuilder::node_timeout), once. It waits by [`Wait::notify`], the default, or
+/// by [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes, so that
+/// [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
+/// [Topologies](crate::guide::topologies#several-independent-servers) has the details of waiting and of
+/// restarted servers.
 ///
-/// **A server reports by its own clock how long it has run,** and a clock can be wrong. To a client that has
-/// met an earlier run of the server's process, the next run counts no earlier than the longest lease after
-/// the last reply of that earlier run, whatever it reports. A run that reports a start before that reply
-/// is not believed at all, and counts the longest lease after the client first met it. No later report
-/// makes a run count earlier. A *fresh* client has met no earlier run, so it believes the first report: a
-/// server that restarted empty, and whose clock was set ahead after that by more than the longest lease,
-/// has its vote at once. Nor does a client know what happened between the last reply of one run and the
-/// start of the next. Set a server's clock before the server starts.
+/// **How a restarted server comes to count again.** It reports by its own clock how long it has run, and a clock
+/// can be wrong. For a client that has met an earlier run of the server's process, the next run counts no
+/// earlier than the [longest lease](QuorumClientBuilder::max_lease) after the last reply of that earlier run,
+/// whatever it reports. If a run reports a start before that reply, the client does not believe it at all: the
+/// run counts the longest lease after the client first met it. No later report makes a run count earlier. A
+/// *fresh* client has met no earlier run, so it believes the first report: a server that restarted empty, and
+/// whose clock was then set ahead by more than the longest lease, has its vote at once. Nor does a client know
+/// what happened between the last reply of one run and the start of the next. Set a server's clock before the
+/// server starts.
 ///
-/// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes
-/// one token to all, above the deadline of its request on the clock of every server. A server accepts it
-/// if the request is not late, if nobody else has the lock there, and if the token is above its own last.
-/// A majority of acceptances of the same token grants. Let `t` be granted and `u` later: their majorities
-/// share a server, which accepted `t` and afterwards `u`. If it remembered `t`, then `u > t`. If the memory
-/// of `t` had run out, then its clock had passed `t`, and `u` is above its clock. If it had restarted
-/// empty, it counted again only after the longest lease, when its clock had passed `t` too, unless `t`
-/// was ahead of it by more than that: clocks of servers should agree to within the longest lease. A
-/// server that refuses a token tells its last one, and the next proposal, which follows at once, is above
-/// that.
+/// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes one
+/// token to all servers, above the deadline of its request on the clock of every server. A server accepts the
+/// token if the request is not late, if nobody else has the lock there, and if the token is above its own last
+/// one. A majority that accepted the same token grants the lock. Let `t` be granted, and `u` later. Their
+/// majorities share a server, which accepted `t` and afterwards `u`. If that server remembered `t`, then
+/// `u > t`. If its memory of `t` had run out, its clock had passed `t`, and `u` is above its clock. If it had
+/// restarted empty, it counted again only after the longest lease, when its clock had passed `t` too, unless
+/// `t` was ahead of it by more than that: so the clocks of the servers should agree to within the longest
+/// lease. A server that refuses a token returns its last one, and the next proposal, which follows at once, is
+/// above that.
 ///
 /// Clones are the same client.
 ///
@@ -81,12 +78,11 @@ impl QuorumClient {
         QuorumClient { locks, max_lease }
     }
 
-    /// Connects to these servers, with default settings. That a minority cannot be reached is no
-    /// error.
+    /// Connects to these servers with default settings. It succeeds if a majority can be reached.
     ///
     /// # Errors
     ///
-    /// As [`QuorumClientBuilder::build`] with `connect_now`.
+    /// The same as for [`QuorumClientBuilder::build`] with `connect_now`.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -103,10 +99,10 @@ impl QuorumClient {
         QuorumClient::builder(urls).connect_now(true).build()
     }
 
-    /// Begins to build a client of these servers, which does not connect before it is needed.
+    /// Begins to build a client of these servers. It connects only when it first needs to.
     ///
-    /// Each URL is as for [`LockClient::builder`]. An odd number of servers is best: with a fourth server
-    /// no more may fail than with three, and three must agree instead of two.
+    /// Each URL is one that [`LockClient::builder`] takes. An odd number of servers is best: of four servers
+    /// no more may fail than of three, and three must agree instead of two.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -141,12 +137,12 @@ impl QuorumClient {
         self.mutex_with(name, LockOptions::new())
     }
 
-    /// The mutex of this name, with options. It waits by [`Wait::notify`], or by [`Wait::spin`].
+    /// The mutex of this name, with options. It waits by [`Wait::notify`] or by [`Wait::spin`].
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name or an option that is not allowed:
-    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, a lease
+    /// [`is_config`](crate::Error::is_config) for a name that is not allowed, and for these options:
+    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, and a lease
     /// longer than [`max_lease`](QuorumClientBuilder::max_lease).
     ///
     /// ```
@@ -200,7 +196,7 @@ impl QuorumClient {
         self.locks.hold_of(&QuorumKind, name)
     }
 
-    /// The losses of all of this client's locks from now on, as [`LockClient::losses`].
+    /// Makes a receiver for the losses of all of this client's locks from now on, like [`LockClient::losses`].
     ///
     /// ```
     /// # fn demo(client: &leasehold::QuorumClient) {
@@ -212,11 +208,11 @@ impl QuorumClient {
         self.locks.losses()
     }
 
-    /// Ends the client before its time, as [`LockClient::shutdown`] does.
+    /// Ends the client early, like [`LockClient::shutdown`].
     ///
     /// # Errors
     ///
-    /// As there. What a server that cannot be reached may still have counts as not given back.
+    /// The same as there. What a server that cannot be reached may still have counts as not released.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -14,23 +14,23 @@ use crate::engine::release::{check_expiry, check_valid, gone, leave_to_worker, o
 use crate::lock::OwnedLease;
 use crate::wire::{Pipeline, Value};
 
-/// One hold of a lock, given back when it is dropped.
+/// One hold of a lock, which releases the lock when it is dropped.
 ///
-/// It belongs to the thread that took the lock: it is not [`Send`]. It keeps alive what it needs, so
-/// that it may outlive its lock and its client. When a thread holds a lock several times, the last
-/// guard dropped gives it back.
+/// It belongs to the thread that took the lock: it is not [`Send`]. It keeps alive what it needs, so it may
+/// outlive its lock and its client. When a thread holds a lock several times, dropping the last guard releases
+/// it.
 ///
-/// Dropping makes one attempt to release, bounded by the client's time-outs, and repeats it once
-/// where the pooled connection turned out dead. If that fails it logs, and leaves the release to the
-/// client's worker; [`release`](Guard::release) reports instead.
+/// A drop makes one attempt to release, bounded by the client's time-outs, and repeats it once if the pooled
+/// connection was dead. If that fails, it logs a warning and leaves the release to the client's worker;
+/// [`release`](Guard::release) returns an error instead.
 ///
-/// A panic while it is held does not poison the lock: unwinding drops the guard.
+/// A panic does not poison the lock: unwinding drops the guard.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
 /// let guard = lock.lock()?;
 /// println!("valid for {:?}, with token {}", guard.remaining(), guard.fencing_token());
-/// // Given back here.
+/// // Released here.
 /// drop(guard);
 /// # Ok(())
 /// # }
@@ -58,13 +58,13 @@ impl Guard {
     /// Send it along with every write to the resource, and let the resource refuse a lower one than
     /// it has seen. That protects it even from a holder that was paused past its lease.
     ///
-    /// Beyond that order nothing can be told from its value. [Limits](crate#limits) tells what the order
-    /// rests on: the last token is remembered in Redis for about one lease after the last hold, and where
-    /// it is not there, the server's clock must not have been set back.
+    /// Its value has no meaning beyond that order. Redis keeps the last token for about one lease after the
+    /// last hold; while it is gone, the order rests on the server's clock.
+    /// [Limits](crate::guide::limits#what-breaks-the-order-of-tokens) has the details.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard, highest: &mut leasehold::FencingToken) {
-    /// // What the resource does: who comes late is refused.
+    /// // What the resource does: it refuses a holder that is late.
     /// let token = guard.fencing_token();
     /// if token >= *highest {
     ///     *highest = token;
@@ -78,9 +78,9 @@ impl Guard {
 
     /// Whether the lease is still valid on this machine's clock. No I/O.
     ///
-    /// It counts through suspend, and turns false before Redis can give the lock to another. True
-    /// tells nothing about the moment after, so ask right before a write, and send the
-    /// [token](Guard::fencing_token) along.
+    /// The clock [counts through suspend](crate::guide::limits#suspend) on Linux and Android, and this turns
+    /// false before Redis can give the lock to another holder. True says nothing about the moment after, so
+    /// check right before a write, and send the [token](Guard::fencing_token) along.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -96,8 +96,8 @@ impl Guard {
 
     /// How long the lease is still valid; zero when it is over. No I/O.
     ///
-    /// After a hand-over by the [queue](crate::Wait::queue) that is two seconds and a command time-out
-    /// at most, and the whole lease from the first renewal on, which follows within a third of that.
+    /// After a hand-over by the [queue](crate::Wait::queue) that is at first two seconds and a command
+    /// time-out at most. The first renewal follows within a third of that and makes the lease whole.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -130,24 +130,23 @@ impl Guard {
         self.hold().count()
     }
 
-    /// How many wait for this lock, as far as is known: the threads of this process, and the other
-    /// processes that queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
+    /// How many wait for this lock, as far as this process knows: its own threads, and other processes that
+    /// queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
     ///
-    /// The client listens for other processes from its first wait on, or with
+    /// The client hears of other processes once it listens: from its first wait on, with
     /// [`linger`](crate::LockOptions::linger) or
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request); where none of these is so, the
-    /// first call of this begins it, on a thread of its own. Earlier waiters are heard of within a second,
-    /// so a holder that wants to know asks now and then, and not once.
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call of this on,
+    /// which starts a thread. It hears of earlier waiters within a second, so call this now and then, not once.
     ///
-    /// **Not counted** are other processes that do not queue, because nobody tells of them: those with
-    /// [`Wait::spin`](crate::Wait::spin), all that wait for a [`ReentrantLock`](crate::ReentrantLock)
-    /// (Redisson too), and all that wait over several servers. For such locks the threads of this process
-    /// are counted alone.
+    /// **Not counted** are other processes that do not queue, because nobody announces them: those with
+    /// [`Wait::spin`](crate::Wait::spin), those that wait for a [`ReentrantLock`](crate::ReentrantLock),
+    /// Redisson's among them, and those that wait over several servers. For such locks only the threads of this
+    /// process count.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
     /// if guard.waiters() > 10 {
-    ///     println!("too much is done under one lock");
+    ///     println!("too much work is done under one lock");
     /// }
     /// # }
     /// ```
@@ -160,8 +159,8 @@ impl Guard {
         lease.slot().waiters()
     }
 
-    /// Whether anybody is known to wait for this lock: whether [`waiters`](Guard::waiters), which tells who
-    /// is counted and since when, is above zero. No I/O.
+    /// Whether this process knows of anybody who waits for this lock: whether [`waiters`](Guard::waiters) is
+    /// above zero. No I/O.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
@@ -176,7 +175,7 @@ impl Guard {
         self.waiters() > 0
     }
 
-    /// Why the lock was lost, if it was. No I/O.
+    /// Why the lock was lost, or `None` if it was not. No I/O.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -191,17 +190,18 @@ impl Guard {
         self.hold().lease().loss()
     }
 
-    /// Calls this once if the lock is lost before it is given back.
+    /// Calls `callback` once if the lock is lost before its release.
     ///
-    /// The guard is invalid by then. It runs on a thread of its own, so it may take its time; a panic
-    /// in it is logged. If the lock is lost already, it is called at once, on such a thread too.
+    /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a panic
+    /// in it is logged. If the lock is lost already, the callback runs at once, on such a thread too.
     ///
-    /// It belongs to the hold: all guards of this thread's hold share it, it goes along with
-    /// [`into_owned`](Guard::into_owned), and it is dropped uncalled when the lock is given back,
-    /// also where the lease goes on inside the process, under the next hold. A hold may have
-    /// several; they are called in the order in which they came, before what was given to
+    /// The callback belongs to the hold: all guards of this thread's hold share it, and it goes along with
+    /// [`into_owned`](Guard::into_owned). A release drops it without calling it, even if the lease goes on
+    /// inside the process under the next hold.
+    ///
+    /// A hold may have several callbacks. They run in the order in which they were added, before
     /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss). Losses that are found at the same
-    /// moment are told one after the other, so that one that does not return keeps others waiting.
+    /// moment are reported one after the other, so a callback that does not return holds up the others.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -225,8 +225,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`is_lost`](crate::Error::is_lost) if it is not; an error of the connection if Redis cannot
-    /// be asked, which says nothing about the lock.
+    /// [`is_lost`](crate::Error::is_lost) if it is not. An error of the connection if Redis cannot be asked,
+    /// which says nothing about the lock.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
@@ -239,18 +239,18 @@ impl Guard {
         check(self.hold().lease())
     }
 
-    /// Makes the lease last at least `ttl` from now; it is never made shorter.
+    /// Makes the lease last for at least `ttl` from now. It never makes the lease shorter.
     ///
-    /// Meant for [`Lease::fixed`](crate::Lease::fixed); allowed from 1 ms to 30 days. `max_hold`
+    /// It is meant for [`Lease::fixed`](crate::Lease::fixed). `ttl` is allowed from 1 ms to 30 days. `max_hold`
     /// still ends the hold.
     ///
     /// # Errors
     ///
-    /// [`is_lost`](crate::Error::is_lost) if the lease is over, however short the time since;
-    /// [`is_config`](crate::Error::is_config) for a time to live that is not allowed; an error of the
-    /// connection if Redis cannot be asked, whereupon the holder may rely on the lease for no longer than
-    /// before. A request that is stuck on its way may still make the lease longer in Redis, for as long as
-    /// the lock is this hold's.
+    /// - [`is_lost`](crate::Error::is_lost) if the lease is over, for however short a time;
+    /// - [`is_config`](crate::Error::is_config) for a time to live that is not allowed;
+    /// - an error of the connection if Redis cannot be asked. The holder may then rely on the lease for no longer
+    ///   than before. A request that is stuck on its way may still make the lease longer in Redis, for as long
+    ///   as the lock is this hold's.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -263,24 +263,23 @@ impl Guard {
         extend(self.hold().lease(), ttl)
     }
 
-    /// Runs commands that apply all together, and only if the lock is still this hold's: the check at
-    /// the resource, where the resource is in the same Redis.
+    /// Runs commands that apply all together, and only if the lock is still this hold's. It is the check at
+    /// the resource, if the resource is in the same Redis.
     ///
-    /// Nothing is read from Redis before; the closure only says what to do. The answer has one value
-    /// for each command; one that failed by itself answers with an error value, and does not keep
-    /// the others from being applied. [`from_redis_value`](crate::redis::from_redis_value) turns a value
-    /// into what it is.
+    /// The closure only says what to do; it reads nothing from Redis. The result has one value for each
+    /// command. A command that fails by itself has an error value, and does not keep the others from applying.
+    /// [`from_redis_value`](crate::redis::from_redis_value) converts a value.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a command about the connection, its subscriptions, or
-    /// transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`: the connection
-    /// serves others afterwards. Nothing was sent.
-    /// [`is_lost`](crate::Error::is_lost) if the lock is not held any longer: nothing was applied.
-    /// [`is_refused`](crate::Error::is_refused) if Redis would not take a command: nothing was
-    /// applied. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer came: the commands
-    /// were applied, or not, or may yet be, for as long as the lock is this hold's. No deadline stops a
-    /// request that is stuck on its way.
+    /// - [`is_config`](crate::Error::is_config) for a command about the connection, its subscriptions, or
+    ///   transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`, because the connection
+    ///   serves others afterwards. Nothing was sent.
+    /// - [`is_lost`](crate::Error::is_lost) if the lock is no longer held. Nothing was applied.
+    /// - [`is_refused`](crate::Error::is_refused) if Redis did not accept a command. Nothing was applied.
+    /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no reply came. The commands were applied, or
+    ///   not, or may yet be, for as long as the lock is this hold's: a request that is stuck on its way has no
+    ///   deadline.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
@@ -296,20 +295,21 @@ impl Guard {
         apply(self.hold().lease(), &pipeline)
     }
 
-    /// Gives this hold back and tells how that went.
+    /// Releases this hold, and returns an error if that went wrong.
     ///
-    /// Where the thread holds the lock several times, only the last of them goes to Redis.
+    /// If the thread holds the lock several times, only the last release goes to Redis.
     ///
     /// # Errors
     ///
-    /// [`is_lost`](crate::Error::is_lost) if the lock had been lost: what was done under it may have
-    /// collided with another holder. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) or
-    /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not answer,
-    /// [`is_pool_exhausted`](crate::Error::is_pool_exhausted) or
-    /// [`is_timeout`](crate::Error::is_timeout) if it was not asked,
-    /// [`is_denied`](crate::Error::is_denied) or [`is_refused`](crate::Error::is_refused) if it would
-    /// not: the hold was valid until now, and the worker goes on trying to give it back, which its
-    /// lease bounds.
+    /// [`is_lost`](crate::Error::is_lost) if the lock had been lost: what was done under it may have collided
+    /// with another holder.
+    ///
+    /// All other errors mean that the hold was valid until now, and that the worker goes on trying to release
+    /// it, which its lease bounds: [`is_unknown_outcome`](crate::Error::is_unknown_outcome) or
+    /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not reply,
+    /// [`is_pool_exhausted`](crate::Error::is_pool_exhausted) or [`is_timeout`](crate::Error::is_timeout) if it
+    /// was not asked, [`is_denied`](crate::Error::is_denied) or [`is_refused`](crate::Error::is_refused) if it
+    /// refused.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) {
@@ -368,11 +368,11 @@ impl Guard {
         Err(Error::refused(text).of(hold.name()))
     }
 
-    /// Takes the lease out of this thread, to send it to another.
+    /// Takes the hold out of this thread, to send it to another thread.
     ///
     /// # Errors
     ///
-    /// Gives the guard back if the thread holds the lock more than once.
+    /// Returns the guard if the thread holds the lock more than once.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) {

@@ -163,26 +163,25 @@ macro_rules! lock_methods {
 
             /// Waits for the lock without limit, and takes it.
             ///
-            /// A thread that holds it already holds it once more, without a command. Threads that use
-            /// one client get it in the order in which they came.
+            /// A thread that holds it already takes it once more, without a command. Threads that use one
+            /// client get it in the order in which they came.
             ///
-            /// The wait for a *holder* has no end; an outage of Redis that lasts longer than the
-            /// client's `give_up_after` ends it with an error.
+            /// The wait for a *holder* has no end. An outage of Redis that lasts longer than the client's
+            /// `give_up_after` ends the wait with an error.
             ///
             /// # Errors
             ///
-            /// [`is_unreachable`](crate::Error::is_unreachable) after an outage, and
-            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no answer told whether it was
-            /// taken,
-            /// [`is_lost`](crate::Error::is_lost) if this thread held it and has lost it,
-            /// [`is_cancelled`](crate::Error::is_cancelled) if the wait was called off,
-            /// [`is_timeout`](crate::Error::is_timeout) if the grant was told when its lease or `max_hold`
-            /// was over,
-            /// [`is_not_replicated`](crate::Error::is_not_replicated) and
-            /// [`is_not_fsynced`](crate::Error::is_not_fsynced) where the options ask for replicas or
-            /// disks, [`is_denied`](crate::Error::is_denied),
-            /// [`is_refused`](crate::Error::is_refused) and
-            /// [`is_wrong_type`](crate::Error::is_wrong_type) as they say.
+            /// - [`is_unreachable`](crate::Error::is_unreachable) after an outage;
+            /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no reply said whether the lock
+            ///   was taken;
+            /// - [`is_lost`](crate::Error::is_lost) if this thread held the lock and has lost it;
+            /// - [`is_cancelled`](crate::Error::is_cancelled) if another thread ended the wait;
+            /// - [`is_timeout`](crate::Error::is_timeout) if the grant arrived when the lease or `max_hold` was
+            ///   already over;
+            /// - [`is_not_replicated`](crate::Error::is_not_replicated) and
+            ///   [`is_not_fsynced`](crate::Error::is_not_fsynced) if the options ask for replicas or disks;
+            /// - [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) and
+            ///   [`is_wrong_type`](crate::Error::is_wrong_type).
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -199,12 +198,11 @@ macro_rules! lock_methods {
 
             /// Tries to take the lock in one attempt; `None` if somebody else has it.
             ///
-            /// A thread that holds it already holds it once more. The attempt is bounded by the
-            /// client's time-outs.
+            /// A thread that holds it already takes it once more. The client's time-outs bound the attempt.
             ///
             /// # Errors
             ///
-            /// As for [`lock`](Self::lock), at the first failure.
+            /// The same as for [`lock`](Self::lock), at the first failure.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -220,14 +218,14 @@ macro_rules! lock_methods {
                 self.0.try_lock()
             }
 
-            /// Waits for the lock at most this long; `None` if somebody else has it all the time.
+            /// Waits for the lock for at most `wait`; `None` if somebody else had it all the time.
             ///
-            /// Zero is one attempt. A wait too long for the clock has no end.
+            /// Zero is one attempt. A wait that is too long for the clock has no end.
             ///
             /// # Errors
             ///
-            /// As for [`lock`](Self::lock); also when the time is over during an outage. So `None` means
-            /// a holder: a thread of this process, or one that Redis told of when it last answered.
+            /// The same as for [`lock`](Self::lock), also when the time ends during an outage. So `None` means
+            /// that there is a holder: a thread of this process, or one that Redis named in its last reply.
             ///
             /// ```
             /// # use std::time::Duration;
@@ -246,11 +244,11 @@ macro_rules! lock_methods {
                 self.0.try_lock_for(wait)
             }
 
-            /// Waits for the lock until this moment; `None` if somebody else has it all the time.
+            /// Waits for the lock until `deadline`; `None` if somebody else had it all the time.
             ///
             /// # Errors
             ///
-            /// As for [`try_lock_for`](Self::try_lock_for).
+            /// The same as for [`try_lock_for`](Self::try_lock_for).
             ///
             /// ```
             /// # use std::time::{Duration, Instant};
@@ -268,14 +266,14 @@ macro_rules! lock_methods {
                 self.0.try_lock_until(deadline)
             }
 
-            /// Waits for the lock, does the work, and gives the lock back.
+            /// Waits for the lock, does the work, and releases the lock.
             ///
             /// # Errors
             ///
-            /// As for [`lock`](Self::lock) before the work;
-            /// [`is_lost`](crate::Error::is_lost) after it if the lock was lost meanwhile, so that
-            /// a value that comes back was made under the lock. A release that does not get
-            /// through is no error here, as it is none when a guard is dropped.
+            /// Before the work the same as for [`lock`](Self::lock). After it
+            /// [`is_lost`](crate::Error::is_lost) if the lock was lost in between, so a value that comes back
+            /// was made under the lock. A release that does not get through is not an error here, just as when
+            /// a guard is dropped.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -288,7 +286,7 @@ macro_rules! lock_methods {
                 self.0.with(work)
             }
 
-            /// Whether anybody holds the lock at this moment, asked of Redis.
+            /// Asks Redis whether anybody holds the lock at this moment.
             ///
             /// # Errors
             ///
@@ -298,7 +296,7 @@ macro_rules! lock_methods {
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
             #[doc = $open]
             /// if lock.is_locked()? {
-            ///     println!("somebody is at work");
+            ///     println!("somebody has it");
             /// }
             /// # Ok(())
             /// # }
@@ -307,7 +305,7 @@ macro_rules! lock_methods {
                 self.0.is_locked()
             }
 
-            /// Who holds the lock at this moment, asked of Redis.
+            /// Asks Redis who holds the lock at this moment.
             ///
             /// # Errors
             ///
@@ -327,7 +325,7 @@ macro_rules! lock_methods {
                 self.0.holder()
             }
 
-            /// Whether this thread holds the lock and its lease is still valid. No I/O.
+            /// Whether this thread holds the lock and the lease is still valid. No I/O.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -343,7 +341,7 @@ macro_rules! lock_methods {
                 self.0.is_held_by_current_thread()
             }
 
-            /// How many times this thread holds the lock; 0 when its lease is over. No I/O.
+            /// How many times this thread holds the lock; 0 if the lease is over. No I/O.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -362,25 +360,25 @@ macro_rules! lock_methods {
             /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
             /// has let go meanwhile.
             ///
-            /// It evicts that holder and no other, and nobody once the time for a call is over,
-            /// however long the request was stuck. Other libraries' owners are evicted too; over
-            /// several servers it is the one that has a majority of them. A holder is one lease of one
-            /// process: where the process passes its lease on to another thread, or takes a lease that
-            /// lingers again, meanwhile, that is evicted.
+            /// It evicts that holder and no other, and nobody once the time for a call is over, however long
+            /// the request was stuck. It evicts owners of other libraries too; over several servers, the owner
+            /// that has a majority. A holder is one lease of one process: if the process meanwhile hands the
+            /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
             ///
-            /// For people and for emergencies: the evicted holder goes on until it notices. Where its
-            /// client listens it is told to ask Redis at once, so a guard is lost within a round trip.
-            /// A client listens once it has waited, or has had a lock that lingers, may be asked for or
-            /// was passed on to another thread. Locks on one server with `Wait::spin()` make no client
-            /// listen. A holder that is not told notices at its next renewal, which follows within a
-            /// third of its lease, or at the end of a lease that is not renewed any more. Only the
-            /// fencing token keeps it from doing harm until then.
+            /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
+            /// then only the fencing token keeps it from doing harm.
+            ///
+            /// If its client listens, the client is told to ask Redis at once, so the guard is lost within a
+            /// round trip. A client listens once it has waited, or has had a lock that lingers, may be asked
+            /// for, or was handed off to another thread. Locks on one server with `Wait::spin()` make no client
+            /// listen. A holder that is not told notices at its next renewal, which comes within a third of its
+            /// lease, or at the end of a lease that is not renewed any more.
             ///
             /// # Errors
             ///
-            /// When Redis cannot be asked, or too late.
-            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) where the request may have been
-            /// served all the same.
+            /// When Redis cannot be asked, or not in time.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
+            /// the same.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -396,14 +394,14 @@ macro_rules! lock_methods {
                 self.0.force_release()
             }
 
-            /// Calls off all waits for this lock by threads of this client, each of which ends
-            /// with [`is_cancelled`](crate::Error::is_cancelled). Answers how many were waiting.
+            /// Ends all waits for this lock by threads of this client; each fails with
+            /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
             #[doc = $open]
             /// let waiting = lock.cancel_waits();
-            /// println!("{waiting} threads do not wait any more");
+            /// println!("{waiting} threads no longer wait");
             /// # Ok(())
             /// # }
             /// ```

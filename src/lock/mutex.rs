@@ -5,20 +5,20 @@ use crate::lock::handle::lock_methods;
 
 /// A lock that one thread of one process holds at a time. The one to use.
 ///
-/// **What it guarantees.** It is held by at most one holder inside that holder's validity window,
-/// on one Redis that has not been rolled back; see the [promise](crate#the-promise). Any client
-/// that does `SET NX PX` on the same key is excluded too.
+/// **What it guarantees.** It is held by at most one holder inside that holder's validity window, on one Redis
+/// that has not been rolled back; see the [promise](crate#the-promise). It also excludes any client that does
+/// `SET NX PX` on the same key.
 ///
-/// **What breaks that.** A fail-over to a replica that missed the write, `FLUSHALL`, a forced
-/// release, a jump of the server's clock, or a holder that is paused for longer than its lease
-/// lasts. The [fencing token](crate::Guard::fencing_token), checked at the resource, protects you
-/// then.
+/// **What breaks that.** A fail-over to a replica that missed the write, `FLUSHALL`, a forced release, a jump
+/// of the server's clock, or a holder that is paused for longer than its lease. Then the
+/// [fencing token](crate::Guard::fencing_token), checked at the resource, protects you.
+/// [Limits](crate::guide::limits) has the whole list.
 ///
-/// **How it differs from [`std::sync::Mutex`].** Taking it does I/O and can fail. It can be lost
-/// while it is held. It contains no data. It is reentrant: a thread that holds it takes it again
-/// without waiting. A panic does not poison it: the guard's drop gives it back.
+/// **How it differs from [`std::sync::Mutex`].** Taking it does I/O and can fail. It can be lost while it is
+/// held. It contains no data. It is reentrant: a thread that holds it can take it again without waiting. A
+/// panic does not poison it: the guard's drop releases it.
 ///
-/// Handles are cheap to clone and to send; all handles of one name in one client are one lock.
+/// Handles are cheap to clone and to send. All handles of one name in one client are one lock.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -38,14 +38,14 @@ pub struct Mutex(Handle);
 lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 
 impl Mutex {
-    /// Asks the present holder, in whatever process, to let go. Returns whether its process heard, as far
-    /// as Redis counts listeners: a client that listens at a replica of the server hears and is not counted.
+    /// Asks the present holder, in whatever process, to let go. Returns whether its process heard the request,
+    /// as far as Redis counts listeners: a client that listens at a replica of the server hears it, but is not
+    /// counted.
     ///
-    /// There, what was given to
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a lease that only
-    /// lingers is given back at once. Only a client that listens hears: one that was given such a
-    /// callback, that has waited in the queue before, or whose locks linger. Nobody hears it of a lock
-    /// on several servers ([`QuorumClient`](crate::QuorumClient)).
+    /// In the holder's process, [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a
+    /// lease that only lingers is released at once. Only a client that listens hears the request: one that has
+    /// such a callback, that has waited in the queue before, or whose locks linger. Nobody hears a request for
+    /// a lock on several servers ([`QuorumClient`](crate::QuorumClient)).
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Mutex {
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
     /// if !lock.request_release()? {
-    ///     println!("nobody heard");
+    ///     println!("nobody heard it");
     /// }
     /// # Ok(())
     /// # }

@@ -13,11 +13,10 @@ use crate::engine::lease::LiveLease;
 use crate::engine::release::{check_expiry, on_loss, release};
 use crate::lock::Guard;
 
-/// A lock that is held by no thread in particular, and can be sent to one.
+/// A hold that belongs to no thread, and can be sent to one.
 ///
-/// Made by [`Guard::into_owned`]. It is renewed like any other hold, and given back when it is
-/// dropped. No thread can reenter it until [`into_guard`](OwnedLease::into_guard) has made it a
-/// thread's.
+/// [`Guard::into_owned`] makes it. It is renewed like any other hold, and released when it is dropped. No thread
+/// can reenter it before [`into_guard`](OwnedLease::into_guard) has made it that thread's hold.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -48,7 +47,7 @@ impl OwnedLease {
     /// # fn demo(owned: leasehold::OwnedLease, lock: leasehold::Mutex) {
     /// std::thread::spawn(move || {
     ///     let guard = owned.into_guard();
-    ///     // The lock is this thread's, which may take it again.
+    ///     // This thread holds the lock now, and may take it again.
     ///     assert!(lock.is_held_by_current_thread());
     /// });
     /// # }
@@ -58,7 +57,7 @@ impl OwnedLease {
         Guard::new(adopt(lease))
     }
 
-    /// The token of this hold, as [`Guard::fencing_token`].
+    /// The token of this hold, like [`Guard::fencing_token`].
     ///
     /// ```
     /// # fn demo(owned: leasehold::OwnedLease) {
@@ -71,11 +70,11 @@ impl OwnedLease {
         self.lease().token()
     }
 
-    /// Whether the lease is still valid, as [`Guard::is_valid`].
+    /// Whether the lease is still valid, like [`Guard::is_valid`].
     ///
     /// ```
     /// # fn demo(jobs: std::sync::mpsc::Receiver<leasehold::OwnedLease>) {
-    /// // What has waited for too long need not be begun.
+    /// // A job that has waited for too long is not begun.
     /// for owned in jobs.iter().filter(|owned| owned.is_valid()) {
     ///     let guard = owned.into_guard();
     ///     // … the work …
@@ -86,7 +85,7 @@ impl OwnedLease {
         !self.remaining().is_zero()
     }
 
-    /// How long the lease is still valid, as [`Guard::remaining`].
+    /// How long the lease is still valid, like [`Guard::remaining`].
     ///
     /// ```
     /// # fn demo(owned: &leasehold::OwnedLease) {
@@ -98,7 +97,7 @@ impl OwnedLease {
         self.lease().valid_until().since(self.lease().slot().engine().now())
     }
 
-    /// Why the lock was lost, if it was.
+    /// Why the lock was lost, or `None` if it was not.
     ///
     /// ```
     /// # fn demo(owned: &leasehold::OwnedLease) {
@@ -112,7 +111,7 @@ impl OwnedLease {
         self.lease().loss()
     }
 
-    /// Calls this once if the lock is lost before it is given back, as [`Guard::on_loss`].
+    /// Calls `callback` once if the lock is lost before its release, like [`Guard::on_loss`].
     ///
     /// ```
     /// # fn demo(owned: &leasehold::OwnedLease) {
@@ -123,11 +122,11 @@ impl OwnedLease {
         on_loss(self.lease(), Box::new(callback));
     }
 
-    /// Gives it back and tells how that went.
+    /// Releases it, and returns an error if that went wrong.
     ///
     /// # Errors
     ///
-    /// As for [`Guard::release`].
+    /// The same as for [`Guard::release`].
     ///
     /// ```
     /// # fn demo(owned: leasehold::OwnedLease) -> leasehold::Result<()> {

@@ -7,12 +7,12 @@ use crate::base::sync::Arc;
 use crate::protocol::memory::link::{Fate, Link as Inner};
 use crate::protocol::memory::server::Server;
 
-/// What lies between one client and a [`Server`](super::Server), and what goes wrong there.
+/// The link between one client and a [`Server`](super::Server), and what goes wrong on it.
 ///
-/// Faults that are counted befall the next exchanges of this client, whoever begins them: a call, or
-/// the worker that renews; in the order in which they were scripted. Several leases that are renewed
-/// together are one exchange. [`faults`](Link::faults) tells how many came to pass, so that a test can
-/// prove that the fault it is about did happen.
+/// Faults with a count happen to the next exchanges of this client, in the order in which the test scripted
+/// them, whether a call or the renewing worker begins the exchange. Several leases that are renewed together are
+/// one exchange. [`faults`](Link::faults) returns how many faults happened, so that a test can prove that the
+/// fault it is about did happen.
 ///
 /// ```
 /// use leasehold::testing::Server;
@@ -22,7 +22,7 @@ use crate::protocol::memory::server::Server;
 /// let client = server.client();
 /// let link = server.link(&client);
 ///
-/// // The lock is taken, and the answer is lost. It is asked again, and recognised as ours.
+/// // The lock is taken, and the reply is lost. The client asks again, and is recognised.
 /// link.lose_answers(1);
 /// let guard = client.mutex("orders:42")?.lock()?;
 /// assert_eq!(link.faults(), 1);
@@ -42,7 +42,7 @@ impl Link {
         Link { inner, server }
     }
 
-    /// The connection breaks under the next `count` requests before the server has them.
+    /// The connection breaks before the server receives the next `count` requests.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -51,7 +51,7 @@ impl Link {
     /// let client = server.client();
     /// let (lock, link) = (client.mutex("orders:42")?, server.link(&client));
     /// link.lose_requests(1);
-    /// // It is sent again, and nobody notices.
+    /// // The request is sent again, and nobody notices.
     /// lock.lock()?.release()?;
     /// assert_eq!(link.faults(), 1);
     /// # Ok(())
@@ -61,7 +61,7 @@ impl Link {
         self.inner.script(Fate::RequestLost, count);
     }
 
-    /// The next `count` requests are not sent, as where their threads are kept from it for too long.
+    /// The next `count` requests are not sent, as if their threads were kept from sending for too long.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -71,7 +71,7 @@ impl Link {
     /// let (lock, link) = (client.mutex("orders:42")?, server.link(&client));
     /// let guard = lock.lock()?;
     /// link.keep_requests(1);
-    /// // Whether the lock is still ours could not be asked; it is.
+    /// // Nobody could ask whether the lock is still ours; it is.
     /// assert!(guard.check().is_err());
     /// assert!(guard.is_valid());
     /// # Ok(())
@@ -81,7 +81,7 @@ impl Link {
         self.inner.script(Fate::Unsent, count);
     }
 
-    /// The next `count` requests are carried out, and the connection breaks before the answer.
+    /// The next `count` requests are carried out, and the connection breaks before the reply.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -91,7 +91,7 @@ impl Link {
     /// let (lock, link) = (client.mutex("orders:42")?, server.link(&client));
     /// let guard = lock.lock()?;
     /// link.lose_answers(1);
-    /// // The release was carried out, which shows when it is sent again.
+    /// // The release was carried out; the client finds that when it sends it again.
     /// guard.release()?;
     /// assert!(!lock.is_locked()?);
     /// # Ok(())
@@ -101,11 +101,11 @@ impl Link {
         self.inner.script(Fate::AnswerLost, count);
     }
 
-    /// The next `count` requests reach the server only after this time.
+    /// The next `count` requests reach the server only after the time `by`.
     ///
-    /// Where that is longer than the caller waits for an answer
-    /// ([`command_timeout`](crate::LockClientBuilder::command_timeout)), the caller goes on without
-    /// one, and the request still arrives: too late to take a lock, if all is well.
+    /// If that is longer than the caller waits for a reply
+    /// ([`command_timeout`](crate::LockClientBuilder::command_timeout)), the caller goes on without one, and the
+    /// request still arrives: too late to take a lock, if all is well.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -124,8 +124,8 @@ impl Link {
         self.inner.script(Fate::RequestDelayed(by), count);
     }
 
-    /// The next `count` requests are carried out at once, and answered only after this time; never,
-    /// where that is longer than the caller waits.
+    /// The next `count` requests are carried out at once, and their replies come only after the time `by`, or
+    /// never if that is longer than the caller waits.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -144,7 +144,7 @@ impl Link {
         self.inner.script(Fate::AnswerDelayed(by), count);
     }
 
-    /// The next `count` messages that wake this client's waiters do not arrive.
+    /// The next `count` messages that would wake this client's waiters do not arrive.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -157,7 +157,7 @@ impl Link {
     /// let lock = there.mutex("orders:42")?;
     /// let waiter = std::thread::spawn(move || lock.with(|_guard| { /* the work */ }));
     /// guard.release()?;
-    /// // Who was not woken asks again by itself.
+    /// // A waiter that was not woken asks again by itself.
     /// server.advance(Duration::from_secs(2));
     /// waiter.join().unwrap()?;
     /// # Ok(())
@@ -167,9 +167,9 @@ impl Link {
         self.inner.lose_messages(count);
     }
 
-    /// The client's listener is at a replica of the server from now on, until [`restore`](Link::restore),
-    /// as where the server that it once reached was demoted. It hears every message, and the server does
-    /// not count it: so it is passed over while others wait who are counted.
+    /// From now on, until [`restore`](Link::restore), the client's listener is at a replica of the server, as if
+    /// the server that it once reached had been demoted. It hears every message, but the server does not count
+    /// it, so it is passed over while others wait that are counted.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -181,7 +181,7 @@ impl Link {
     /// let lock = there.mutex("orders:42")?;
     /// let waiter = std::thread::spawn(move || lock.with(|_guard| { /* the work */ }));
     /// guard.release()?;
-    /// // It is told to ask, and finds the lock free.
+    /// // The waiter is told to ask, and finds the lock free.
     /// waiter.join().unwrap()?;
     /// # Ok(())
     /// # }
@@ -190,8 +190,7 @@ impl Link {
         self.server.put_listener_at_replica(&self.inner, true);
     }
 
-    /// Cuts the client off: connections break, and new ones are refused, until
-    /// [`restore`](Link::restore).
+    /// Cuts the client off until [`restore`](Link::restore): connections break, and new ones are refused.
     ///
     /// ```
     /// # use leasehold::LossCause;
@@ -213,8 +212,8 @@ impl Link {
         self.server.disconnect(Some(&self.inner));
     }
 
-    /// Nothing that is sent arrives, in either direction, until [`restore`](Link::restore). Callers
-    /// wait for their time-outs.
+    /// Nothing that is sent arrives, in either direction, until [`restore`](Link::restore). Callers wait for
+    /// their time-outs.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -234,7 +233,7 @@ impl Link {
         self.inner.set_lasting(Some(Fate::Silence));
     }
 
-    /// From now on nothing goes wrong. What was scripted and has not come to pass is forgotten.
+    /// From now on nothing goes wrong. Scripted faults that have not happened yet are dropped.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -254,7 +253,7 @@ impl Link {
         self.server.put_listener_at_replica(&self.inner, false);
     }
 
-    /// How many requests and messages met a fault until now.
+    /// How many requests and messages met a fault so far.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -264,7 +263,7 @@ impl Link {
     /// let (lock, link) = (client.mutex("orders:42")?, server.link(&client));
     /// link.lose_messages(1);
     /// lock.lock()?.release()?;
-    /// // Nobody waited, so there was no message to lose.
+    /// // Nobody waited, so no message could be lost.
     /// assert_eq!(link.faults(), 0);
     /// # Ok(())
     /// # }

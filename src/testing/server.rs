@@ -38,7 +38,7 @@ const MOST: Duration = Duration::from_secs(10);
 /// let guard = here.mutex("orders:42")?.lock()?;
 /// assert!(there.mutex("orders:42")?.try_lock()?.is_none());
 ///
-/// // The machine sleeps for longer than the lease: another gets the lock, and we know.
+/// // The machine sleeps for longer than the lease. Another client gets the lock, and we know it.
 /// server.suspend(Duration::from_secs(31));
 /// let other = there.mutex("orders:42")?.try_lock()?.expect("it is free");
 /// assert!(!guard.is_valid());
@@ -59,7 +59,7 @@ struct Client {
 }
 
 impl Server {
-    /// A server whose time goes by itself, and can be [put forward](Server::advance) too.
+    /// Makes a server whose time passes by itself, and can also be [advanced](Server::advance).
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -75,9 +75,9 @@ impl Server {
         Server::with(DrivenClock::new(true))
     }
 
-    /// A server whose time stands still, but for what [`advance`](Server::advance) and
-    /// [`suspend`](Server::suspend) put it forward. A call that waits for time to pass, and be it for
-    /// a time-out, waits for another thread to do that.
+    /// Makes a server whose time passes only by [`advance`](Server::advance) and
+    /// [`suspend`](Server::suspend). A call that waits for time to pass, even for a time-out, waits until
+    /// another thread calls one of them.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -100,7 +100,7 @@ impl Server {
         Server { inner, clock, clients: Arc::default() }
     }
 
-    /// A client with default settings. Each is like a process of its own.
+    /// Makes a client with default settings. Each client is like a process of its own.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -117,7 +117,7 @@ impl Server {
         self.connect(LockClient::builder("redis://memory")).expect("default settings")
     }
 
-    /// A client with settings of its own. Where it would have connected to does not matter.
+    /// Makes a client with these settings. It connects to this server, whatever its URL says.
     ///
     /// # Errors
     ///
@@ -144,11 +144,11 @@ impl Server {
         Ok(client)
     }
 
-    /// What lies between a client of this server and the server.
+    /// The link between a client of this server and the server.
     ///
     /// # Panics
     ///
-    /// If it is no client of this server.
+    /// If `client` is not a client of this server.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -169,11 +169,11 @@ impl Server {
         Link::new(Arc::clone(&found.link), Arc::clone(&self.inner))
     }
 
-    /// Lets time pass. Whatever is due meanwhile is done at its time: leases are renewed, waiters
-    /// ask again, time-outs are over.
+    /// Lets time pass. Whatever is due happens at its time: leases are renewed, waiters ask again, time-outs
+    /// end.
     ///
-    /// It takes a little longer than that takes. What threads of the test do between two calls of
-    /// the library has no time of its own.
+    /// The call returns shortly after all that is done. What threads of the test do between two calls of the
+    /// library takes none of this time.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -211,8 +211,8 @@ impl Server {
         }
     }
 
-    /// Lets time pass at once, with nobody there to do anything meanwhile: as for a machine that
-    /// slept, or a process that was stopped. What is due then is done before this returns.
+    /// Lets time pass at once, while nothing runs: like a machine that sleeps, or a process that is stopped.
+    /// Whatever is due afterwards is done before this returns.
     ///
     /// ```
     /// # use leasehold::LossCause;
@@ -285,8 +285,8 @@ impl Server {
         due == 0 && back && self.inner.is_at_rest() && self.clients.lock().iter().all(rests)
     }
 
-    /// Deletes a key, as an operator would: the holder of the lock loses it without being asked.
-    /// Whether there was one. The key is the lock's name, with the client's
+    /// Deletes a key, like an operator: the holder of the lock loses it without being asked. Returns whether
+    /// the key existed. The key is the lock's name, with the client's
     /// [prefix](crate::LockClientBuilder::name_prefix).
     ///
     /// ```
@@ -304,8 +304,7 @@ impl Server {
         self.inner.with_store(|store, micros| store.at(micros).del(key.as_ref()))
     }
 
-    /// Makes somebody else the owner of a mutex for this long, as a mistake or another program
-    /// would.
+    /// Makes somebody else the owner of a mutex for the time `ttl`, like a mistake or another program.
     ///
     /// ```
     /// # use leasehold::LossCause;
@@ -345,7 +344,7 @@ impl Server {
         self.inner.with_store(|store, _| store.flush());
     }
 
-    /// The server restarts with nothing left of what it kept: all connections break.
+    /// Restarts the server empty: it forgets everything, and all connections break.
     ///
     /// ```
     /// # use leasehold::LossCause;
@@ -357,7 +356,7 @@ impl Server {
     /// let guard = client.mutex("orders:42")?.lock()?;
     /// server.restart();
     /// assert!(server.keys().is_empty());
-    /// // The renewal finds out.
+    /// // The next renewal notices.
     /// server.advance(Duration::from_secs(10));
     /// assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
     /// # Ok(())
@@ -368,7 +367,7 @@ impl Server {
         self.inner.disconnect(None);
     }
 
-    /// The keys that the server has at present.
+    /// The keys that the server has now.
     ///
     /// ```
     /// # use leasehold::testing::Server;
@@ -376,7 +375,7 @@ impl Server {
     /// # fn main() -> leasehold::Result<()> {
     /// let server = Server::new();
     /// server.client().mutex("orders:42")?.lock()?.release()?;
-    /// // The last token stays a while.
+    /// // The last token stays for a while.
     /// assert_eq!(server.keys(), [b"{orders:42}:fence"]);
     /// server.advance(Duration::from_secs(31));
     /// assert!(server.keys().is_empty());
@@ -409,7 +408,7 @@ impl Server {
         last.map_or(0, |last| last.parse().expect("a token"))
     }
 
-    /// How much time has passed since the server was made.
+    /// How much time has passed since this server was made.
     ///
     /// ```
     /// # use leasehold::testing::Server;

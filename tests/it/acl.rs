@@ -1,5 +1,5 @@
-//! The rules of the README for users of the server: each is enough for its kind of lock, and nothing in
-//! it can be left out.
+//! The permissions in the guide for users of the server: each rule is enough for its kind of lock, and nothing
+//! in it can be left out.
 
 use std::sync::Mutex as Shared;
 use std::thread;
@@ -12,20 +12,20 @@ use leasehold::{
 };
 use leasehold_support::{Cluster, Group, Server};
 
-const README: &str = include_str!("../../README.md");
+const GUIDE: &str = include_str!("../../docs/operations.md");
 
-/// What the README tells of this kind of lock: the words behind the password.
+/// The rule in the guide for this kind of lock: the words behind the password.
 fn rule(title: &str) -> Vec<String> {
     let begin = "ACL SETUSER locks reset resetchannels on >secret ";
-    let (_, rest) = README.split_once(&format!("\n# {title}\n{begin}")).expect(title);
+    let (_, rest) = GUIDE.split_once(&format!("\n# {title}\n{begin}")).expect(title);
     let ends = [rest.find("\n\n"), rest.find("\n```")];
     let end = ends.into_iter().flatten().min().expect("an end");
     rest[..end].split_whitespace().map(str::to_owned).collect()
 }
 
-/// What the README tells to add for this. A line in a word is escaped in its table.
+/// What the guide adds for this. A line in a word is escaped in its table.
 fn added(reason: &str) -> Vec<String> {
-    let (_, rest) = README.split_once(&format!("\n| {reason} | `")).expect(reason);
+    let (_, rest) = GUIDE.split_once(&format!("\n| {reason} | `")).expect(reason);
     let (words, _) = rest.split_once('`').expect("an end");
     words.replace("\\|", "|").split(' ').map(str::to_owned).collect()
 }
@@ -149,7 +149,7 @@ fn servers(count: usize) -> Vec<Server> {
     })
 }
 
-/// Tries the rule of the README with this title on several servers at once.
+/// Tries the rule of the guide with this title on several servers at once.
 #[track_caller]
 fn is_exact(
     title: &str,
@@ -261,7 +261,7 @@ fn the_rule_of_a_mutex_is_exact() {
     });
 }
 
-/// As the README says of this permission. No message tells of the grant, so the waiter asks.
+/// As the guide says of this permission. No message tells of the grant, so the waiter asks.
 #[test]
 fn queue_without_publish_is_served_by_heartbeats() {
     let server = Server::start().expect("a server");
@@ -325,7 +325,7 @@ fn the_rule_of_a_reentrant_lock_that_spins_is_exact() {
     });
 }
 
-/// The rule of the README with this title, tried on three servers at a time.
+/// The rule of the guide with this title, tried on three servers at a time.
 #[track_caller]
 fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: LockOptions) {
     const LONGEST: Duration = ms(3_500);

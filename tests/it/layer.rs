@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the lowest to the highest: each imports itself and those before it.
-/// On top is what explores the schedules of them all.
-const LAYERS: [&str; 8] =
-    ["base", "wire", "protocol", "engine", "lock", "client", "testing", "schedule"];
+/// On top are what explores the schedules of them all, and the guide, which has no code.
+const LAYERS: [&str; 9] =
+    ["base", "wire", "protocol", "engine", "lock", "client", "testing", "schedule", "guide"];
 
 /// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
 /// errors, the client hands its addresses on, and the root shows the crate to users.

@@ -16,7 +16,7 @@ fn threads(prefix: &str) -> usize {
         .count()
 }
 
-/// Work that is done once a night, as the README has it.
+/// Work that is done once a night, as the guide has it.
 fn nightly(
     client: &LockClient,
     redis: &mut redis::Connection,
@@ -36,12 +36,12 @@ fn nightly(
 }
 
 #[test]
-fn recipe_of_the_readme_does_the_work_once() {
+fn recipe_of_the_guide_does_the_work_once() {
     let (begin, end) = ("    let guard = client.mutex(\"{nightly-report}\")", "    Ok(())\n}\n");
     let (_, rest) = include_str!("lock_client.rs").split_once(begin).unwrap();
     let body = rest.split_once(end).unwrap().0.replace("work();", "// … the work …");
-    let readme = include_str!("../../README.md");
-    assert!(readme.contains(&format!("{begin}{body}{end}")), "the README differs: {body}");
+    let guide = include_str!("../../docs/recipes.md");
+    assert!(guide.contains(&format!("{begin}{body}{end}")), "the guide differs: {body}");
     let server = server();
     for night in ["monday", "tuesday"] {
         let done = AtomicU32::new(0);

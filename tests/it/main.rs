@@ -2,6 +2,7 @@
 
 mod acl;
 mod cluster;
+mod command;
 mod common;
 mod connecting;
 mod courtesy;
@@ -18,6 +19,7 @@ mod holder;
 mod input;
 mod layer;
 mod linger;
+mod link;
 mod lock_client;
 mod loss;
 mod mutex;

@@ -116,7 +116,7 @@ fn a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_ma
         proxy.add(Fault::reply(pattern, Action::Garbage(text.into())).sticky())
     };
     let says = [says("config-epoch", master), says("slave-priority", format!("*1\r\n{replica}"))];
-    // As the README tells.
+    // As the guide tells.
     let allow = |words: &[&str]| {
         let begin = ["ACL", "SETUSER", "locks", "reset", "resetchannels", "on", ">secret"];
         let rule = ["&+switch-master", "+sentinel|master", "+subscribe"];

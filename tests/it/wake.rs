@@ -405,7 +405,7 @@ fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
     until("nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
 }
 
-// What a user of the server may do; `acl.rs` tests the rules that the README tells.
+// What a user of the server may do; `acl.rs` tests the rules of the guide.
 
 const COMMANDS: [&str; 17] = [
     "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+exists", "+pttl", "+pexpire", "+zadd",
