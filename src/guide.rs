@@ -3,7 +3,7 @@
 // The pages are the files of docs/, so that one text is read here, on the forge, and in the package. A link in
 // them is a reference, such as [waiting], and each file ends with definitions that hold between files. Here
 // the definitions of links.md come first, and Markdown takes the first: the same reference leads to a page or an item
-// of this documentation, and rustdoc checks it. tests/link.rs checks that both lead to the same place. Doc tests go
+// of this documentation, and rustdoc checks it. tests/it/link.rs checks that both lead to the same place. Doc tests go
 // without them, so that a failure names the file and the line of the page.
 
 /// One page.

@@ -1,7 +1,7 @@
 //! Planted bugs, by which the tests show that they would catch real ones.
 //!
 //! Only a build with `--cfg leasehold_mutation` has any, and in it only the one that the environment
-//! variable `LEASEHOLD_MUTATION` names is at work. `tests/mutation.rs` tells of each what it breaks
+//! variable `LEASEHOLD_MUTATION` names is at work. `tests/proof/tests/mutation` tells of each what it breaks
 //! and which test catches it.
 //!
 //! | language | planted by | where |

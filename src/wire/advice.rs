@@ -1,6 +1,6 @@
 //! What a caller is told of a failure: what happened, at which server, and what to do about it.
 //!
-//! `tests/error_text/table.md` shows the texts.
+//! `tests/it/error_text/table.md` shows the texts.
 
 use redis::{ErrorKind, RedisError};
 

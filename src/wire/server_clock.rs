@@ -185,6 +185,7 @@ mod tests {
         let now = SENT.after(MILLI * 1000);
         clock.epochs().current().end();
         assert!(!clock.is_known() && clock.reached_at(now).is_none());
+        assert_eq!(clock.deadline(now), ALWAYS_LATE, "not even a request may rely on it");
         assert_eq!(clock.not_before(1, 1_500_000, now), None);
         // What the old server granted before the move, and is heard only now.
         assert_eq!(clock.not_before(0, 1_500_000, now), Some(SENT.after(MILLI * 493)));

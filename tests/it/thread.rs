@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 
+use crate::common::process::in_own_process;
 use crate::common::{SOON, ms, open, renewed, server, until};
 use leasehold::{LockClient, QuorumClient};
 
@@ -31,6 +32,7 @@ fn roles(roles: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn thread_names_fit_and_tell_clients_apart() {
+    in_own_process!();
     let server = server();
     let (called, calls) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();

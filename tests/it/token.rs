@@ -105,13 +105,13 @@ fn tokens_grow_after_a_restart_with_the_end_of_the_file_cut_off() {
     assert!(after > told, "{after:?} after {told:?}");
 }
 
-/// The recipe of the documentation, word for word.
+/// The recipe of the guide, word for word.
 #[test]
 fn the_documented_script_refuses_who_is_late() {
-    let root = include_str!("../../src/lib.rs");
-    let (_, rest) = root.split_once("const FENCED_WRITE: &str = \"").expect("the recipe");
+    let guide = include_str!("../../docs/recipes.md");
+    let (_, rest) = guide.split_once("const FENCED_WRITE: &str = \"").expect("the recipe");
     let (script, _) = rest.split_once("\";").expect("its end");
-    let script = redis::Script::new(&script.replace("//!", ""));
+    let script = redis::Script::new(script);
     let server = server();
     let lock = open(&server).mutex_with("x", fixed(1_500)).unwrap();
     let write = |token: FencingToken, value: &str| -> bool {

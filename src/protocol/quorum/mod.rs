@@ -59,7 +59,7 @@
 //! With the token some more are reserved, for local hand-offs; the servers remember the last of them.
 //! Beyond these a hand-off must wait until all clocks of its majority have surely come so far.
 //!
-//! `tests/quorum_model.rs` checks all cases of a small model: servers that forget, requests that are late,
+//! `tests/proof/tests/quorum_model.rs` checks all cases of a small model: servers that forget, requests that are late,
 //! reordered or lost, clocks that are apart; and that each of these rules is missed when it is left out.
 //!
 //! *What breaks it:* a majority loses its memory without a restart that can be seen (`FLUSHALL`, a

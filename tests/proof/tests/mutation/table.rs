@@ -28,7 +28,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "request-without-a-deadline",
         "rule 2",
-        "leasehold::protocol::single::tests::acquire_during_a_move_never_runs_without_a_deadline",
+        "leasehold::wire::server_clock::tests::the_clock_of_the_server_before_a_move_dates_nothing_of_the_next",
     ),
     bug(
         "deadline-from-the-sending",
