@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::process::in_own_process;
 use common::queue::waiting;
 use common::{SLACK, SOON, ask, exists, ms, open, renewed, server, until, within};
 use leasehold::{Error, LockClient, Mutex};
@@ -166,6 +167,7 @@ fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_million_names_leave_nothing_in_memory() {
+    in_own_process!();
     let server = server();
     let client = open(&server);
     let names = |from: usize, count: usize| {
