@@ -82,6 +82,8 @@ struct Goal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
     pub(crate) made: u64,
+    /// When the last of these was.
+    pub(crate) made_at: Moment,
     pub(crate) failed: u64,
     /// The last of them could not.
     pub(crate) is_failing: bool,
@@ -471,7 +473,10 @@ impl r2d2::ManageConnection for Maker {
         let mut attempts = manager.attempts.lock();
         attempts.is_failing = outcome.is_err();
         match outcome {
-            Ok(_) => attempts.made += 1,
+            Ok(_) => {
+                attempts.made += 1;
+                attempts.made_at = manager.clock.now();
+            }
             Err(_) => attempts.failed += 1,
         }
         // Before a caller hears of it, who may ask for the next.

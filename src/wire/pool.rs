@@ -221,14 +221,19 @@ impl Pool {
         Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
     }
 
-    /// How long a caller waits for a connection, as things stand: for one that others have, as long as the
-    /// user said; for one that is being made, as long as that may take.
-    pub(crate) fn wait(&self) -> Duration {
-        let others = self.is_full() || self.manager.attempts().is_failing && !self.is_empty();
-        if others { self.max_wait } else { self.manager.longest_attempt() }
+    /// Until when a caller that came at `start` waits for a connection, as things stand: for one that is being
+    /// made, as long as that may take; for one that others have, as long as the user said. The time in which
+    /// connections were made does not count towards that.
+    pub(crate) fn limit(&self, start: Moment) -> Moment {
+        let attempts = self.manager.attempts();
+        if self.is_full() || attempts.is_failing && !self.is_empty() {
+            start.max(attempts.made_at).after(self.max_wait)
+        } else {
+            start.after(self.manager.longest_attempt())
+        }
     }
 
-    /// Borrows a connection. Waits until `deadline`, and no longer than [`wait`](Self::wait) says.
+    /// Borrows a connection. Waits until `deadline`, and no longer than [`limit`](Self::limit) says.
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
         self.get_since(self.clock.now(), deadline)
     }
@@ -249,7 +254,7 @@ impl Pool {
         self.ask();
         let mut seen = before;
         loop {
-            let limit = deadline.min(start.after(self.wait()));
+            let limit = deadline.min(self.limit(start));
             let left = limit.since(self.clock.now());
             if left.is_zero() {
                 return Err(Failure::NotSent(self.hindrance(self.clock.now().since(start))));

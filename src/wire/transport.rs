@@ -83,8 +83,8 @@ impl Transport {
             let (start, deadline) = batch.span();
             self.pool.exchange_since(start, deadline, |connection| connection.carry(batch))
         };
-        let wait = || self.pool.wait();
-        let outcome = self.combiner.call(call, deadline, &wait, |batch| match carry(batch) {
+        let limit = |start| self.pool.limit(start);
+        let outcome = self.combiner.call(call, deadline, &limit, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
             Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,

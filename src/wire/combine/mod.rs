@@ -73,14 +73,14 @@ pub(crate) struct Combiner {
 struct Span<'a> {
     start: Moment,
     deadline: Moment,
-    /// For how long it waits for a connection, as things stand.
-    wait: &'a dyn Fn() -> Duration,
+    /// Until when a caller that came then waits for a connection, as things stand.
+    limit: &'a dyn Fn(Moment) -> Moment,
 }
 
 impl Span<'_> {
     /// Until when it waits for a connection, as things stand.
     fn limit(&self) -> Moment {
-        self.deadline.min(self.start.after((self.wait)()))
+        self.deadline.min((self.limit)(self.start))
     }
 }
 
@@ -98,17 +98,17 @@ impl Combiner {
         Combiner { clock, few: FEW.min(size), all: size, turn: TURN, yard: Mutex::default() }
     }
 
-    /// One command and its answer. `wait` tells for how long a caller waits for a connection, as things
-    /// stand. `carry` takes a batch to the server; a failure that it answers befalls all in the batch that
+    /// One command and its answer. `limit` tells until when a caller that came then waits for a connection, as
+    /// things stand. `carry` takes a batch to the server; a failure that it answers befalls all in the batch that
     /// were told nothing.
     pub(crate) fn call(
         &self,
         call: &Call,
         deadline: Moment,
-        wait: &dyn Fn() -> Duration,
+        limit: &dyn Fn(Moment) -> Moment,
         carry: impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
-        let span = Span { start: self.clock.now(), deadline, wait };
+        let span = Span { start: self.clock.now(), deadline, limit };
         match self.call_once(call.pack(), span, &carry) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
                 Some(whole) => self.call_once(whole.pack(), span, &carry),

@@ -68,7 +68,9 @@ impl Stage {
     fn call(&self, word: &str, span: Duration) -> Outcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        self.combiner.call(&call, from.after(span), &|| self.wait, |batch| self.carry(batch))
+        self.combiner.call(&call, from.after(span), &|start| start.after(self.wait), |batch| {
+            self.carry(batch)
+        })
     }
 
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
@@ -326,7 +328,7 @@ fn others_may_have_the_time_that_their_driver_had_not() {
         car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
     stage.combiner.yard.lock().taken = 1;
-    let span = Span { start: Moment::PAST, deadline: end, wait: &|| Duration::ZERO };
+    let span = Span { start: Moment::PAST, deadline: end, limit: &|start| start };
     let batch = Batch::new(&stage.combiner, Vec::new(), span, Some((&car, 0)));
     batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
     let yard = stage.combiner.yard.lock();
@@ -351,7 +353,9 @@ fn a_panic_leaves_nobody_waiting() {
                 panic!("the driver's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| stage.combiner.call(&call, deadline, &|| LONG, carry)))
+            catch_unwind(AssertUnwindSafe(|| {
+                stage.combiner.call(&call, deadline, &|_| now().after(LONG), carry)
+            }))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -375,7 +379,7 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        stage.combiner.call(&call, now().after(LONG), &|| LONG, |batch| {
+        stage.combiner.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
             batch.board();
             batch.tell(echo(&word));
             Ok(())
@@ -401,7 +405,7 @@ fn who_finds_place_and_car_drives_at_once() {
     let car = Car::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
     stage.combiner.yard.lock().cars.push_back(Arc::clone(&car));
     let call = Call::plain(&[b"awake"]);
-    let outcome = stage.combiner.call(&call, now().after(LONG), &|| LONG, |batch| {
+    let outcome = stage.combiner.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
         let words = words(batch.board().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
@@ -420,8 +424,11 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let outcome =
-        stage.combiner.call(&SCRIPT.call(&[], &[]), now().after(LONG), &|| LONG, |batch| {
+    let outcome = stage.combiner.call(
+        &SCRIPT.call(&[], &[]),
+        now().after(LONG),
+        &|_| now().after(LONG),
+        |batch| {
             let whole = batch.board().0.windows(4).any(|part| part == b"EVAL\r"[..4].as_ref())
                 && calls.fetch_add(1, Ordering::Relaxed) == 1;
             batch.tell(if whole {
@@ -431,7 +438,8 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
                 Err(Failure::Refused((kind, "no script").into()))
             });
             Ok(())
-        });
+        },
+    );
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -481,8 +489,14 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             }
                             Ok(())
                         };
-                        let call =
-                            || combiner.call(&call, start.after(span), &|| MILLI * 20, carry);
+                        let call = || {
+                            combiner.call(
+                                &call,
+                                start.after(span),
+                                &|_| start.after(MILLI * 20),
+                                carry,
+                            )
+                        };
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {
