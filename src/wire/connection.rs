@@ -18,6 +18,10 @@ use crate::wire::silence::Silence;
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
+/// A reply that has arrived is read even where its deadline has passed: the thread may have been kept from the
+/// processor meanwhile, and that says nothing about the server. A socket is told to wait for no less than this.
+const GRACE: Duration = Duration::from_millis(2);
+
 /// What a socket takes whole or not at all.
 const ONE_WRITE: usize = 4096;
 
@@ -42,6 +46,8 @@ pub(crate) struct Connection {
     address: Arc<str>,
     /// What is set on the socket.
     timeout: Duration,
+    /// What was set on it when the last request was sent, as errors tell it.
+    allowed: Duration,
     /// Set by every error that did not come from the server: a late answer must not be read as
     /// the answer to the next command.
     poisoned: bool,
@@ -119,6 +125,7 @@ impl Connection {
             common,
             address,
             timeout: patience,
+            allowed: patience,
             poisoned: false,
             unanswered: 0,
             generation,
@@ -268,15 +275,16 @@ impl Connection {
     /// Sends so many packed commands; answers when that began.
     fn send(&mut self, packed: &[u8], count: usize, deadline: Moment) -> Result<Moment, Failure> {
         let now = self.clock.now();
-        match self.allow(deadline, now) {
-            Ok(()) => {}
-            Err(Unready::Late) => return Err(Failure::NotSent(Hindrance::Overdue)),
-            // How long the next caller's reply would be waited for is not known.
-            Err(Unready::Unset(error)) => {
-                self.poisoned = !mutated!("connection-without-time-outs-kept");
-                return Err(Failure::NotSent(Hindrance::Closed(error)));
-            }
+        let left = deadline.since(now);
+        if left.is_zero() {
+            return Err(Failure::NotSent(Hindrance::Overdue));
         }
+        // How long the next caller's reply would be waited for is not known.
+        if let Err(error) = self.allow(left) {
+            self.poisoned = !mutated!("connection-without-time-outs-kept");
+            return Err(Failure::NotSent(Hindrance::Closed(error)));
+        }
+        self.allowed = self.timeout;
         self.sent = now;
         match self.inner.send_packed_command(packed) {
             Ok(()) => {
@@ -320,31 +328,26 @@ impl Connection {
         answer
     }
 
-    /// Waits for one of several answers, for what is left until `deadline`.
+    /// Waits for one of several answers, for what is left until `deadline`. The socket is read in any case.
     fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
-        match self.allow(deadline, self.clock.now()) {
-            Ok(()) => self.receive(),
-            Err(Unready::Late) => Err(self.broken(io::Error::from(io::ErrorKind::TimedOut).into())),
-            Err(Unready::Unset(error)) => Err(self.broken(error)),
-        }
+        let left = deadline.since(self.clock.now());
+        self.allow(left.max(GRACE)).map_err(|error| self.broken(error))?;
+        self.receive()
     }
 
     /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
-    fn allow(&mut self, deadline: Moment, now: Moment) -> Result<(), Unready> {
-        let left = deadline.since(now);
-        if left.is_zero() {
-            return Err(Unready::Late);
-        }
+    fn allow(&mut self, left: Duration) -> Result<(), RedisError> {
         let wanted = left.min(self.common.patience);
         if self.timeout < wanted || self.timeout > wanted + SLACK {
-            let set = self.inner.set_read_timeout(Some(wanted));
-            set.and_then(|()| self.inner.set_write_timeout(Some(wanted)))
-                .map_err(Unready::Unset)?;
+            self.inner.set_read_timeout(Some(wanted))?;
+            self.inner.set_write_timeout(Some(wanted))?;
             self.timeout = wanted;
         }
         Ok(())
     }
 
+    /// Only a read or a write that timed out is the server's silence: it found nothing, however late the thread
+    /// itself was.
     fn broken(&mut self, error: RedisError) -> Failure {
         self.poisoned = true;
         if error.is_timeout() {
@@ -363,19 +366,10 @@ impl Connection {
 
     fn locate(&self, error: RedisError) -> RedisError {
         let Common { patience, setting, .. } = *self.common;
-        let whole = self.timeout + SLACK >= patience;
-        let limit = Limit { span: self.timeout, setting: whole.then_some(setting) };
+        let whole = self.allowed + SLACK >= patience;
+        let limit = Limit { span: self.allowed, setting: whole.then_some(setting) };
         locate(error, &self.address, limit)
     }
-}
-
-/// Why nothing can be waited for.
-#[derive(Debug)]
-enum Unready {
-    /// The deadline has passed.
-    Late,
-    /// The socket's time-outs could not be set.
-    Unset(RedisError),
 }
 
 impl std::fmt::Debug for Connection {
@@ -408,7 +402,7 @@ mod tests {
     use leasehold_support::Server;
 
     use super::*;
-    use crate::base::time::BootClock;
+    use crate::base::driven::DrivenClock;
     use crate::wire::endpoint;
     use crate::wire::epoch::Epochs;
 
@@ -420,23 +414,69 @@ mod tests {
         }
     }
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn common(patience: Duration) -> Arc<Common> {
+        Arc::new(Common::new(patience, "command_timeout"))
+    }
+
+    fn connection(server: &Server, common: &Arc<Common>, clock: &Arc<DrivenClock>) -> Connection {
+        let endpoint = endpoint::parse(&server.unix_url()).unwrap();
+        let inner = Line::open(&endpoint, endpoint.redis_settings(), SECOND).unwrap();
+        let clock: Arc<dyn Clock> = Arc::<DrivenClock>::clone(clock);
+        let epoch = Epochs::default().current();
+        Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
+    }
+
     #[test]
     fn connection_without_its_time_outs_is_poisoned() {
         let server = Server::start().unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let (second, epoch) = (Duration::from_secs(1), Epochs::default().current());
-        let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-        let inner = Line::open(&endpoint, endpoint.redis_settings(), second).unwrap();
-        let common = |patience| Arc::new(Common::new(patience, "command_timeout"));
-        let mut connection =
-            Connection::new(inner, Arc::clone(&clock), common(second), "x".into(), (0, epoch))
-                .unwrap();
+        let clock = Arc::new(DrivenClock::new(false));
+        let mut connection = connection(&server, &common(SECOND), &clock);
         // No socket takes a time-out of zero.
         connection.common = common(Duration::ZERO);
         let failure =
-            connection.call(&Call::plain(&[b"PING"]), clock.now().after(second)).unwrap_err();
+            connection.call(&Call::plain(&[b"PING"]), clock.now().after(SECOND)).unwrap_err();
         assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
         assert!(connection.is_poisoned());
+    }
+
+    /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
+    fn late(
+        server: &Server,
+        calls: &[Call],
+    ) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
+        let (common, clock) = (common(SECOND * 20), Arc::new(DrivenClock::new(false)));
+        let connect = || connection(server, &common, &clock);
+        let (idle, mut late, mut other) = (connect(), connect(), connect());
+        let deadline = clock.now().after(SECOND / 4);
+        clock.put_forward(clock.now().after(Duration::from_millis(1)));
+        let sent = late.send_all(calls, deadline).unwrap();
+        // Two later replies elsewhere: what the server has to say to these has arrived.
+        for _ in 0..2 {
+            other.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap();
+        }
+        clock.put_forward(deadline);
+        let replies = late.receive_all(calls.len(), sent, deadline);
+        (idle, late, replies)
+    }
+
+    #[test]
+    fn replies_that_arrived_are_read_after_the_deadline() {
+        let server = Server::start().unwrap();
+        let pings = [b"PING", b"PING"].map(|ping| Call::plain(&[ping]));
+        let (idle, late, replies) = late(&server, &pings);
+        assert!(replies.iter().all(Result::is_ok), "{replies:?}");
+        assert!(!late.is_poisoned() && !idle.is_silent());
+    }
+
+    #[test]
+    fn missing_reply_after_the_deadline_is_silence() {
+        let server = Server::start().unwrap();
+        // Nobody pushes to that list.
+        let (idle, late, replies) = late(&server, &[Call::plain(&[b"BLPOP", b"x", b"0"])]);
+        assert!(matches!(replies[..], [Err(Failure::Unknown(_))]), "{replies:?}");
+        assert!(late.is_poisoned() && idle.is_silent());
     }
 
     #[test]
