@@ -25,7 +25,7 @@ impl From<Failure> for Error {
                 "this thread was held up until its deadline had passed, so no command was sent; try again",
             ),
             Failure::NotSent(Hindrance::NoMajority { text, is_exhausted: true }) => {
-                Error::exhausted(format!("{text}; raise max_size or max_wait"))
+                Error::exhausted(format!("{text}; raise max_size or node_timeout"))
             }
             Failure::NotSent(Hindrance::NoMajority { text, .. }) => Error::unreachable(format!(
                 "{text}; look whether those servers run and can be reached"
