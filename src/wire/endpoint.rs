@@ -176,7 +176,11 @@ fn check_tcp(rest: &str) -> Result<()> {
     {
         // It may be a password whose host is missing.
         let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        let wrong = if is_number { port } else { "not a number" };
+        let wrong = match port.len() {
+            _ if !is_number => "not a number",
+            ..=5 => port,
+            _ => "too large",
+        };
         return Err(Error::config("url port", wrong, "1 to 65535"));
     }
     let path = tail.strip_prefix('/').unwrap_or("");
@@ -309,6 +313,7 @@ mod tests {
             ("localhost:6379", ["url scheme", "missing", "unix://"]),
             ("http://localhost", ["scheme", "http", "redis://"]),
             ("redis://localhost:99999", ["port", "99999", "65535"]),
+            ("redis://localhost:100000", ["port", "too large", "65535"]),
             ("redis://localhost:0", ["port", "0", "65535"]),
             ("redis://localhost:x", ["port", "not a number", "65535"]),
             ("redis://", ["host", "empty", "host[:port]"]),
@@ -349,6 +354,8 @@ mod tests {
             assert!(text.contains("password") && text.contains("%2F"), "{text}");
             assert!(!text.contains("s3") && !text.contains("cret"), "{text}");
         }
+        let text = parse("redis://user:123456").unwrap_err().to_string();
+        assert!(!text.contains("123456"), "{text}");
         for url in ["redis://:s3:cret@host", "redis://:s3@cret@host", "redis://u:s3cret@host:70000"]
         {
             let shown = match parse(url) {
