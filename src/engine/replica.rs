@@ -27,25 +27,32 @@ pub(crate) fn confirm(lease: Arc<LiveLease>) -> Result<Arc<LiveLease>> {
 /// Why the lease does not count; `None` once there are as many copies as there must be.
 fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
     let engine = lease.slot().engine();
-    let deadline = engine.now().after(copies.within + engine.bounds().exchange);
+    let start = engine.now();
+    let deadline = start.after(copies.within + engine.bounds().exchange);
     let target = lease.slot().target();
     let deadline = deadline.min(lease.valid_until());
     match engine.protocol().replicate(target, lease.owner(), copies, deadline) {
         Ok(Ok(have)) if have.covers(copies.least) || mutated!("too-few-replicas") => {
             check_valid(lease).err()
         }
-        Ok(Ok(have)) => Some(short(have, copies)),
+        Ok(Ok(have)) => {
+            let is_cut = lease.valid_until() < start.after(copies.within);
+            Some(short(have, copies, is_cut))
+        }
         // It was passed on in this process, and lost before.
         Ok(Err(verdict)) => conclude(lease, verdict).err(),
         Err(failure) => Some(failure.into()),
     }
 }
 
-fn short(have: Least, Copies { least, within }: Copies) -> Error {
-    let advice = format!(
-        "within {}, so it was released; look whether a replica is down or slow",
-        Span(within)
-    );
+/// `is_cut` where the lease is shorter than the time that they may take.
+fn short(have: Least, Copies { least, within }: Copies, is_cut: bool) -> Error {
+    let time = if is_cut {
+        "before its lease was nearly over".to_owned()
+    } else {
+        format!("within {}", Span(within))
+    };
+    let advice = format!("{time}, so it was released; look whether a replica is down or slow");
     match have {
         Least::Replicas(have) => {
             Error::not_replicated(format!("{have} of {least} had it {advice}"))

@@ -33,19 +33,20 @@ pub(crate) fn replicate(
     if verdict != Verdict::Done {
         return Ok(Err(verdict));
     }
-    let within = millis(copies.within).to_string();
+    // A lease may end before the wait does. The server's word for too few copies has to come before that.
+    let within = copies.within.min(connection.longest_wait(deadline));
+    let within = if mutated!("wait-outlasts-its-lease") { copies.within } else { within };
+    let span = millis(within).to_string();
     let value = match copies.least {
         Least::Replicas(least) => {
             let least = least.to_string();
-            let wait = Call::plain(&[b"WAIT", least.as_bytes(), within.as_bytes()]);
-            connection.expect_silence(copies.within);
-            connection.call(&wait, deadline)?.value
+            let wait = Call::plain(&[b"WAIT", least.as_bytes(), span.as_bytes()]);
+            connection.call_slow(&wait, within, deadline)?.value
         }
         Least::Disks { local, replicas } => {
             let (local, least) = (u8::from(local).to_string(), replicas.to_string());
-            let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), within.as_bytes()];
-            connection.expect_silence(copies.within);
-            let reply = connection.call(&Call::plain(&parts), deadline);
+            let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), span.as_bytes()];
+            let reply = connection.call_slow(&Call::plain(&parts), within, deadline);
             reply.map_err(impossible)?.value
         }
     };

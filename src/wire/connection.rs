@@ -22,6 +22,9 @@ pub(crate) const SLACK: Duration = Duration::from_millis(10);
 /// processor meanwhile, and that says nothing about the server. A socket is told to wait for no less than this.
 const GRACE: Duration = Duration::from_millis(2);
 
+/// This part of the time that a reply may take is for the way there and back.
+const MARGIN: u32 = 10;
+
 /// What a socket takes whole or not at all.
 const ONE_WRITE: usize = 4096;
 
@@ -51,6 +54,8 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late answer must not be read as
     /// the answer to the next command.
     poisoned: bool,
+    /// The server has leave to be silent: the command waits there.
+    is_excused: bool,
     /// How many answers were not read. Who panics between a command and its answer leaves some.
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
@@ -87,6 +92,20 @@ impl Common {
     /// One plain store: each exchange pays for it.
     fn note_reply(&self, at: Moment) {
         self.replied.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Notes that a command runs which may keep the server silent until then. Returns what was noted before.
+    fn excuse(&self, now: Moment, until: Moment) -> Moment {
+        let before = self.replied.swap(until.as_nanos(), Ordering::Relaxed);
+        // Another such command may end before this one.
+        Moment::from_nanos(before).min(now)
+    }
+
+    /// Such a command has ended. Without a reply, all is as it was before.
+    fn end_excuse(&self, until: Moment, before: Moment) {
+        let (until, before) = (until.as_nanos(), before.as_nanos());
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.replied.compare_exchange(until, before, success, failure);
     }
 
     /// For how long no reply was received.
@@ -127,6 +146,7 @@ impl Connection {
             timeout: patience,
             allowed: patience,
             poisoned: false,
+            is_excused: false,
             unanswered: 0,
             generation,
             epoch,
@@ -155,9 +175,29 @@ impl Connection {
         self.poisoned = true;
     }
 
-    /// Says that the next command may keep the server silent for so long, as `WAIT` does.
-    pub(crate) fn expect_silence(&self, most: Duration) {
-        self.common.note_reply(self.clock.now().after(most));
+    /// How long the server may wait before it replies to a command that is sent now, so that the reply comes
+    /// before the read times out.
+    pub(crate) fn longest_wait(&self, deadline: Moment) -> Duration {
+        let left = deadline.since(self.clock.now()).min(self.common.patience);
+        left - left / MARGIN
+    }
+
+    /// Sends a command that may keep the server silent for so long, as `WAIT` does. If no reply comes, that says
+    /// nothing about the other connections.
+    pub(crate) fn call_slow(
+        &mut self,
+        call: &Call,
+        within: Duration,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        let now = self.clock.now();
+        let until = now.after(within);
+        let before = self.common.excuse(now, until);
+        self.is_excused = true;
+        let outcome = self.call(call, deadline);
+        self.is_excused = false;
+        self.common.end_excuse(until, before);
+        outcome
     }
 
     /// Sends one command and waits for its answer until `deadline`.
@@ -331,6 +371,9 @@ impl Connection {
     /// Waits for one of several answers, for what is left until `deadline`. The socket is read in any case.
     fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
         let left = deadline.since(self.clock.now());
+        if left.is_zero() && mutated!("reply-that-arrived-not-read") {
+            return Err(self.broken(silence()));
+        }
         self.allow(left.max(GRACE)).map_err(|error| self.broken(error))?;
         self.receive()
     }
@@ -350,7 +393,8 @@ impl Connection {
     /// itself was.
     fn broken(&mut self, error: RedisError) -> Failure {
         self.poisoned = true;
-        if error.is_timeout() {
+        let excused = self.is_excused && !mutated!("excused-silence-counts");
+        if error.is_timeout() && !excused {
             let patience = self.common.patience;
             self.common.silence.note(self.sent, self.clock.now(), patience);
         }
@@ -420,10 +464,14 @@ mod tests {
         Arc::new(Common::new(patience, "command_timeout"))
     }
 
-    fn connection(server: &Server, common: &Arc<Common>, clock: &Arc<DrivenClock>) -> Connection {
+    fn connection<C: Clock + 'static>(
+        server: &Server,
+        common: &Arc<Common>,
+        clock: &Arc<C>,
+    ) -> Connection {
         let endpoint = endpoint::parse(&server.unix_url()).unwrap();
         let inner = Line::open(&endpoint, endpoint.redis_settings(), SECOND).unwrap();
-        let clock: Arc<dyn Clock> = Arc::<DrivenClock>::clone(clock);
+        let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
         let epoch = Epochs::default().current();
         Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
     }
@@ -477,6 +525,37 @@ mod tests {
         let (idle, late, replies) = late(&server, &[Call::plain(&[b"BLPOP", b"x", b"0"])]);
         assert!(matches!(replies[..], [Err(Failure::Unknown(_))]), "{replies:?}");
         assert!(late.is_poisoned() && idle.is_silent());
+    }
+
+    /// A clock that goes on by so much whenever it is read.
+    #[derive(Debug, Default)]
+    struct Steps(AtomicU64);
+
+    const STEP: Duration = Duration::from_millis(250);
+
+    impl Clock for Steps {
+        fn now(&self) -> Moment {
+            let step = self.0.fetch_add(1, Ordering::SeqCst);
+            Moment::PAST.after(STEP * u32::try_from(step).unwrap())
+        }
+    }
+
+    #[test]
+    fn excused_silence_outdates_nothing() {
+        let server = Server::start().unwrap();
+        let (common, clock) = (common(STEP), Arc::new(Steps::default()));
+        let connect = || connection(&server, &common, &clock);
+        let (idle, mut slow, mut silent) = (connect(), connect(), connect());
+        slow.call(&Call::plain(&[b"SET", b"x", b"1"]), Moment::FAR).unwrap();
+        let wait = Call::plain(&[b"WAIT", b"1", b"0"]);
+        let failure = slow.call_slow(&wait, SECOND * 60, Moment::FAR).unwrap_err();
+        assert!(matches!(failure, Failure::Unknown(_)), "{failure}");
+        assert!(slow.is_poisoned() && !idle.is_silent());
+        // No reply is noted that did not come.
+        assert!(!common.silence(clock.now()).is_zero());
+        // Without leave it is what it is.
+        silent.call(&Call::plain(&[b"BLPOP", b"y", b"0"]), Moment::FAR).unwrap_err();
+        assert!(idle.is_silent());
     }
 
     #[test]

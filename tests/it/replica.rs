@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::common::{SOON, ask, exists, ms, names, open, server, until};
-use leasehold::{Guard, LockClient, LockOptions, Wait};
+use leasehold::{Guard, Lease, LockClient, LockOptions, Wait};
 use leasehold_support::{Server, ServerBuilder, or_skip};
 
 fn builder() -> ServerBuilder {
@@ -89,6 +89,19 @@ fn without_enough_replicas_the_lock_is_given_back_and_the_error_says_so() {
         assert!(lock.try_lock().unwrap_err().is_not_replicated());
     }
     assert!(client.mutex("x").unwrap().try_lock().unwrap().is_some());
+}
+
+/// The lease ends before the replicas' time does.
+#[test]
+fn lease_shorter_than_the_wait_is_not_replicated() {
+    let server = server();
+    let client = patient(&server);
+    let lease = Lease::fixed(ms(2_000));
+    let lock = client.mutex_with("x", replicated().lease(lease)).unwrap();
+    let error = lock.lock().unwrap_err();
+    assert!(error.is_not_replicated(), "{error:?}");
+    assert!(error.to_string().contains("before its lease was nearly over"), "{error}");
+    assert!(!exists(&server, "x"));
 }
 
 #[test]

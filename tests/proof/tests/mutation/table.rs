@@ -705,6 +705,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::connecting::refusing_node_is_not_listened_to_unasked",
     ),
     bug(
+        "reply-that-arrived-not-read",
+        "a late thread is not taken for a silent server",
+        "leasehold::wire::connection::tests::replies_that_arrived_are_read_after_the_deadline",
+    ),
+    bug(
+        "excused-silence-counts",
+        "the wait for replicas is not taken for a silent server",
+        "leasehold::wire::connection::tests::excused_silence_outdates_nothing",
+    ),
+    bug(
+        "wait-outlasts-its-lease",
+        "the wait for replicas ends before the lease does",
+        "it::replica::lease_shorter_than_the_wait_is_not_replicated",
+    ),
+    bug(
         "silence-outdates-nothing",
         "one silent connection speaks for those that were idle",
         "it::silence::dead_idle_connections_cost_one_time_out_in_all",
