@@ -208,7 +208,8 @@ impl LockClientBuilder {
     }
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
-    /// 365 days.
+    /// 365 days. The addresses are tried in turn until one can be connected to, and each of them has all of
+    /// this time, with the log-in.
     ///
     /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their own,
     /// and happen on another thread: a connection that comes too late serves the next call.

@@ -4,9 +4,10 @@
 //! it is told to trust, and trusts others where another crate of the program turns a feature of it on.
 
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use redis::{ConnectionLike, RedisConnectionInfo, RedisError, Value};
+use redis::{ConnectionAddr, ConnectionLike, RedisConnectionInfo, RedisError, Value};
 
 use crate::wire::endpoint::Endpoint;
 #[cfg(feature = "tls")]
@@ -22,19 +23,25 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    /// Connects, and says what redis-rs says first: `HELLO`, for RESP3, with the user and the password
-    /// that are in the settings. It may take this long for each address that the host's name has.
+    /// Connects to one of the host's addresses, or to a socket that has none, and says what redis-rs says
+    /// first: `HELLO`, for RESP3, with the user and the password that are in the settings. All of it takes
+    /// no longer than this.
     pub(crate) fn open(
         to: &Endpoint,
+        at: Option<SocketAddr>,
         settings: &RedisConnectionInfo,
         most: Duration,
     ) -> Result<Line, RedisError> {
         #[cfg(feature = "tls")]
         if let Some(config) = to.tls() {
-            let sealed = Sealed::open(to.info(), config, settings, most)?;
+            let sealed = Sealed::open(to.info(), at, config, settings, most)?;
             return Ok(Line::Sealed(Box::new(sealed)));
         }
-        let client = redis::Client::open(to.info().clone().set_redis_settings(settings.clone()))?;
+        let mut info = to.info().clone().set_redis_settings(settings.clone());
+        if let Some(at) = at {
+            info = info.set_addr(ConnectionAddr::Tcp(literal(at), at.port()));
+        }
+        let client = redis::Client::open(info)?;
         client.get_connection_with_timeout(most).map(Line::Open)
     }
 
@@ -85,6 +92,16 @@ impl Line {
             #[cfg(feature = "tls")]
             Line::Sealed(sealed) => sealed.set_write_timeout(timeout),
         }
+    }
+}
+
+/// An address as a host, which is looked up without asking anybody.
+fn literal(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V6(address) if address.scope_id() != 0 => {
+            format!("{}%{}", address.ip(), address.scope_id())
+        }
+        address => address.ip().to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! TLS: whom to trust, whom to be, a connection, and telling its faults from others.
 
 use std::io::{self, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis::io::tcp::{TcpSettings, socket2::SockRef};
@@ -132,23 +132,24 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// Connects, agrees on TLS, and says `HELLO` if the settings are for RESP3. All of it takes no longer
-    /// than this, but for the look-up of a name, and for each address that the name has.
+    /// Connects to an address of the host, agrees on TLS, and says `HELLO` if the settings are for RESP3. All
+    /// of it takes no longer than this.
     pub(crate) fn open(
         info: &ConnectionInfo,
+        at: Option<SocketAddr>,
         config: &Arc<ClientConfig>,
         settings: &RedisConnectionInfo,
         most: Duration,
     ) -> std::result::Result<Sealed, RedisError> {
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        let (ConnectionAddr::Tcp(host, _), Some(at)) = (info.addr(), at) else {
             return Err(io::Error::from(io::ErrorKind::Unsupported).into());
         };
         let name = ServerName::try_from(host.clone()).map_err(|_| {
             (ErrorKind::InvalidClientConfig, "no name for which there are certificates")
         })?;
-        let mut socket = connect(host, *port, most)?;
-        apply(&socket, info.tcp_settings())?;
         let deadline = BootClock.now().after(most);
+        let mut socket = TcpStream::connect_timeout(&at, most)?;
+        apply(&socket, info.tcp_settings())?;
         let mut session = ClientConnection::new(Arc::clone(config), name)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         while session.is_handshaking() {
@@ -231,18 +232,6 @@ impl Sealed {
     ) -> std::result::Result<(), RedisError> {
         Ok(self.stream.sock.set_write_timeout(timeout)?)
     }
-}
-
-/// Connects to the first address of a host that lets it.
-fn connect(host: &str, port: u16, most: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, most) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// Gives a socket what redis-rs gives to one without TLS.
