@@ -3,16 +3,17 @@
 //! A server that is no longer the master may live on and take what it is sent, until its sentinels
 //! reach it. So nobody waits for its errors: when another is told of, all connections are closed.
 //!
-//! Sentinels that refuse the user are left alone until the client next connects for a caller: nothing else
-//! tells that the password was mended, and each attempt is noted there.
+//! Sentinels that refuse the user are left alone until the client next connects for a caller, which may
+//! find them mended; each attempt is noted there. While the connections to the master are healthy, nobody
+//! connects, so the follower tries again after a minute in any case.
 
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::wire::failure::{self, Failure, is_denial};
-use crate::wire::manager::{Attempts, Manager};
-use crate::wire::retry::Pauses;
+use crate::wire::manager::Manager;
+use crate::wire::retry::{Pauses, Refusal};
 use crate::wire::subscription::Event;
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
@@ -49,29 +50,38 @@ struct Follower {
     pauses: Pauses,
     /// How many sentinels refused to be listened to since the last one was heard.
     refusals: usize,
+    /// Read before the first of them, and again before the first after a rest for the sake of all.
+    refusal: Option<Refusal>,
 }
 
 impl Follower {
     fn new(manager: Weak<Manager>) -> Follower {
         let pauses = Pauses::between(FIRST_REST, LONGEST_REST);
-        Follower { manager, pauses, refusals: 0 }
+        Follower { manager, pauses, refusals: 0, refusal: None }
     }
 
-    /// Rests before it listens to another sentinel. When all have refused, it rests until a connection was
-    /// tried for a caller.
+    /// Rests before it listens to another sentinel. When all have refused, it rests until the refusal is
+    /// over.
     fn rest(&mut self, failure: &Failure) {
         let Some(manager) = self.manager.upgrade() else { return };
         manager.doubt();
-        self.refusals = if failure.is_passing() { 0 } else { self.refusals + 1 };
+        if failure.is_passing() {
+            (self.refusals, self.refusal) = (0, None);
+        } else {
+            self.refusals += 1;
+        }
         let all = self.refusals >= manager.sentinel_count();
-        let seen = manager.attempts();
         drop(manager);
         sync::sleep(self.pauses.next());
-        while all && !mutated!("refusing-sentinel-asked-again") {
-            match self.manager.upgrade() {
-                Some(manager) if manager.attempts() == seen => {}
-                _ => return,
-            }
+        if !all {
+            return;
+        }
+        let refusal = self.refusal.take();
+        while let (Some(manager), Some(refusal)) = (self.manager.upgrade(), refusal)
+            && !refusal.is_over(manager.attempts().all(), manager.now())
+            && !mutated!("refusing-sentinel-asked-again")
+        {
+            drop(manager);
             sync::sleep(LOOK);
         }
     }
@@ -79,6 +89,7 @@ impl Follower {
     /// Listens to one sentinel until it fails, or the client has gone (`Ok`).
     fn listen(&mut self) -> Result<(), Failure> {
         let Some(manager) = self.manager.upgrade() else { return Ok(()) };
+        self.refusal.get_or_insert_with(|| refusal_now(&manager));
         let (number, mut subscription) = manager.subscribe_to_sentinel()?;
         drop(manager);
         let mut next = Next::new();
@@ -96,7 +107,8 @@ impl Follower {
                 // A message may have been missed, and this sentinel may be the last to know.
                 Event::Subscribed { .. } | Event::Nothing => {
                     if matches!(event, Event::Subscribed { .. }) {
-                        (self.refusals, _) = (0, self.pauses.reset());
+                        (self.refusals, self.refusal) = (0, None);
+                        self.pauses.reset();
                     }
                     manager.doubt();
                     next.look(&manager, false);
@@ -110,11 +122,16 @@ impl Follower {
     }
 }
 
+/// To be kept if what is tried next is refused.
+fn refusal_now(manager: &Manager) -> Refusal {
+    Refusal::before(manager.attempts().all(), manager.now())
+}
+
 /// When it looks again where the master is.
 struct Next {
     wait: Duration,
-    /// The attempts to connect at the time when all sentinels refused to tell.
-    refused: Option<Attempts>,
+    /// When all sentinels refused to tell.
+    refused: Option<Refusal>,
 }
 
 impl Next {
@@ -124,18 +141,125 @@ impl Next {
 
     /// Looks where the master is. A look that fails says nothing of the sentinel that is listened to.
     fn look(&mut self, manager: &Manager, asks_all: bool) {
-        let attempts = manager.attempts();
-        if self.refused == Some(attempts) && !asks_all {
+        let now = refusal_now(manager);
+        let rests = |it: Refusal| !it.is_over(manager.attempts().all(), manager.now());
+        if self.refused.is_some_and(rests) && !asks_all {
             return;
         }
         let outcome = manager.look(asks_all);
         (self.wait, self.refused) = match &outcome {
             Ok(()) => (LOOK, None),
-            Err(error) if is_denial(error) => (LOOK, Some(attempts)),
+            Err(error) if is_denial(error) => (LOOK, Some(now)),
             Err(_) => (SOON, None),
         };
         if let Err(error) = outcome {
             log::debug!("the master is not found: {}", failure::shown(&error));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use leasehold_support::Server;
+
+    use super::*;
+    use crate::base::driven::DrivenClock;
+    use crate::base::time::Clock as _;
+    use crate::wire::endpoint;
+    use crate::wire::manager::{Source, Timeouts};
+    use crate::wire::pool::{Pool, PoolSettings, connector};
+    use crate::wire::retry::REFUSED;
+    use crate::wire::sentinel::Sentinels;
+
+    /// The longest that a test waits for what must come.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A server that can be listened to as a sentinel can, and a manager whose password is wrong there. Its
+    /// clock stands still.
+    struct Refusing {
+        server: Server,
+        clock: Arc<DrivenClock>,
+        manager: Arc<Manager>,
+    }
+
+    impl Refusing {
+        fn new() -> Refusing {
+            let server = Server::builder().tcp().start().unwrap();
+            let clock = Arc::new(DrivenClock::new(false));
+            let node = endpoint::parse(&format!("redis://locks:wrong@{}", server.addr())).unwrap();
+            let template = endpoint::parse("redis://mymaster").unwrap();
+            let source = Source::Sentinels(Sentinels::new(vec![node], template, clock.clone()));
+            let timeouts = Timeouts::both(LONG);
+            let manager = Manager::new(source, clock.clone(), Arc::default(), timeouts);
+            let refusing = Refusing { server, clock, manager: Arc::new(manager) };
+            refusing.set_password("right");
+            refusing
+        }
+
+        fn set_password(&self, password: &str) {
+            let mut command = redis::cmd("ACL");
+            command.arg(&["SETUSER", "locks", "reset", "on", "~*", "&*", "+@all"]);
+            command.arg(format!(">{password}"));
+            command.exec(&mut self.server.connection()).unwrap();
+        }
+
+        fn is_listened_to(&self) -> bool {
+            let mut command = redis::cmd("CLIENT");
+            command.arg(&["LIST", "TYPE", "PUBSUB"]);
+            let clients: String = command.query(&mut self.server.connection()).unwrap();
+            clients.contains("user=locks")
+        }
+    }
+
+    #[track_caller]
+    fn until(what: &str, condition: impl Fn() -> bool) {
+        let begin = std::time::Instant::now();
+        while !condition() {
+            assert!(begin.elapsed() < LONG, "not within {LONG:?}: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn mended_sentinel_is_heard_though_nobody_connects() {
+        let refusing = Refusing::new();
+        follow(&refusing.manager, Threads::of_a_new_client());
+        until("it refuses", || refusing.server.error_count("WRONGPASS") > 0);
+        refusing.set_password("wrong");
+        refusing.clock.put_forward(refusing.clock.now().after(REFUSED));
+        until("it is listened to", || refusing.is_listened_to());
+    }
+
+    #[test]
+    fn refused_look_is_repeated_after_a_minute() {
+        let refusing = Refusing::new();
+        let mut next = Next::new();
+        for refused in [1, 1, 2] {
+            next.look(&refusing.manager, false);
+            assert_eq!(refusing.server.error_count("WRONGPASS"), refused);
+            // The first time less than a minute passes.
+            refusing.clock.put_forward(refusing.clock.now().after(REFUSED * 2 / 3));
+        }
+    }
+
+    #[test]
+    fn attempt_between_refusal_and_rest_ends_the_rest() {
+        let refusing = Refusing::new();
+        let mut follower = Follower::new(Arc::downgrade(&refusing.manager));
+        let failure = follower.listen().unwrap_err();
+        let settings = PoolSettings::default().of_one();
+        let connector = connector(Threads::of_a_new_client()).unwrap();
+        let clock = refusing.clock.clone();
+        let pool = Pool::new(&refusing.manager, clock, &settings, connector);
+        pool.get(refusing.clock.now().after(LONG)).unwrap_err();
+        let (sender, rested) = mpsc::channel();
+        thread::spawn(move || {
+            follower.rest(&failure);
+            sender.send(())
+        });
+        assert_eq!(rested.recv_timeout(LONG), Ok(()), "it rests on");
     }
 }

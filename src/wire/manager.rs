@@ -124,6 +124,10 @@ impl Manager {
         self
     }
 
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     pub(crate) fn attempts(&self) -> Attempts {
         *self.attempts.lock()
     }
@@ -401,7 +405,7 @@ pub(crate) struct Maker {
 }
 
 /// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Maker {
     fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {

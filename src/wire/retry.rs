@@ -22,6 +22,9 @@ use crate::base::time::Moment;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// For how long a server that refused the user is left alone. Each attempt is noted there, and the refusal
+/// is mended by hand.
+pub(crate) const REFUSED: Duration = Duration::from_secs(60);
 
 /// Pauses between attempts that nobody asked for. They double each time, and each is shortened by up to a
 /// half at random, so that many clients do not all try at once.
@@ -112,6 +115,29 @@ impl Retry {
 /// Whether a failure may be over soon, without anybody's doing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passing(pub(crate) bool);
+
+/// Since when a server is left alone that refuses the user who listens. It is listened to again when a
+/// connection was tried for a caller, or after [`REFUSED`]: while the callers' connections are healthy,
+/// nothing tells that the refusal is mended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    tried: u64,
+    since: Moment,
+}
+
+impl Refusal {
+    /// Both are read before the attempt that is refused. A caller whose attempt comes after the refusal may
+    /// have found it mended, and its attempt must not be taken for an earlier one.
+    pub(crate) fn before(tried: u64, now: Moment) -> Refusal {
+        Refusal { tried, since: now }
+    }
+
+    /// Whether the server may be listened to again.
+    pub(crate) fn is_over(self, tried: u64, now: Moment) -> bool {
+        let lasted = now.since(self.since) >= REFUSED;
+        tried != self.tried || lasted && !mutated!("refusal-lasts-for-ever")
+    }
+}
 
 /// The thread that makes the connections of all pools to one server.
 #[derive(Clone)]

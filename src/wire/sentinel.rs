@@ -13,6 +13,7 @@ use crate::wire::failure::{is_denial, is_tls_fault};
 use crate::wire::fault::{Limit, by_sentinel, locate, silence, words};
 use crate::wire::greeting;
 use crate::wire::line::Line;
+use crate::wire::retry::REFUSED;
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
@@ -22,8 +23,6 @@ pub(crate) const SWITCHES: &[u8] = b"+switch-master";
 const SETTLED: Duration = Duration::from_secs(10);
 /// For how long one that was silent is asked last, and only where no other tells.
 const SHUNNED: Duration = Duration::from_secs(10);
-/// The same for one that refused the user. It is to be mended by hand, and each attempt is noted there.
-const REFUSED: Duration = Duration::from_secs(60);
 /// How many share the time there is, at most.
 const SHARE: usize = 3;
 

@@ -720,6 +720,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::replica::lease_shorter_than_the_wait_is_not_replicated",
     ),
     bug(
+        "refusal-lasts-for-ever",
+        "a server that is mended is listened to again",
+        "leasehold::wire::follower::tests::mended_sentinel_is_heard_though_nobody_connects",
+    ),
+    bug(
         "silence-outdates-nothing",
         "one silent connection speaks for those that were idle",
         "it::silence::dead_idle_connections_cost_one_time_out_in_all",
