@@ -228,6 +228,10 @@ impl Station for Node {
         [&self.callers, &self.worker].iter().map(|lane| lane.manager.attempts().all()).sum()
     }
 
+    fn now(&self) -> Moment {
+        self.worker.manager.now()
+    }
+
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         self.check_process()?;
         self.worker.manager.subscribe(channel)

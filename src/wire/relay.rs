@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | connects | within the server's time-outs | listens, or rests |
 //! | listens | asks for the channels that are wished for there, passes on what is news | rests when the connection fails |
-//! | rests | for a time that grows while the server cannot be listened to; one that refuses the user, until a connection to it was tried for a caller | connects |
+//! | rests | for a time that grows while the server cannot be listened to; one that refuses the user, until a connection to it was tried for a caller, or a minute | connects |
 //!
 //! Each ends soon after its server was removed, or the relay dropped, whatever it does at that time.
 //!
@@ -18,8 +18,9 @@ use std::time::Duration;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::base::thread::{Role, Threads};
+use crate::base::time::Moment;
 use crate::wire::failure::Failure;
-use crate::wire::retry::Pauses;
+use crate::wire::retry::{Pauses, Refusal};
 use crate::wire::subscription::{Event, Subscription};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
@@ -37,6 +38,8 @@ pub(crate) trait Station: Send + Sync {
 
     /// How many connections were tried for callers so far, whatever came of it.
     fn tried(&self) -> u64;
+
+    fn now(&self) -> Moment;
 
     /// Whether a channel that is wished for is to be asked for here.
     fn has(&self, _channel: &[u8]) -> bool {
@@ -224,28 +227,29 @@ impl Ear {
     fn run(self) {
         let mut rests = Pauses::between(FIRST_REST, LONGEST_REST);
         while !self.is_closed() {
+            let before = Refusal::before(self.station.tried(), self.station.now());
             let Err((failure, listened)) = self.listen() else { return };
             if listened {
                 rests.reset();
             }
             log::debug!("wake-ups of {} are not heard: {failure}", self.station.address());
-            let attempts = (!failure.is_passing()).then(|| self.station.tried());
+            let refusal = (!failure.is_passing()).then_some(before);
             if !self.tell(Heard::Down(failure)) {
                 return;
             }
-            self.rest(rests.next(), attempts);
+            self.rest(rests.next(), refusal);
         }
     }
 
-    /// Rests for a while, and then for as long as there were no more attempts to connect than these, if the
-    /// server refused to be listened to. Nobody waits for its end.
-    fn rest(&self, mut left: Duration, attempts: Option<u64>) {
+    /// Rests for a while, and then until the refusal is over, if the server refused to be listened to. Nobody
+    /// waits for its end.
+    fn rest(&self, mut left: Duration, refusal: Option<Refusal>) {
         while !left.is_zero() && !self.is_closed() {
             let part = left.min(LOOK);
             sync::sleep(part);
             left -= part;
             if left.is_zero()
-                && attempts.is_some_and(|seen| seen == self.station.tried())
+                && refusal.is_some_and(|it| !it.is_over(self.station.tried(), self.station.now()))
                 && !mutated!("refusing-server-listened-to-again")
             {
                 left = LOOK;
@@ -301,5 +305,81 @@ impl Drop for Ear {
         if !self.is_closed() {
             let _ = self.heard.send((self.number, Heard::Over));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::driven::DrivenClock;
+    use crate::base::sync::AtomicU64;
+    use crate::base::time::Clock as _;
+    use crate::wire::retry::REFUSED;
+
+    /// The longest that a test waits for what must come.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A server that refuses to be listened to. Its clock stands still.
+    struct Refusing {
+        clock: DrivenClock,
+        tried: AtomicU64,
+        /// How many callers connect between the first refusals and the rests after them.
+        callers: AtomicU64,
+    }
+
+    impl Refusing {
+        fn with_callers(callers: u64) -> Arc<Refusing> {
+            let (tried, callers) = (AtomicU64::new(0), AtomicU64::new(callers));
+            Arc::new(Refusing { clock: DrivenClock::new(false), tried, callers })
+        }
+    }
+
+    impl Station for Refusing {
+        fn address(&self) -> String {
+            "refusing:1".to_owned()
+        }
+
+        fn subscribe(&self, _: &[u8]) -> Result<Subscription, Failure> {
+            if self.callers.load(Ordering::SeqCst) > 0 {
+                self.callers.fetch_sub(1, Ordering::SeqCst);
+                self.tried.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(Failure::wrong_type())
+        }
+
+        fn tried(&self) -> u64 {
+            self.tried.load(Ordering::SeqCst)
+        }
+
+        fn now(&self) -> Moment {
+            self.clock.now()
+        }
+    }
+
+    fn listen_to(station: &Arc<Refusing>) -> Relay {
+        let mut relay = Relay::new(b"own", &Arc::default(), Threads::of_a_new_client());
+        relay.add(station.clone());
+        relay
+    }
+
+    fn is_refused(relay: &Relay, within: Duration) -> bool {
+        matches!(relay.next(within).unwrap(), Some((0, Heard::Down(_))))
+    }
+
+    #[test]
+    fn attempt_between_refusal_and_rest_ends_the_rest() {
+        let relay = listen_to(&Refusing::with_callers(1));
+        assert!(is_refused(&relay, LONG));
+        assert!(is_refused(&relay, LONG), "it rests on");
+    }
+
+    #[test]
+    fn refusing_server_is_tried_again_after_a_minute() {
+        let station = Refusing::with_callers(0);
+        let relay = listen_to(&station);
+        assert!(is_refused(&relay, LONG));
+        assert!(!is_refused(&relay, LOOK * 5), "unasked");
+        station.clock.put_forward(station.clock.now().after(REFUSED));
+        assert!(is_refused(&relay, LONG), "it rests on");
     }
 }

@@ -92,6 +92,10 @@ impl Station for Post {
         self.member.tried()
     }
 
+    fn now(&self) -> Moment {
+        self.directory.now()
+    }
+
     fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         self.directory.subscribe(&self.member, channel)
     }
