@@ -311,17 +311,26 @@ impl Pool {
         true
     }
 
-    /// Has one more connection made, if that may be, without waiting for it. Answers one that was there.
+    /// Has one more connection made, if that may be, without waiting for it. Returns one that was there.
+    ///
+    /// The thread that connects may rest with an order of another pool, whose last attempt failed, while
+    /// this pool's order is behind it in the queue. So each look of a caller that waits rings. One ring for
+    /// each order would not do: the next order in the queue may rest too, and a ring before a rest begins
+    /// does not end it. An order that is woken too early makes no attempt, and comes again after a pause of
+    /// r2d2's.
     fn order(&self) -> Option<Borrowed> {
-        if !self.may_order() {
-            return None;
+        if self.may_order() {
+            let found = self.inner.get_timeout(Duration::ZERO).ok();
+            if found.is_some() {
+                // So none was ordered.
+                *self.ordered.lock() = None;
+                return found;
+            }
         }
-        let found = self.inner.get_timeout(Duration::ZERO).ok();
-        if found.is_some() {
-            // So none was ordered.
-            *self.ordered.lock() = None;
+        if !mutated!("order-waits-behind-a-refused-one") {
+            self.bell.ring();
         }
-        found
+        None
     }
 
     /// Why no connection came free in this time.
@@ -405,7 +414,7 @@ mod tests {
     use crate::base::sync::{AtomicU64, Ordering};
     use crate::base::time::BootClock;
     use crate::wire::endpoint;
-    use crate::wire::manager::{Source, Timeouts};
+    use crate::wire::manager::{LONGEST_WAIT, Source, Timeouts};
 
     const LATE: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);
@@ -465,6 +474,53 @@ mod tests {
         assert!(failure.to_string().contains("panic"), "{failure}");
         drop(pool.get(begin.after(LONG)).unwrap());
         assert!(clock.now().since(begin) < LONG / 2);
+    }
+
+    /// Counts how often it is read.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicU64);
+
+    impl Clock for Counting {
+        fn now(&self) -> Moment {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            BootClock.now()
+        }
+    }
+
+    /// Several orders of a pool whose password is refused rest on the thread, one after the other, each for
+    /// as long as it may.
+    #[test]
+    fn order_does_not_wait_behind_those_of_a_refused_pool() {
+        let server = Server::builder().tcp().start().unwrap();
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", "locks", "reset", "on", ">right", "~*", "&*", "+@all"]);
+        command.exec(&mut server.connection()).unwrap();
+        let connector = connector(Threads::of_a_new_client()).unwrap();
+        let pool = |user: &str, clock: Arc<dyn Clock>, min_idle| {
+            let info = endpoint::parse(&format!("redis://{user}@{}", server.addr())).unwrap();
+            let timeouts = Timeouts::both(LONG);
+            let source = Source::Fixed(info);
+            let manager = Manager::new(source, Arc::clone(&clock), Arc::default(), timeouts);
+            let settings = PoolSettings { min_idle, ..PoolSettings::default() };
+            Pool::new(&Arc::new(manager), clock, &settings, connector.clone())
+        };
+        let counting = Arc::new(Counting::default());
+        let refused = pool("locks:wrong", counting.clone(), 3);
+        let begin = BootClock.now();
+        while refused.manager.attempts().failed == 0 {
+            assert!(BootClock.now().since(begin) < LONG, "it is not refused");
+            thread::sleep(MOMENT);
+        }
+        let healthy = pool("locks:right", Arc::new(BootClock), 0);
+        let (begin, reads) = (BootClock.now(), counting.0.load(Ordering::SeqCst));
+        drop(healthy.get(begin.after(LONG)).unwrap());
+        let took = BootClock.now().since(begin);
+        assert!(took < LONGEST_WAIT / 2, "{took:?}");
+        // The orders that are woken too early send no password, and each comes again after r2d2's pause.
+        assert_eq!(server.error_count("WRONGPASS"), 1);
+        let rounds = 2 + took.as_millis() / (RECONNECT / 2).as_millis();
+        let reads = counting.0.load(Ordering::SeqCst) - reads;
+        assert!(u128::from(reads) <= rounds * 3 * 2, "{reads} looks in {took:?}");
     }
 
     /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is

@@ -725,6 +725,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::follower::tests::mended_sentinel_is_heard_though_nobody_connects",
     ),
     bug(
+        "order-waits-behind-a-refused-one",
+        "a pool waits for no order of another",
+        "leasehold::wire::pool::tests::order_does_not_wait_behind_those_of_a_refused_pool",
+    ),
+    bug(
         "silence-outdates-nothing",
         "one silent connection speaks for those that were idle",
         "it::silence::dead_idle_connections_cost_one_time_out_in_all",
