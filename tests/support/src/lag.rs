@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::processor;
 
 const PAUSE: Duration = Duration::from_millis(5);
 /// Who is woken later than this was kept waiting.
@@ -38,8 +38,7 @@ fn seen() -> MutexGuard<'static, Seen> {
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-        for number in (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)) {
+        for number in processor::allowed() {
             let mut seen = seen();
             seen.due.push(Instant::now() + PAUSE);
             let index = seen.due.len() - 1;
@@ -94,10 +93,8 @@ fn sum(mut lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Durat
 }
 
 fn watch_processor(number: usize, index: usize) {
-    let mut only = CpuSet::new();
-    only.set(number);
     // Where that is not allowed it watches whatever it runs on.
-    let _ = sched_setaffinity(None, &only);
+    let _ = processor::pin(&[number]);
     let mut due = seen().due[index];
     loop {
         thread::sleep(due.saturating_duration_since(Instant::now()));

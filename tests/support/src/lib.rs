@@ -20,6 +20,7 @@ pub mod lag;
 mod link;
 mod monitor;
 mod process;
+pub mod processor;
 mod proxy;
 mod server;
 mod signal;

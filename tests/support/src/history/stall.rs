@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use super::History;
 use super::call::Call;
 use super::event::{Event, What};
 use super::record::now;
+use crate::processor;
 
 /// In the place of a process: all of them.
 const MACHINE: u32 = 0;
@@ -94,10 +93,8 @@ fn lag(history: &History, process: u32, begin: u64, end: u64) -> u64 {
 ///
 /// A machine may take one processor away and leave the others: one such thread is needed for each.
 pub fn watch_processor(number: usize, over: &AtomicBool) -> Vec<Event> {
-    let mut only = CpuSet::new();
-    only.set(number);
     // Where that is not allowed it watches whatever it runs on.
-    let _ = sched_setaffinity(None, &only);
+    let _ = processor::pin(&[number]);
     let mut events = Vec::new();
     while !over.load(Ordering::SeqCst) {
         let due = now() + PAUSE.as_nanos() as u64;
