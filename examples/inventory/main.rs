@@ -387,7 +387,7 @@ impl Watch {
         let (end, ended) = mpsc::channel();
         let (keys, redis) = ([place.stock_key(), place.lock_key()], place.connect()?);
         let (shown, counted) = (bar.clone(), Arc::clone(&renewals));
-        let look = Look { title, stock, keys, redis, bar: shown, renewals: counted };
+        let look = Look { stock, keys, redis, bar: shown, renewals: counted };
         let thread = thread::spawn(move || look.follow(&ended));
         Ok(Watch { bar, renewals, end: Some(end), thread: Some(thread) })
     }
@@ -418,7 +418,6 @@ impl Drop for Watch {
 
 /// What the thread of a [`Watch`] has.
 struct Look {
-    title: &'static str,
     stock: i64,
     /// Of the stock and of the lock.
     keys: [String; 2],
@@ -430,7 +429,6 @@ struct Look {
 impl Look {
     fn follow(mut self, ended: &Receiver<()>) {
         let mut last = (None, 0);
-        let mut told = Instant::now();
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK) {
             // The sale does not depend on it.
             let Ok((left, owner, ttl)) = self.look() else { return };
@@ -441,10 +439,6 @@ impl Look {
             last = (owner, ttl);
             let gone = self.stock - left;
             self.bar.set_position(gone.unsigned_abs());
-            if self.bar.is_hidden() && told.elapsed() >= Duration::from_secs(1) {
-                println!("  {}: {gone} of {} gone", self.title, self.stock);
-                told = Instant::now();
-            }
         }
     }
 

@@ -26,6 +26,7 @@
 
 mod lab;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,8 @@ fn run() -> Result<bool> {
     health.push(Health::new(std::process::id()));
     let begin = Instant::now();
     let mut told = begin;
+    // In a file the tally at the end is enough.
+    let watched = std::io::stdout().is_terminal();
     let mut tally = Tally::default();
     let mut number = 0;
     while begin.elapsed() < Duration::from_secs(seconds) {
@@ -189,7 +192,7 @@ fn run() -> Result<bool> {
         for health in health.iter_mut().filter(|health| health.is_due(SAMPLED_EVERY)) {
             health.sample();
         }
-        if told.elapsed() > Duration::from_secs(5) {
+        if watched && told.elapsed() > Duration::from_secs(5) {
             told = Instant::now();
             let Tally { trials, holds, voids, violations, .. } = tally;
             let (time, rate) = (begin.elapsed(), holds as f64 / begin.elapsed().as_secs_f64());
