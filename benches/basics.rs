@@ -6,6 +6,9 @@
 //! *plain* is `SET NX PX` and a compare-and-delete script. Ratios are medians over interleaved
 //! batches of one run; times of two runs, or of two machines, are not to be compared.
 //!
+//! Server and clients have processors of their own where the system lets a program choose; the header
+//! and `placement` in the JSON say which.
+//!
 //! | row | what |
 //! | --- | --- |
 //! | `uncontended` | a mutex with defaults, lock and unlock: `ratio` compares times, less is better |
@@ -31,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Lease, LockClient, LockClientBuilder, LockOptions, Mutex, Release, Wait};
 use leasehold_support::Server;
+use leasehold_support::processor::Placement;
 use leasehold_support::stat::{median, percentile};
 
 use common::arguments::Arguments;
@@ -60,15 +64,15 @@ const HELD_TTL: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     let arguments = Arguments::read();
-    let server = match Server::builder().tcp().start() {
+    let placement = Placement::take();
+    let server = match placement.serve(|| Server::builder().tcp().start()) {
         Ok(server) => server,
         Err(error) => {
             eprintln!("no server to measure with: {error}");
             return ExitCode::FAILURE;
         }
     };
-    eprintln!("{}, {} processors", server.version(), processors());
-    let mut report = Report::new("basics", arguments.json);
+    let mut report = Report::new("basics", arguments.json, &server, placement);
     if arguments.wants("uncontended") {
         uncontended(&server, &arguments, &mut report);
     }
@@ -82,10 +86,6 @@ fn main() -> ExitCode {
         renewal(&server, &mut report);
     }
     report.finish()
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn client(builder: LockClientBuilder) -> LockClient {

@@ -23,6 +23,11 @@
 //! `tcp`, or `afar`: TCP to a server a millisecond away there and back, as one in the next building is.
 //! On one machine a round trip is what client and server compute, afar it is the way between them.
 //!
+//! Where the system lets a program choose, the servers share a processor of their own, and all
+//! clients, raw ones too, have the others. The header of the tables and `placement` in the JSON say
+//! so, or why not. Unpinned, the kernel wakes a client now beside the server, now elsewhere, and the
+//! same code is measured as two.
+//!
 //! In every row each critical section looks for others through a file that all processes share;
 //! `overlaps` also counts tokens that did not grow. They, and locks that were lost, are what the
 //! bench fails for; a budget that is missed is only told.
@@ -48,6 +53,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::{LockClient, LockClientBuilder};
+use leasehold_support::processor::Placement;
 use leasehold_support::{Proxy, Server, child};
 
 use common::arguments::Arguments;
@@ -88,7 +94,8 @@ fn main() -> ExitCode {
 
 fn measure() -> ExitCode {
     let arguments = Arguments::read_or(SECONDS);
-    let server = match Server::builder().tcp().start() {
+    let placement = Placement::take();
+    let server = match placement.serve(|| Server::builder().tcp().start()) {
         Ok(server) => server,
         Err(error) => {
             eprintln!("no server to measure with: {error}");
@@ -103,10 +110,8 @@ fn measure() -> ExitCode {
         }
     };
     afar.delay(AFAR);
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    eprintln!("{}, {processors} processors", server.version());
-    let report = Report::new("contention", arguments.json);
-    let mut bench = Bench { server, afar, arguments, report, files: 0 };
+    let report = Report::new("contention", arguments.json, &server, placement.clone());
+    let mut bench = Bench { server, afar, placement, arguments, report, files: 0 };
     one_name::rows(&mut bench);
     hand_over::rows(&mut bench);
     idle::row(&mut bench);
@@ -121,6 +126,7 @@ struct Bench {
     server: Server,
     /// The way to the server that takes its time.
     afar: Proxy,
+    placement: Placement,
     arguments: Arguments,
     report: Report,
     files: u32,

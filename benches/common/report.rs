@@ -3,10 +3,18 @@
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use leasehold_support::Server;
+use leasehold_support::processor::Placement;
 use leasehold_support::stat::JsonLine;
 
-/// The keys of a row after `bench`, `row` and `mode`, which every row has, null where a figure does
-/// not apply.
+/// What two of the columns mean, for people: each is told below the first table that has it.
+const MEANINGS: [(&str, &str); 2] = [
+    ("jain_", "Jain's index: 1 if all have equally many acquisitions, 1/n if one of n has all"),
+    ("overlaps", "overlaps: sections that met another one, or whose token did not grow; must be 0"),
+];
+
+/// The keys of a row after `bench`, `row`, `mode` and `placement`, which every row has, null where a
+/// figure does not apply.
 ///
 /// `ratio` and `plain_ratio` compare times in rows about the latency of an operation, where less is
 /// better, and rates in rows about many threads, where more is better.
@@ -63,9 +71,9 @@ impl Row {
         self
     }
 
-    fn json(&self, bench: &str) -> String {
+    fn json(&self, bench: &str, placement: &Placement) -> String {
         let line = JsonLine::new().string("bench", bench).string("row", &self.row);
-        let line = line.string("mode", &self.mode);
+        let line = line.string("mode", &self.mode).string("placement", &placement.to_string());
         let figures = KEYS.iter().zip(self.figures);
         figures.fold(line, |line, (key, value)| line.number(key, rounded(value))).finish()
     }
@@ -81,6 +89,8 @@ fn rounded(value: f64) -> f64 {
 pub(crate) struct Report {
     bench: &'static str,
     json: bool,
+    placement: Placement,
+    meanings: Vec<(&'static str, &'static str)>,
     pending: Vec<Row>,
     notes: Vec<String>,
     budgets: Vec<String>,
@@ -88,10 +98,19 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(bench: &'static str, json: bool) -> Report {
+    /// A report on figures measured with this server; its header is told at once.
+    pub(crate) fn new(
+        bench: &'static str,
+        json: bool,
+        server: &Server,
+        placement: Placement,
+    ) -> Report {
+        eprintln!("{}; {placement}", server.version());
         Report {
             bench,
             json,
+            placement,
+            meanings: MEANINGS.to_vec(),
             pending: Vec::new(),
             notes: Vec::new(),
             budgets: Vec::new(),
@@ -102,7 +121,7 @@ impl Report {
     /// Adds a row. As JSON it is printed at once.
     pub(crate) fn row(&mut self, row: Row) {
         if self.json {
-            println!("{}", row.json(self.bench));
+            println!("{}", row.json(self.bench, &self.placement));
         } else {
             self.pending.push(row);
         }
@@ -144,6 +163,13 @@ impl Report {
         for note in notes {
             println!(" {note}");
         }
+        self.meanings.retain(|(key, meaning)| {
+            let shown = columns.iter().any(|&place| KEYS[place].starts_with(key));
+            if shown {
+                println!(" {meaning}");
+            }
+            !shown
+        });
     }
 
     /// Notes a budget: how a figure stands to what it should be. Missing one is no failure, since

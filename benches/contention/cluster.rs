@@ -41,7 +41,8 @@ pub(crate) fn rows(bench: &mut Bench) {
     if !moved && !names && shapes.iter().all(|(label, ..)| label.is_none()) {
         return;
     }
-    let cluster = Cluster::start(MASTERS, 0).expect("a cluster is started");
+    let cluster = bench.placement.serve(|| Cluster::start(MASTERS, 0));
+    let cluster = cluster.expect("a cluster is started");
     let stage = Stage::new(&cluster);
     for (label, processes, threads) in shapes {
         if let Some(label) = label {
