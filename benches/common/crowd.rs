@@ -6,26 +6,25 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::thread;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::Child;
 use leasehold_support::child::{hear, tell};
 
-use super::clock::{now, sleep_until};
+use super::clock::now;
 use super::cost::process_time;
-use super::way::{Lock, Way};
+use super::member::{Member, Slice, Work, times};
+use super::way::Way;
 use super::witness::{Seen, Witness};
 
 /// The role of a process of the crowd.
 pub(crate) const ROLE: &str = "crowd";
 /// What the slowest machine may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a process tells how far it is, where that is watched.
-const TICK: Duration = Duration::from_millis(50);
 const URL: &str = "LEASEHOLD_CROWD_URL";
 
 /// What a crowd does.
@@ -44,20 +43,16 @@ pub(crate) struct Plan {
     pub(crate) watched: bool,
 }
 
-/// What a slice was.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slice {
-    /// Acquisitions that began and ended in its time.
-    pub(crate) within: u64,
-    /// Those and the ones under way when its time was over.
-    pub(crate) all: u64,
-}
-
 /// What a crowd has seen in all.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    /// Acquisitions of each thread, for each process.
+    /// Acquisitions of each thread that began and ended in the time of a slice, for each process.
     pub(crate) shares: Vec<Vec<f64>>,
+    /// Those and the ones under way when a slice was over, of all threads.
+    pub(crate) all: u64,
+    /// The longest wait of each thread, in ns. A wait that had not ended when its slice did counts
+    /// until then.
+    pub(crate) longest: Vec<u64>,
     /// Waits for the lock, in ns.
     pub(crate) waits: Histogram<u64>,
     /// Locks and unlocks without the hold between, in ns.
@@ -67,6 +62,21 @@ pub(crate) struct Account {
     pub(crate) lost: u64,
     /// Processor time of all processes, in seconds.
     pub(crate) processor: f64,
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account {
+            shares: Vec::new(),
+            all: 0,
+            longest: Vec::new(),
+            waits: times(),
+            operations: times(),
+            seen: Seen::default(),
+            lost: 0,
+            processor: 0.0,
+        }
+    }
 }
 
 /// The processes.
@@ -119,8 +129,7 @@ impl Crowd {
         let mut slice = Slice::default();
         for child in &mut self.children {
             let [within, all] = numbers(&child.expect_line("done", PATIENCE));
-            slice.within += within;
-            slice.all += all;
+            slice += Slice { within, all };
         }
         slice
     }
@@ -137,22 +146,19 @@ impl Crowd {
     /// If one of them does not end well.
     pub(crate) fn end(mut self) -> Account {
         self.say("end");
-        let mut account = Account {
-            shares: Vec::new(),
-            waits: times(),
-            operations: times(),
-            seen: Seen::default(),
-            lost: 0,
-            processor: 0.0,
-        };
+        let mut account = Account::default();
         for child in &mut self.children {
             let shares = child.expect_line("shares", PATIENCE);
             account
                 .shares
                 .push(shares.split(' ').map(|share| share.parse().unwrap_or(f64::NAN)).collect());
+            let longest = child.expect_line("longest", PATIENCE);
+            account.longest.extend(longest.split(' ').filter_map(|wait| wait.parse::<u64>().ok()));
             hear_times(&child.expect_line("waits", PATIENCE), &mut account.waits);
             hear_times(&child.expect_line("operations", PATIENCE), &mut account.operations);
-            let [overlaps, disorder, lost, micros] = numbers(&child.expect_line("seen", PATIENCE));
+            let seen = child.expect_line("seen", PATIENCE);
+            let [overlaps, disorder, lost, all, micros] = numbers(&seen);
+            account.all += all;
             account.seen += Seen { overlaps, disorder };
             account.lost += lost;
             account.processor += micros as f64 / 1e6;
@@ -173,11 +179,6 @@ fn numbers<const N: usize>(line: &str) -> [u64; N] {
     numbers.try_into().unwrap_or_else(|_| panic!("{N} numbers were to be told, not {line:?}"))
 }
 
-/// For times in ns, to a hundredth of each.
-fn times() -> Histogram<u64> {
-    Histogram::new(2).expect("two digits are allowed")
-}
-
 fn tell_times(prefix: &str, times: &Histogram<u64>) {
     let mut counts = BTreeMap::new();
     for step in times.iter_recorded() {
@@ -196,82 +197,6 @@ fn hear_times(line: &str, times: &mut Histogram<u64>) {
         let (time, count) = step.split_once(':').expect("a time and a count");
         let (time, count) = (time.parse().expect("a time"), count.parse().expect("a count"));
         times.record_n(time, count).expect("it grows as needed");
-    }
-}
-
-/// A thread of the crowd.
-struct Member {
-    acquisitions: u64,
-    waits: Histogram<u64>,
-    operations: Histogram<u64>,
-    seen: Seen,
-    lost: u64,
-}
-
-impl Member {
-    fn new() -> Member {
-        let (waits, operations) = (times(), times());
-        Member { acquisitions: 0, waits, operations, seen: Seen::default(), lost: 0 }
-    }
-
-    /// Wants the lock until the end of the slice; answers what it was.
-    fn run(&mut self, work: &Work, start: u64, end: u64) -> Slice {
-        let mut slice = Slice::default();
-        sleep_until(start);
-        while now() < end {
-            self.once(work);
-            slice.all += 1;
-            slice.within += u64::from(now() <= end);
-            work.progress.fetch_add(1, Ordering::Relaxed);
-        }
-        self.acquisitions += slice.all;
-        slice
-    }
-
-    fn once(&mut self, work: &Work) {
-        let asked = Instant::now();
-        let guard = work.lock.lock().unwrap_or_else(|error| panic!("no lock: {error}"));
-        let had = Instant::now();
-        work.witness.section(guard.fencing_token().get(), &mut self.seen, || work.hold());
-        let given_up = Instant::now();
-        match guard.release() {
-            Err(error) if error.is_lost() => self.lost += 1,
-            outcome => outcome.unwrap_or_else(|error| panic!("no release: {error}")),
-        }
-        let (wait, release) = (had - asked, given_up.elapsed());
-        self.waits.record(nanos(wait)).expect("it grows as needed");
-        self.operations.record(nanos(wait + release)).expect("it grows as needed");
-    }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// What the threads of a process share.
-struct Work {
-    lock: Lock,
-    hold: Duration,
-    witness: Witness,
-    progress: AtomicU64,
-    /// Where progress is noted, or zero if nobody watches.
-    place: u64,
-}
-
-impl Work {
-    fn hold(&self) {
-        if !self.hold.is_zero() {
-            thread::sleep(self.hold);
-        }
-    }
-
-    /// Notes how far this process is until nobody runs any more.
-    fn note_progress<T>(&self, threads: &[ScopedJoinHandle<'_, T>]) {
-        let Witness::Shared(file) = &self.witness else { return };
-        while self.place > 0 && threads.iter().any(|thread| !thread.is_finished()) {
-            thread::sleep(TICK);
-            file.write(self.place, self.progress.load(Ordering::Relaxed));
-        }
     }
 }
 
@@ -333,26 +258,31 @@ fn slice(work: &Work, members: &mut [Member], start: u64, end: u64) -> Slice {
         let threads: Vec<_> = members.iter_mut().map(run).collect();
         work.note_progress(&threads);
         let slices = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-        slices.fold(Slice::default(), |sum, slice| Slice {
-            within: sum.within + slice.within,
-            all: sum.all + slice.all,
+        slices.fold(Slice::default(), |mut sum, slice| {
+            sum += slice;
+            sum
         })
     })
 }
 
 fn report(members: &[Member], processor: f64) {
     let (mut waits, mut operations) = (times(), times());
-    let (mut seen, mut lost) = (Seen::default(), 0);
+    let (mut seen, mut lost, mut all) = (Seen::default(), 0, 0);
     for member in members {
         waits.add(&member.waits).expect("it grows as needed");
         operations.add(&member.operations).expect("it grows as needed");
         seen += member.seen;
         lost += member.lost;
+        all += member.slice.all;
     }
-    let shares: Vec<_> = members.iter().map(|member| member.acquisitions.to_string()).collect();
-    tell(&format!("shares {}", shares.join(" ")));
+    let list = |of: fn(&Member) -> u64| {
+        let list: Vec<_> = members.iter().map(|member| of(member).to_string()).collect();
+        list.join(" ")
+    };
+    tell(&format!("shares {}", list(|member| member.slice.within)));
+    tell(&format!("longest {}", list(|member| member.longest)));
     tell_times("waits", &waits);
     tell_times("operations", &operations);
     let micros = (processor * 1e6) as u64;
-    tell(&format!("seen {seen} {lost} {micros}"));
+    tell(&format!("seen {seen} {lost} {all} {micros}"));
 }

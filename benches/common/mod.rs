@@ -8,6 +8,7 @@ pub(crate) mod batch;
 pub(crate) mod clock;
 pub(crate) mod cost;
 pub(crate) mod crowd;
+pub(crate) mod member;
 pub(crate) mod monitor;
 pub(crate) mod raw;
 pub(crate) mod report;

@@ -11,7 +11,8 @@ use leasehold_support::{Cluster, CommandStats};
 use crate::Bench;
 use crate::common::batch::{interleave, parallel, ratio};
 use crate::common::cost::server_time;
-use crate::common::crowd::{Account, Crowd, Plan, Slice, client};
+use crate::common::crowd::{Account, Crowd, Plan, client};
+use crate::common::member::Slice;
 use crate::common::raw::{Raw, Shape};
 use crate::common::report::Row;
 use crate::common::way::Way;
@@ -133,7 +134,8 @@ impl Stage<'_> {
             rates.push(slice.within as f64 / span.as_secs_f64());
             all += slice.all;
         }
-        let Account { shares, waits, operations, seen, lost, processor } = crowd.end();
+        let Account { shares, all: measured, waits, operations, seen, lost, processor, .. } =
+            crowd.end();
         let us = |nanos: u64| nanos as f64 / 1e3;
         let threads_shares: Vec<f64> = shares.iter().flatten().copied().collect();
         let process_shares: Vec<f64> = shares.iter().map(|shares| shares.iter().sum()).collect();
@@ -155,7 +157,7 @@ impl Stage<'_> {
                 .set("ratio", median(&ratios))
                 .set("commands_per_acq", commands as f64 / all as f64)
                 .set("server_us_per_acq", server / all as f64 * 1e6)
-                .set("client_us_per_acq", processor / threads_shares.iter().sum::<f64>() * 1e6)
+                .set("client_us_per_acq", processor / measured as f64 * 1e6)
                 .set("op_p50_us", us(operations.value_at_quantile(0.5)))
                 .set("op_p99_us", us(operations.value_at_quantile(0.99)))
                 .set("wait_p50_us", us(waits.value_at_quantile(0.5)))

@@ -7,7 +7,8 @@ use leasehold_support::stat::{jain, median, percentile};
 
 use crate::Bench;
 use crate::common::cost::server_time;
-use crate::common::crowd::{Account, Crowd, Plan, Slice};
+use crate::common::crowd::{Account, Crowd, Plan};
+use crate::common::member::Slice;
 use crate::common::monitor::Monitor;
 use crate::common::raw::{Plain, Raw, Shape};
 use crate::common::report::Row;
@@ -149,11 +150,10 @@ impl Contest {
     }
 
     fn tell(&self, bench: &mut Bench, label: &str) {
-        let Account { shares, waits, operations, seen, lost, processor } = &self.account;
+        let Account { shares, all: measured, waits, operations, seen, lost, processor, .. } =
+            &self.account;
         let ratio = ratio(&self.rate, &self.raw);
         let commands = self.commands / self.all;
-        // Its own slices, and the look at the end, in which it used some too.
-        let measured: f64 = shares.iter().flatten().sum();
         let us = |nanos: u64| nanos as f64 / 1e3;
         let threads: Vec<f64> = shares.iter().flatten().copied().collect();
         let processes: Vec<f64> = shares.iter().map(|shares| shares.iter().sum()).collect();
@@ -170,7 +170,8 @@ impl Contest {
                 .set("plain_ratio", self::ratio(&self.rate, &self.plain))
                 .set("commands_per_acq", commands)
                 .set("server_us_per_acq", self.server / self.all * 1e6)
-                .set("client_us_per_acq", processor / measured * 1e6)
+                // Its own slices, and the look at the end, in which it used some too.
+                .set("client_us_per_acq", processor / *measured as f64 * 1e6)
                 .set("op_p50_us", us(operations.value_at_quantile(0.5)))
                 .set("op_p99_us", us(operations.value_at_quantile(0.99)))
                 .set("wait_p50_us", us(waits.value_at_quantile(0.5)))

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Several processes with several threads each want one lock, again and again, and hold it for a
-//! millisecond. Each way to wait has a few seconds; a live view shows how far its processes are, and
-//! in the end a chart of the waits is written to `target/contention.svg`.
+//! millisecond. Each way to wait has a few seconds; on a terminal a live view shows how far its
+//! processes are. In the end a chart is written to `target/contention.svg`: what each process had, and
+//! how long each thread waited.
 //!
 //! Every critical section looks whether another one is under way. It uses the Redis that `REDIS_URL`
 //! names, under names of its own that expire, or else a private server. It fails if two sections
@@ -16,6 +17,8 @@
 
 #[path = "../../benches/common/mod.rs"]
 mod common;
+
+mod chart;
 
 use std::env;
 use std::error::Error;
@@ -27,11 +30,11 @@ use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use leasehold_support::stat::jain;
+use leasehold_support::stat::{jain, median};
 use leasehold_support::{Server, child};
-use plotters::prelude::*;
 use uuid::Uuid;
 
+use chart::{Chart, Line, Panel};
 use common::crowd::{self, Account, Crowd, Plan};
 use common::way::Way;
 use common::witness::Shared;
@@ -78,16 +81,20 @@ fn run() -> Result<()> {
         }
     };
     println!(
-        "{PROCESSES} processes with {THREADS} threads each want one lock and hold it for {HOLD:?}.\n"
+        "{PROCESSES} processes with {THREADS} threads each want one lock and hold it for {} ms.\n\
+         Each way to wait has {} s.\n",
+        HOLD.as_millis(),
+        LONG.as_secs_f64()
     );
     let marks = Marks::new();
     let view = MultiProgress::new();
     let runs = WAYS.map(|way| watch(way, &url, &marks.0, &view));
     let runs: Vec<Run> = runs.into_iter().collect::<Result<_>>()?;
-    println!("{}", table(&runs));
-    let chart = chart_path()?;
-    draw(&runs, &chart)?;
-    println!("The waits of each way are drawn in {}", shown(&chart));
+    println!("{}\n{}", table(&runs), meanings());
+    let (path, closing) = (chart_path()?, closing(&runs));
+    println!("{}", closing.join("\n"));
+    chart(&runs, closing).draw(&path)?;
+    println!("The chart is in {}", shown(&path));
     runs.iter().try_for_each(judge)
 }
 
@@ -141,50 +148,73 @@ fn watch(way: Way, url: &str, file: &Path, view: &MultiProgress) -> Result<Run> 
             bar.with_prefix(format!("{}, process {process}", way.title()))
         })
         .collect();
-    let hidden = bars.iter().all(ProgressBar::is_hidden);
     crowd.begin(LONG);
-    let (begun, mut told) = (Instant::now(), Instant::now());
+    let begun = Instant::now();
     while begun.elapsed() < LONG {
         thread::sleep(LOOK);
         let places = 1..=PROCESSES as u64;
         let counts = places.zip(&before).map(|(place, before)| shared.read(place) - before);
-        let counts: Vec<u64> = counts.collect();
-        bars.iter().zip(&counts).for_each(|(bar, &count)| bar.set_position(count));
-        if hidden && told.elapsed() >= Duration::from_secs(1) {
-            println!("  {}: {counts:?} acquisitions by process", way.title());
-            told = Instant::now();
-        }
+        bars.iter().zip(counts).for_each(|(bar, count)| bar.set_position(count));
     }
     crowd.finish();
     bars.iter().for_each(ProgressBar::finish_and_clear);
     Ok(Run { way, account: crowd.end() })
 }
 
+impl Run {
+    /// What each process had, the most first.
+    fn processes(&self) -> Vec<f64> {
+        let mut shares: Vec<f64> =
+            self.account.shares.iter().map(|threads| threads.iter().sum()).collect();
+        shares.sort_by(|one, other| other.total_cmp(one));
+        shares
+    }
+
+    /// How long each thread waited at most, in seconds, the shortest first.
+    fn longest(&self) -> Vec<f64> {
+        let mut longest: Vec<f64> =
+            self.account.longest.iter().map(|&nanos| nanos as f64 / 1e9).collect();
+        longest.sort_by(f64::total_cmp);
+        longest
+    }
+
+    /// What the process had that had least.
+    fn least(&self) -> f64 {
+        self.processes().last().copied().unwrap_or_default()
+    }
+
+    /// How long the thread waited that waited longest, in seconds.
+    fn worst(&self) -> f64 {
+        self.longest().last().copied().unwrap_or_default()
+    }
+}
+
 fn table(runs: &[Run]) -> Table {
     let header = [
         "",
         "acquisitions\nper second",
-        "median wait\nms",
-        "99 %\nms",
-        "99.9 %\nms",
-        "longest\nms",
+        "of the process\nwith most",
+        "of the process\nwith fewest",
+        "longest wait, s\nmedian thread",
+        "longest wait, s\nworst thread",
         "Jain's index\nof threads",
         "overlaps",
     ];
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(header);
-    for Run { way, account } in runs {
-        let threads: Vec<f64> = account.shares.iter().flatten().copied().collect();
-        let wait = |quantile| format!("{:.1}", millis(account.waits.value_at_quantile(quantile)));
+    for run in runs {
+        let threads: Vec<f64> = run.account.shares.iter().flatten().copied().collect();
+        let processes = run.processes();
+        let rate = |count: f64| format!("{:.1}", count / LONG.as_secs_f64());
         table.add_row([
-            way.title().to_owned(),
-            format!("{:.0}", threads.iter().sum::<f64>() / LONG.as_secs_f64()),
-            wait(0.5),
-            wait(0.99),
-            wait(0.999),
-            format!("{:.1}", millis(account.waits.max())),
+            run.way.title().to_owned(),
+            rate(threads.iter().sum()),
+            rate(processes.first().copied().unwrap_or_default()),
+            rate(run.least()),
+            format!("{:.3}", median(&run.longest())),
+            format!("{:.3}", run.worst()),
             format!("{:.3}", jain(&threads)),
-            (account.seen.overlaps + account.seen.disorder).to_string(),
+            (run.account.seen.overlaps + run.account.seen.disorder).to_string(),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -193,8 +223,75 @@ fn table(runs: &[Run]) -> Table {
     table
 }
 
-fn millis(nanos: u64) -> f64 {
-    nanos as f64 / 1e6
+/// What the columns mean.
+fn meanings() -> String {
+    let threads = PROCESSES * THREADS;
+    format!(
+        "A wait that had not ended when the run ended counts until then.\n\
+         Jain's index is 1 if all threads have equally many acquisitions, and 1/{threads} if one has all.\n\
+         Overlaps are critical sections that met another one, or whose token did not grow: there must \
+         be none.\n"
+    )
+}
+
+/// What one should read from the runs, in lines of a chart's width.
+fn closing(runs: &[Run]) -> Vec<String> {
+    let by_worst = |one: &&Run, other: &&Run| one.worst().total_cmp(&other.worst());
+    let (best, worst) = (runs.iter().min_by(by_worst), runs.iter().max_by(by_worst));
+    let (Some(best), Some(worst)) = (best, worst) else { return Vec::new() };
+    vec![
+        "Level lines are fair, and low lines on the right are short waits.".to_owned(),
+        format!(
+            "Over {} s no thread waited longer than {:.2} s with {}, and the process with the fewest \
+             acquisitions had {:.0};",
+            LONG.as_secs_f64(),
+            best.worst(),
+            best.way.title(),
+            best.least()
+        ),
+        format!(
+            "with {} a thread waited {:.2} s, and the process with the fewest acquisitions had {:.0}.",
+            worst.way.title(),
+            worst.worst(),
+            worst.least()
+        ),
+    ]
+}
+
+fn chart(runs: &[Run], closing: Vec<String>) -> Chart {
+    let line = |label: String, points| Line { label, points };
+    Chart {
+        title: format!(
+            "{PROCESSES} processes with {THREADS} threads each want one lock for {} s and hold it for {} ms",
+            LONG.as_secs_f64(),
+            HOLD.as_millis()
+        ),
+        panels: [
+            Panel {
+                title: "Acquisitions of each process",
+                across: "processes, from most to fewest acquisitions",
+                up: "acquisitions",
+                lines: runs
+                    .iter()
+                    .map(|run| {
+                        line(format!("{}: {:.0}", run.way.title(), run.least()), run.processes())
+                    })
+                    .collect(),
+            },
+            Panel {
+                title: "Longest wait of each thread",
+                across: "threads, from shortest to longest wait",
+                up: "seconds",
+                lines: runs
+                    .iter()
+                    .map(|run| {
+                        line(format!("{}: {:.2} s", run.way.title(), run.worst()), run.longest())
+                    })
+                    .collect(),
+            },
+        ],
+        closing,
+    }
 }
 
 fn judge(run: &Run) -> Result<()> {
@@ -209,7 +306,7 @@ fn judge(run: &Run) -> Result<()> {
 fn chart_path() -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     fs::create_dir_all(&folder)?;
-    Ok(folder.join("contention.svg"))
+    Ok(folder.canonicalize()?.join("contention.svg"))
 }
 
 /// A path as seen from here, if that is shorter.
@@ -219,74 +316,29 @@ fn shown(path: &Path) -> String {
     near.as_deref().unwrap_or(path).display().to_string()
 }
 
-/// The chart goes from 0 % over 90 % and 99 % to 99.9 %: as far as so many nines.
-const NINES: u32 = 3;
-/// In so many steps each.
-const STEPS: u32 = 40;
-/// The shortest wait that the chart shows, in ms.
-const SHORTEST: f64 = 0.1;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Draws how long the waits are: what share of them is over after which time.
-fn draw(runs: &[Run], path: &Path) -> Result<()> {
-    let longest = runs.iter().map(|run| millis(run.account.waits.max())).fold(10.0, f64::max);
-    let root = SVGBackend::new(path, (860, 520)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let title = format!(
-        "Waiting for one lock: {PROCESSES} processes × {THREADS} threads, held for {} ms",
-        HOLD.as_millis()
-    );
-    let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 20))
-        .margin(16)
-        .margin_right(40)
-        .x_label_area_size(48)
-        .y_label_area_size(72)
-        .build_cartesian_2d(0.0..f64::from(NINES), (SHORTEST..longest * 1.5).log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc("share of waits that are over")
-        .y_desc("after, ms")
-        .x_labels(NINES as usize + 1)
-        .max_light_lines(1)
-        .x_label_formatter(&|nines| share(*nines))
-        .y_label_formatter(&|wait| format!("{wait}"))
-        .light_line_style(BLACK.mix(0.05))
-        .bold_line_style(BLACK.mix(0.15))
-        .label_style(("sans-serif", 14))
-        .axis_desc_style(("sans-serif", 15))
-        .draw()?;
-    let colours = [
-        RGBColor(0, 114, 178),
-        RGBColor(213, 94, 0),
-        RGBColor(0, 158, 115),
-        RGBColor(204, 121, 167),
-    ];
-    for (run, colour) in runs.iter().zip(colours) {
-        let point = |step: u32| {
-            let nines = f64::from(step) / f64::from(STEPS);
-            let wait = run.account.waits.value_at_quantile(1.0 - 0.1_f64.powf(nines));
-            (nines, millis(wait).max(SHORTEST))
-        };
-        chart
-            .draw_series(LineSeries::new((0..=NINES * STEPS).map(point), colour.stroke_width(3)))?
-            .label(run.way.title())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(3)));
+    fn run(way: Way, shares: [f64; 2], longest: [u64; 2]) -> Run {
+        let shares = shares.map(|share| vec![share]).to_vec();
+        let account = Account { shares, longest: longest.to_vec(), ..Account::default() };
+        Run { way, account }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .margin(14)
-        .legend_area_size(32)
-        .label_font(("sans-serif", 15))
-        .background_style(WHITE.mix(0.9))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    root.present()?;
-    Ok(())
-}
 
-/// So many nines as a percentage.
-fn share(nines: f64) -> String {
-    let rest = 0.1_f64.powf(nines) * 100.0;
-    format!("{} %", (100.0 - rest).mul_add(100.0, 0.5).floor() / 100.0)
+    #[test]
+    fn closing_sentence_names_shortest_and_longest_wait() {
+        let runs = [
+            run(Way::Spin, [4000.0, 2.0], [1_000_000, 4_500_000_000]),
+            run(Way::Queue, [1900.0, 1901.0], [20_000_000, 10_000_000]),
+        ];
+        let closing = closing(&runs);
+        assert!(
+            closing[1]
+                .starts_with("Over 4.5 s no thread waited longer than 0.02 s with mutex queue")
+        );
+        assert!(closing[1].ends_with("had 1900;"));
+        assert!(closing[2].starts_with("with mutex spin a thread waited 4.50 s"));
+        assert!(closing[2].ends_with("had 2."));
+    }
 }
