@@ -10,7 +10,7 @@ use redis::{ConnectionLike, RedisConnectionInfo, RedisError, Value};
 
 use crate::wire::endpoint::Endpoint;
 #[cfg(feature = "tls")]
-use crate::wire::tls::Sealed;
+use crate::wire::sealed::Sealed;
 
 /// A connection to a server.
 pub(crate) enum Line {
