@@ -7,11 +7,11 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionLike, RedisConnectionInfo, RedisError, Value};
+use redis::{ConnectionAddr, ConnectionLike, ErrorKind, RedisConnectionInfo, RedisError, Value};
 
 use crate::wire::endpoint::Endpoint;
 #[cfg(feature = "tls")]
-use crate::wire::tls::Sealed;
+use crate::wire::sealed::Sealed;
 
 /// A connection to a server.
 pub(crate) enum Line {
@@ -32,10 +32,8 @@ impl Line {
         settings: &RedisConnectionInfo,
         most: Duration,
     ) -> Result<Line, RedisError> {
-        #[cfg(feature = "tls")]
-        if let Some(config) = to.tls() {
-            let sealed = Sealed::open(to.info(), at, config, settings, most)?;
-            return Ok(Line::Sealed(Box::new(sealed)));
+        if to.is_secure() {
+            return Line::seal(to, at, settings, most);
         }
         let mut info = to.info().clone().set_redis_settings(settings.clone());
         if let Some(at) = at {
@@ -43,6 +41,29 @@ impl Line {
         }
         let client = redis::Client::open(info)?;
         client.get_connection_with_timeout(most).map(Line::Open)
+    }
+
+    /// Connects over TLS or not at all: in plain text, anybody on the way could read the password.
+    #[cfg(feature = "tls")]
+    fn seal(
+        to: &Endpoint,
+        at: Option<SocketAddr>,
+        settings: &RedisConnectionInfo,
+        most: Duration,
+    ) -> Result<Line, RedisError> {
+        let config = to.tls().ok_or_else(without_tls)?;
+        let sealed = Sealed::open(to.info(), at, config, settings, most)?;
+        Ok(Line::Sealed(Box::new(sealed)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn seal(
+        _: &Endpoint,
+        _: Option<SocketAddr>,
+        _: &RedisConnectionInfo,
+        _: Duration,
+    ) -> Result<Line, RedisError> {
+        Err(without_tls())
     }
 
     /// Sends a command that is packed.
@@ -105,6 +126,11 @@ fn literal(address: SocketAddr) -> String {
     }
 }
 
+fn without_tls() -> RedisError {
+    let text = "the address is for TLS, and there are no settings of TLS for it";
+    (ErrorKind::InvalidClientConfig, text).into()
+}
+
 /// For single commands before there is a [`Connection`](crate::wire::connection::Connection).
 impl ConnectionLike for Line {
     fn req_packed_command(&mut self, command: &[u8]) -> Result<Value, RedisError> {
@@ -148,5 +174,28 @@ impl ConnectionLike for Line {
             #[cfg(feature = "tls")]
             Line::Sealed(_) => true,
         }
+    }
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use std::io;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::wire::endpoint::parse;
+
+    #[test]
+    fn secure_address_without_certificates_is_never_opened() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("an option");
+        let address = listener.local_addr().expect("an address");
+        let endpoint = parse(&format!("rediss://me:s3cret@{address}")).expect("a URL");
+        let settings = endpoint.redis_settings();
+        let line = Line::open(&endpoint, Some(address), settings, Duration::from_millis(200));
+        let error = line.err().expect("no certificates");
+        assert_eq!(error.kind(), ErrorKind::InvalidClientConfig, "{error:?}");
+        let accepted = listener.accept().err().map(|error| error.kind());
+        assert_eq!(accepted, Some(io::ErrorKind::WouldBlock), "something was sent");
     }
 }

@@ -28,7 +28,8 @@
 //! | `subscription` | a connection that listens |
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
-//! | `tls` | certificates for a `rediss://` address, a connection there, and telling TLS faults from others |
+//! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
+//! | `sealed` | a connection over TLS |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
@@ -55,6 +56,8 @@ pub(crate) mod process;
 pub(crate) mod relay;
 pub(crate) mod retry;
 pub(crate) mod script;
+#[cfg(feature = "tls")]
+mod sealed;
 pub(crate) mod sentinel;
 pub(crate) mod server_clock;
 pub(crate) mod silence;

@@ -1,0 +1,220 @@
+//! A connection over TLS whose peer is gone, is slow, or takes nothing.
+
+use std::io::Read as _;
+use std::net::{Shutdown, TcpListener};
+use std::thread::{self, JoinHandle};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme};
+
+use super::*;
+use crate::wire::endpoint::parse;
+use crate::wire::fault::io_kind;
+use crate::wire::tls::is_fault;
+
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Trusts anybody, so that the peer needs no certificate that expires.
+#[derive(Debug)]
+struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
+
+/// The other end, which has agreed on TLS.
+struct Peer {
+    session: ServerConnection,
+    socket: TcpStream,
+}
+
+impl Peer {
+    fn agree(mut socket: TcpStream) -> Peer {
+        // What comes before the seed of an Ed25519 key.
+        let mut key = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
+        key.extend_from_slice(&[7; 32]);
+        let key = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key)).expect("a key");
+        let chain = vec![CertificateDer::from(vec![0; 32])];
+        let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("protocol versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(shown));
+        let mut session = ServerConnection::new(Arc::new(config)).expect("a session");
+        while session.is_handshaking() {
+            session.complete_io(&mut socket).expect("a handshake");
+        }
+        Peer { session, socket }
+    }
+
+    /// Sends bytes one by one with pauses until the client hangs up. All of it takes far longer than `SHORT`.
+    fn trickle(mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.session.writer().write_all(&[*byte]).expect("room");
+            if self.session.write_tls(&mut self.socket).is_err() {
+                return;
+            }
+            thread::sleep(SHORT / 5);
+        }
+    }
+
+    /// Hangs up, and says so twice: the second time as to a client that goes on. That arrives
+    /// before this returns.
+    fn hang_up(self, client: &TcpStream) {
+        self.socket.shutdown(Shutdown::Write).expect("open");
+        SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).expect("an option");
+        drop(self);
+        while SockRef::from(client).take_error().expect("an option").is_none() {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Connects to a listener with these parameters in the URL.
+fn open(to: &TcpListener, parameters: &str, most: Duration) -> Result<Sealed, RedisError> {
+    let address = to.local_addr().expect("an address");
+    let endpoint = parse(&format!("rediss://{address}{parameters}")).expect("a URL");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("protocol versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trusting))
+        .with_no_client_auth();
+    Sealed::open(endpoint.info(), Some(address), &Arc::new(config), endpoint.redis_settings(), most)
+}
+
+/// Gives the first connection to a thread.
+fn serve<T: Send + 'static>(
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (TcpListener, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let accepts = listener.try_clone().expect("a listener");
+    (listener, thread::spawn(move || serve(accepts.accept().expect("a client").0)))
+}
+
+fn pair() -> (Sealed, Peer) {
+    let (listener, peer) = serve(Peer::agree);
+    let sealed = open(&listener, "", LONG).expect("a connection");
+    (sealed, peer.join().expect("a peer"))
+}
+
+#[test]
+fn write_to_a_peer_that_is_gone_fails_at_once() {
+    let (mut sealed, peer) = pair();
+    peer.hang_up(&sealed.socket);
+    let error = sealed.send(b"PING\r\n").expect_err("nothing is sent");
+    assert_eq!(io_kind(&error), Some(io::ErrorKind::BrokenPipe), "{error:?}");
+}
+
+#[test]
+fn write_to_a_peer_that_is_gone_tells_its_reason() {
+    let (mut sealed, mut peer) = pair();
+    // Not TLS, so the peer says that it cannot go on.
+    peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
+    peer.session.process_new_packets().expect_err("no TLS");
+    peer.session.write_tls(&mut peer.socket).expect("an alert");
+    peer.hang_up(&sealed.socket);
+    let error = sealed.send(b"PING\r\n").expect_err("nothing is sent");
+    assert!(is_fault(&error), "{error:?}");
+}
+
+#[test]
+fn write_into_a_full_socket_fails_by_its_time_out() {
+    let (mut sealed, mut peer) = pair();
+    sealed.set_write_timeout(Some(SHORT)).expect("a time-out");
+    sealed.set_read_timeout(Some(SHORT)).expect("a time-out");
+    let mut sent = 0;
+    let error = loop {
+        match sealed.send(&[b'x'; RECORD]) {
+            Ok(()) => sent += RECORD,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_timeout(), "{error:?}");
+    // All that was said to be sent is on its way.
+    sealed.socket.shutdown(Shutdown::Write).expect("open");
+    let (mut arrived, mut piece) = (0, [0; RECORD]);
+    let mut stream = rustls::Stream::new(&mut peer.session, &mut peer.socket);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        arrived += length;
+    }
+    assert!(arrived >= sent, "{arrived} of {sent}");
+}
+
+#[test]
+fn long_command_arrives_whole() {
+    let (mut sealed, mut peer) = pair();
+    let sent: Vec<u8> = (0..1_000_003_u32).map(|number| number as u8).collect();
+    let expected = sent.clone();
+    let reader = thread::spawn(move || {
+        let mut read = vec![0; expected.len()];
+        let mut stream = rustls::Stream::new(&mut peer.session, &mut peer.socket);
+        stream.read_exact(&mut read).expect("a command");
+        read == expected
+    });
+    sealed.send(&sent).expect("a command");
+    assert!(reader.join().expect("a reader"));
+}
+
+#[test]
+fn handshake_that_trickles_is_given_up_in_time() {
+    let (listener, peer) = serve(|mut socket| {
+        // The client's deadline has begun by its first byte.
+        socket.read_exact(&mut [0]).expect("a greeting");
+        // The beginning of a long message of a handshake.
+        let message = [&b"\x16\x03\x03\x40\x00"[..], &[0; 300]].concat();
+        for byte in message {
+            if socket.write_all(&[byte]).is_err() {
+                return;
+            }
+            thread::sleep(SHORT / 5);
+        }
+    });
+    let error = open(&listener, "", SHORT * 4).err().expect("no handshake");
+    assert!(error.is_timeout(), "{error:?}");
+    peer.join().expect("a peer");
+}
+
+#[test]
+fn reply_to_hello_that_trickles_is_given_up_in_time() {
+    let (listener, peer) = serve(|socket| Peer::agree(socket).trickle(&[b'+'; 1_000]));
+    let error = open(&listener, "?protocol=resp3", SHORT * 10).err().expect("no reply");
+    assert!(error.is_timeout(), "{error:?}");
+    peer.join().expect("a peer");
+}
