@@ -5,11 +5,12 @@
 //!
 //! # The promise
 //!
-//! > A lock is held by at most one holder inside the holder's *validity window*, on one Redis
-//! > that has not been rolled back. The window is measured on the holder's own monotonic clock,
-//! > from before the request was sent. An outcome that is not known is reported as not known.
-//! > Across fail-over, FLUSHALL, a forced release, a clock jump on the server, or a pause longer than
-//! > the lease, only a fencing token checked at the resource protects you, and every hold carries one.
+//! > A lock is held by at most one holder inside the holder's *validity window*, on one Redis that
+//! > has lost no writes in a fail-over, a restart or a restored backup. The window is measured on the
+//! > holder's own monotonic clock, from before the request was sent. An outcome that is not known is
+//! > reported as not known. Across fail-over, FLUSHALL, a forced release, a clock jump on the server,
+//! > or a pause longer than the lease, only a fencing token checked at the resource protects you, and
+//! > every hold carries one.
 //!
 //! [Concepts](guide::concepts) explains the words, [Limits](guide::limits) has the whole list of what
 //! breaks it, and [How it is proven](guide::proof) says what stands behind it.
@@ -25,10 +26,10 @@
 //!     let client = LockClient::open("redis://127.0.0.1:6379")?;
 //!     let lock = client.mutex("orders:42")?;
 //!
-//!     // Wait for the lock. Its lease is renewed until the guard is dropped.
+//!     // Wait for the lock. Its lease is 30 s by default, and is renewed until the guard is dropped.
 //!     let guard = lock.lock()?;
 //!     println!("mine, with token {}", guard.fencing_token());
-//!     // A drop releases too, but only this tells you how it went.
+//!     // Dropping the guard also releases the lock, but `release` also reports a loss or an error.
 //!     guard.release()?;
 //!
 //!     // Wait for two seconds at most. `None` means that somebody else has the lock.
@@ -39,7 +40,8 @@
 //! }
 //! ```
 //!
-//! The server is Redis 7.0 or later, or Valkey.
+//! The server is Redis 7.0 or later, or Valkey. A hold belongs to its thread, and that thread can take the lock
+//! again. In async code [lock on a blocking thread](guide::recipes#lock-in-async-code).
 //!
 //! # What is where
 //!
@@ -51,7 +53,7 @@
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
 //! | [`Guard`], [`OwnedLease`] | a hold of this thread; a hold on its way to another thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
-//! | [`FencingToken`] | a number that grows from hold to hold, for the resource to check |
+//! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Loss`], [`LossCause`], [`LossReceiver`] | why a lock was lost, and how to learn of it |
 //! | [`Error`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |

@@ -16,9 +16,11 @@ use crate::wire::{Pipeline, Value};
 
 /// One hold of a lock, which releases the lock when it is dropped.
 ///
-/// It belongs to the thread that took the lock: it is not [`Send`]. It keeps alive what it needs, so it may
-/// outlive its lock and its client. When a thread holds a lock several times, dropping the last guard releases
-/// it.
+/// It belongs to the thread that took the lock: it is not [`Send`]. [`into_owned`](Guard::into_owned) makes an
+/// [`OwnedLease`] of it, which can be sent to another thread.
+///
+/// It keeps alive what it needs, so it may outlive its lock and its client. When a thread holds a lock several
+/// times, dropping the last guard releases it.
 ///
 /// A drop makes one attempt to release, bounded by the client's time-outs, and repeats it once if the pooled
 /// connection was dead. If that fails, it logs a warning and leaves the release to the client's worker;
@@ -79,8 +81,10 @@ impl Guard {
     /// Whether the lease is still valid on this machine's clock. No I/O.
     ///
     /// The clock [counts through suspend](crate::guide::limits#suspend) on Linux and Android, and this turns
-    /// false before Redis can give the lock to another holder. True says nothing about the moment after, so
-    /// check right before a write, and send the [token](Guard::fencing_token) along.
+    /// false before the lease ends in Redis. If the key is deleted or taken earlier, this turns false when the
+    /// client learns of it: at the next renewal at the latest, or at the end of a lease that is not renewed.
+    /// True says nothing about the moment after, so check right before a write, and send the
+    /// [token](Guard::fencing_token) along.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {

@@ -6,7 +6,7 @@ use crate::lock::handle::lock_methods;
 /// A lock that one thread of one process holds at a time. The one to use.
 ///
 /// **What it guarantees.** It is held by at most one holder inside that holder's validity window, on one Redis
-/// that has not been rolled back; see the [promise](crate#the-promise). It also excludes any client that does
+/// that has lost no writes; see the [promise](crate#the-promise). It also excludes any client that does
 /// `SET NX PX` on the same key.
 ///
 /// **What breaks that.** A fail-over to a replica that missed the write, `FLUSHALL`, a forced release, a jump
