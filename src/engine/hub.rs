@@ -12,6 +12,9 @@
 //! said to nobody. Others ask it to listen to one more channel by leaving the wish here and
 //! publishing to the client's own channel.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -339,12 +342,17 @@ impl Ear<'_> {
         left.iter().try_for_each(|name| self.listener.remove(name))
     }
 
-    /// The server refused something: a channel that was asked for, or all of it.
-    fn refuse(&self, failure: Failure) -> Result<Wake, Failure> {
+    /// The server refused something: a channel that was asked for, or all of it. Where it is not known which
+    /// channel that is, it may be any that was asked for.
+    fn refuse(&mut self, failure: Failure) -> Result<Wake, Failure> {
+        let refused = self.listener.refused();
         let mut state = self.shared.state.lock();
-        let mut found = false;
-        for channel in state.channels.values_mut() {
-            if matches!(channel.heard, Heard::Asked) {
+        // The channel may be wished for no longer, or anew.
+        let mut found = refused.is_some();
+        for (name, channel) in &mut state.channels {
+            if matches!(channel.heard, Heard::Asked)
+                && refused.as_ref().is_none_or(|refused| refused == name)
+            {
                 channel.heard = Heard::Refused(failure.clone());
                 found = true;
             }
@@ -402,7 +410,10 @@ impl Ear<'_> {
             Wake::Listening { channel } => {
                 let mut state = self.shared.state.lock();
                 let mut deaf = Vec::new();
-                if let Some(channel) = state.channels.get_mut(&channel) {
+                // A confirmation of an earlier question says nothing of a wish that was left since.
+                if let Some(channel) = state.channels.get_mut(&channel)
+                    && matches!(channel.heard, Heard::Asked)
+                {
                     channel.heard = Heard::Confirmed;
                     // What was said there since is made good by asking, too (rule 12).
                     if std::mem::take(&mut channel.missed) {
