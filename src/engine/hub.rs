@@ -147,6 +147,22 @@ impl Hub {
         state.channels.get(name).is_some_and(|channel| matches!(channel.heard, Heard::Confirmed))
     }
 
+    /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
+    pub(crate) fn wish_for(&self, name: &[u8], slot: &Arc<Slot>, deadline: Moment) {
+        let engine = slot.engine();
+        self.start(engine);
+        let mut state = self.0.state.lock();
+        let channel = state.channels.entry(name.to_vec()).or_insert_with(Channel::new);
+        channel.add(slot);
+        let is_new = matches!(channel.heard, Heard::Wished);
+        drop(state);
+        // A listener that connects asks for all that is wished for.
+        if is_new && self.is_live() {
+            // Where that fails, the listener looks by itself, a little later.
+            let _ = engine.protocol().listen_to(name, deadline);
+        }
+    }
+
     /// Waits until a channel is heard, whose messages wake the slot's delegate.
     pub(crate) fn listen_to(
         &self,
@@ -409,20 +425,24 @@ impl Ear<'_> {
             }
             Wake::Listening { channel } => {
                 let mut state = self.shared.state.lock();
-                let mut deaf = Vec::new();
+                let (mut slots, mut missed) = (Vec::new(), false);
                 // A confirmation of an earlier question says nothing of a wish that was left since.
                 if let Some(channel) = state.channels.get_mut(&channel)
                     && matches!(channel.heard, Heard::Asked)
                 {
                     channel.heard = Heard::Confirmed;
-                    // What was said there since is made good by asking, too (rule 12).
-                    if std::mem::take(&mut channel.missed) {
-                        deaf = channel.waiters();
-                    }
+                    slots = channel.waiters();
+                    missed = std::mem::take(&mut channel.missed);
                 }
                 drop(state);
                 self.shared.changed.notify_all();
-                deaf.iter().for_each(|slot| slot.nudge());
+                for slot in &slots {
+                    slot.listen_anew();
+                    // What was said there since is made good by asking, too (rule 12).
+                    if missed {
+                        slot.nudge();
+                    }
+                }
             }
             Wake::Nothing => {}
         }

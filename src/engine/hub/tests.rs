@@ -83,12 +83,14 @@ fn confirmation_before_its_question_confirms_nothing() {
 
 #[test]
 fn refusal_of_one_channel_leaves_another_asked_for() {
-    let (engine, hub, _slot) = live();
+    let (engine, hub, slot) = live();
     with_ear(&engine, &hub, Some(b"x".to_vec()), |ear| {
         ear.ask().unwrap();
         assert_eq!(ear.refuse(Failure::only_on_a_server()).unwrap(), Wake::Nothing);
         ear.take(Wake::Listening { channel: b"y".to_vec() }).unwrap();
         assert!(hub.hears(b"y"), "it was not refused");
+        // A pause does not ask again for what was refused.
+        hub.wish_for(b"x", &slot, Moment::FAR);
         let state = hub.0.state.lock();
         assert!(matches!(state.channels[b"x".as_slice()].heard, Heard::Refused(_)));
     });
