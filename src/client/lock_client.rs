@@ -298,8 +298,9 @@ impl LockClient {
     /// with [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or force its
     /// release, still work.
     ///
-    /// A hold that was lost before, as one that `max_hold` has ended, is taken from nobody. What Redis still
-    /// has of it may stay until its lease ends.
+    /// A hold that was lost before is taken from nobody, and what Redis still has of it may stay until its
+    /// lease ends. A hold that `max_hold` has ended is released at once if a request to take it had no reply;
+    /// otherwise it stays until its lease ends.
     ///
     /// # Errors
     ///

@@ -237,16 +237,15 @@ impl<'a> Delegate<'a> {
             return Paused::Over;
         }
         let Some(until) = self.slot.is_left_until() else { return Paused::Over };
+        let last = match self.patience {
+            Patience::Once => self.last,
+            Patience::Until(deadline) => deadline,
+        };
         // A process that hears how another releases it need not pause to the end.
-        let hub = self.engine.hub();
-        match self.slot.target().channel() {
-            // Where that fails, the pause takes its whole time.
-            Some(channel) if hub.is_live() => {
-                let _ = hub.listen_to(channel, self.slot, self.engine.exchange_deadline());
-            }
-            _ => hub.start(self.engine),
+        if let Some(channel) = self.slot.target().channel() {
+            self.engine.hub().wish_for(channel, self.slot, until.min(last));
         }
-        self.slot.leave_to_others(until.min(self.last), &mut self.cancellations)
+        self.slot.leave_to_others(until, last, &mut self.cancellations)
     }
 
     fn mode(&self) -> Mode {

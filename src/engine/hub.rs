@@ -12,6 +12,9 @@
 //! said to nobody. Others ask it to listen to one more channel by leaving the wish here and
 //! publishing to the client's own channel.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -142,6 +145,22 @@ impl Hub {
     pub(crate) fn hears(&self, name: &[u8]) -> bool {
         let state = self.0.state.lock();
         state.channels.get(name).is_some_and(|channel| matches!(channel.heard, Heard::Confirmed))
+    }
+
+    /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
+    pub(crate) fn wish_for(&self, name: &[u8], slot: &Arc<Slot>, deadline: Moment) {
+        let engine = slot.engine();
+        self.start(engine);
+        let mut state = self.0.state.lock();
+        let channel = state.channels.entry(name.to_vec()).or_insert_with(Channel::new);
+        channel.add(slot);
+        let is_new = matches!(channel.heard, Heard::Wished);
+        drop(state);
+        // A listener that connects asks for all that is wished for.
+        if is_new && self.is_live() {
+            // Where that fails, the listener looks by itself, a little later.
+            let _ = engine.protocol().listen_to(name, deadline);
+        }
     }
 
     /// Waits until a channel is heard, whose messages wake the slot's delegate.
@@ -339,12 +358,17 @@ impl Ear<'_> {
         left.iter().try_for_each(|name| self.listener.remove(name))
     }
 
-    /// The server refused something: a channel that was asked for, or all of it.
-    fn refuse(&self, failure: Failure) -> Result<Wake, Failure> {
+    /// The server refused something: a channel that was asked for, or all of it. Where it is not known which
+    /// channel that is, it may be any that was asked for.
+    fn refuse(&mut self, failure: Failure) -> Result<Wake, Failure> {
+        let refused = self.listener.refused();
         let mut state = self.shared.state.lock();
-        let mut found = false;
-        for channel in state.channels.values_mut() {
-            if matches!(channel.heard, Heard::Asked) {
+        // The channel may be wished for no longer, or anew.
+        let mut found = refused.is_some();
+        for (name, channel) in &mut state.channels {
+            if matches!(channel.heard, Heard::Asked)
+                && refused.as_ref().is_none_or(|refused| refused == name)
+            {
                 channel.heard = Heard::Refused(failure.clone());
                 found = true;
             }
@@ -401,17 +425,24 @@ impl Ear<'_> {
             }
             Wake::Listening { channel } => {
                 let mut state = self.shared.state.lock();
-                let mut deaf = Vec::new();
-                if let Some(channel) = state.channels.get_mut(&channel) {
+                let (mut slots, mut missed) = (Vec::new(), false);
+                // A confirmation of an earlier question says nothing of a wish that was left since.
+                if let Some(channel) = state.channels.get_mut(&channel)
+                    && matches!(channel.heard, Heard::Asked)
+                {
                     channel.heard = Heard::Confirmed;
-                    // What was said there since is made good by asking, too (rule 12).
-                    if std::mem::take(&mut channel.missed) {
-                        deaf = channel.waiters();
-                    }
+                    slots = channel.waiters();
+                    missed = std::mem::take(&mut channel.missed);
                 }
                 drop(state);
                 self.shared.changed.notify_all();
-                deaf.iter().for_each(|slot| slot.nudge());
+                for slot in &slots {
+                    slot.listen_anew();
+                    // What was said there since is made good by asking, too (rule 12).
+                    if missed {
+                        slot.nudge();
+                    }
+                }
             }
             Wake::Nothing => {}
         }

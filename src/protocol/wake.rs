@@ -64,6 +64,11 @@ pub(crate) trait Listener: Send {
 
     /// Listens to a channel no longer.
     fn remove(&mut self, channel: &[u8]) -> Result<(), Failure>;
+
+    /// Which channel the last refusal was about, once, where that is known.
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// A listener on one server.
@@ -93,6 +98,10 @@ impl Listener for Subscribed {
 
     fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
         self.subscription.unsubscribe(channel)
+    }
+
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        self.subscription.refused().filter(|channel| *channel != self.own)
     }
 }
 

@@ -32,6 +32,7 @@
 //! | `sealed` | a connection over TLS |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
+//! | `unanswered` | the commands about channels whose replies are due |
 
 /// The driver's types that appear above: what a user's commands and their answers are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
@@ -67,3 +68,4 @@ pub(crate) mod tls;
 mod token;
 pub(crate) mod topology;
 pub(crate) mod transport;
+mod unanswered;

@@ -36,7 +36,6 @@
 //! waits longer now that it knows how long a reply takes. The driver then returns one reply more, which says
 //! the same of the server, a moment earlier.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -49,6 +48,7 @@ use crate::wire::failure::{Failure, not_a_master};
 use crate::wire::fault::io_kind;
 use crate::wire::line::Line;
 use crate::wire::script::Call;
+use crate::wire::unanswered::{SUBSCRIBE, UNSUBSCRIBE, Unanswered};
 
 /// How long a reply counts where a move would matter.
 const ASK_SOON: Duration = Duration::from_secs(3);
@@ -96,10 +96,10 @@ pub(crate) struct Subscription {
     heard: bool,
     /// How long a read for a reply waits: twice as long as the last reply took.
     patience: Duration,
-    /// The commands about channels that are neither confirmed nor refused, in the order of sending…
-    unanswered: VecDeque<Vec<u8>>,
-    /// …and how many of those were sent before the last `HELLO`.
-    before_question: usize,
+    /// The commands about channels that are neither confirmed nor refused; the question is `HELLO`.
+    unanswered: Unanswered,
+    /// Which channel the last refusal was about.
+    refused: Option<Vec<u8>>,
 }
 
 impl Subscription {
@@ -123,8 +123,8 @@ impl Subscription {
             connections: 0,
             heard: false,
             patience: REPLY,
-            unanswered: VecDeque::new(),
-            before_question: 0,
+            unanswered: Unanswered::default(),
+            refused: None,
         };
         subscription.ask(now)?;
         while subscription.asked.is_some() {
@@ -140,17 +140,21 @@ impl Subscription {
     }
 
     pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about_channel(Call::plain(&[b"SUBSCRIBE", channel]).pack())
+        self.send_about(SUBSCRIBE, channel)
     }
 
     pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about_channel(Call::plain(&[b"UNSUBSCRIBE", channel]).pack())
+        self.send_about(UNSUBSCRIBE, channel)
     }
 
-    fn send_about_channel(&mut self, packed: Vec<u8>) -> Result<(), Failure> {
-        self.send(&packed)?;
-        self.unanswered.push_back(packed);
-        Ok(())
+    /// Which channel the last refusal was about, once.
+    pub(crate) fn refused(&mut self) -> Option<Vec<u8>> {
+        self.refused.take()
+    }
+
+    fn send_about(&mut self, verb: &'static [u8], channel: &[u8]) -> Result<(), Failure> {
+        let packed = self.unanswered.add(verb, channel);
+        self.send(&packed)
     }
 
     fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
@@ -222,7 +226,7 @@ impl Subscription {
     }
 
     fn send_hello(&mut self, times: usize) -> Result<(), Failure> {
-        self.before_question = self.unanswered.len();
+        self.unanswered.ask();
         // The connection began with this command. The server allows it again, and it changes nothing.
         self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(times))
     }
@@ -271,37 +275,26 @@ impl Subscription {
     }
 
     fn take_push(&mut self, kind: &PushKind, data: Vec<Value>) -> Event {
-        match (kind, data.first()) {
+        let is_last = match (kind, data.first()) {
             (PushKind::Subscribe, Some(Value::BulkString(channel))) => {
-                self.note_confirmed(&Call::plain(&[b"SUBSCRIBE", channel]).pack());
+                self.unanswered.confirm(SUBSCRIBE, channel)
             }
             (PushKind::Unsubscribe, Some(Value::BulkString(channel))) => {
-                self.note_confirmed(&Call::plain(&[b"UNSUBSCRIBE", channel]).pack());
+                self.unanswered.confirm(UNSUBSCRIBE, channel)
             }
-            (PushKind::Message, _) => self.heard = true,
-            _ => {}
-        }
-        event(kind, data)
-    }
-
-    fn note_confirmed(&mut self, packed: &[u8]) {
-        // A repeated command may be confirmed twice.
-        if let Some(place) = self.unanswered.iter().position(|command| command == packed) {
-            self.note_answered(place);
-        }
-    }
-
-    fn note_answered(&mut self, place: usize) {
-        let command = self.unanswered.remove(place);
-        if command.is_some() && place < self.before_question {
-            self.before_question -= 1;
-        }
+            (PushKind::Message, _) => {
+                self.heard = true;
+                true
+            }
+            _ => true,
+        };
+        if is_last { event(kind, data) } else { Event::Nothing }
     }
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
         let reply = reply.extract_error().map_err(|refusal| {
             // What was sent before is confirmed: replies and confirmations come in order.
-            self.note_answered(0);
+            self.refused = self.unanswered.refuse();
             Failure::Refused(refusal)
         })?;
         let Value::Map(fields) = reply else {
@@ -329,13 +322,8 @@ impl Subscription {
 
     /// Repeats the commands whose refusal the driver has skipped.
     fn repeat_refused(&mut self) -> Result<(), Failure> {
-        let skipped = std::mem::take(&mut self.before_question);
-        if skipped == 0 || mutated!("skipped-refusal-not-noticed") {
-            return Ok(());
-        }
-        let packed = self.unanswered.iter().take(skipped).flatten().copied().collect::<Vec<_>>();
-        self.unanswered.rotate_left(skipped);
-        self.send(&packed)
+        let packed = self.unanswered.answer();
+        if packed.is_empty() { Ok(()) } else { self.send(&packed) }
     }
 }
 

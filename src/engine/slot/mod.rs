@@ -219,6 +219,10 @@ impl Slot {
             soon: AtomicBool::new(false),
         });
         inner.queue.push_back(Arc::clone(&waiter));
+        if inner.courtesy.is_left_at(self.engine.now()) {
+            // The delegate may have to end its pause.
+            self.pause.notify_one();
+        }
         let deadline = match patience {
             Patience::Once => self.engine.exchange_deadline(),
             Patience::Until(deadline) => deadline,
@@ -316,9 +320,14 @@ impl Slot {
             }
         }
         inner.nudged = false;
-        let called_off = inner.cancellations != *seen;
-        *seen = inner.cancellations;
-        if called_off { Paused::CalledOff } else { Paused::Over }
+        if self.is_called_off(&inner, seen) { Paused::CalledOff } else { Paused::Over }
+    }
+
+    /// Whether the delegate was called off since it last looked. A call that does not wait is called off by
+    /// a shutdown only: `cancel_waits` ends waits.
+    fn is_called_off(&self, inner: &Inner, seen: &mut u64) -> bool {
+        let cancelled = std::mem::replace(seen, inner.cancellations) != inner.cancellations;
+        cancelled && (inner.waits || self.engine.is_shut_down())
     }
 
     /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
@@ -366,6 +375,7 @@ impl Slot {
         let mut inner = self.inner.lock();
         self.unwatch(&mut inner);
         inner.asked_at = None;
+        inner.courtesy.forget_pause();
         if !matches!(inner.state, State::Trying { .. }) {
             inner.told_at = self.engine.now();
         }

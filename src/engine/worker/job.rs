@@ -99,8 +99,9 @@ impl Job {
                     lease.may_last_until(now.after(lease.ttl()));
                 }
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
-                report.failed(&lease, failure, due);
-                lease.is_live().then(|| watch(&lease, due))
+                let live = lease.is_live();
+                report.failed(&lease, failure, live.then_some(due));
+                live.then(|| watch(&lease, due))
             }
             // A lease that is said to be another's is asked about until Redis has replied: there may be
             // no renewal to find out.

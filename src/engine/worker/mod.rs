@@ -45,6 +45,7 @@ use crate::engine::slot::Slot;
 use crate::protocol::{Protocol, Target};
 
 use agenda::Agenda;
+use report::Report;
 use runner::Runner;
 
 /// Counts that people see follow within this time.
@@ -110,6 +111,7 @@ impl Worker {
             agenda: Arc::clone(&agenda),
             hand: Vec::new(),
             suspects: 0,
+            report: Report::default(),
         };
         let runner = Arc::new(Mutex::new(Some(runner)));
         Worker { agenda, bell, clock, threads, started: AtomicBool::new(false), runner }

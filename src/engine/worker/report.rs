@@ -20,7 +20,10 @@ use crate::wire::failure::Failure;
 /// The renewals that failed in a turn, and the leases that it found lost.
 #[derive(Default)]
 pub(super) struct Report {
-    failed: Vec<Failed>,
+    /// Each with the moment at which it is tried again.
+    failed: Vec<(Failed, Moment)>,
+    /// The renewals that failed of leases that are over, or are being released: no harm is done.
+    over: Vec<Failed>,
     lost: Vec<Loss>,
 }
 
@@ -28,14 +31,16 @@ pub(super) struct Report {
 struct Failed {
     target: Arc<Target>,
     failure: Failure,
-    /// When it is tried again, if it is.
-    again: Moment,
 }
 
 impl Report {
-    /// A renewal failed, and is tried again then.
-    pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Moment) {
-        self.failed.push(Failed { target: Arc::clone(lease.slot().target()), failure, again });
+    /// A renewal failed, and is tried again then; `None` where the lease needs it no longer.
+    pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Option<Moment>) {
+        let failed = Failed { target: Arc::clone(lease.slot().target()), failure };
+        match again {
+            Some(again) => self.failed.push((failed, again)),
+            None => self.over.push(failed),
+        }
     }
 
     /// A lease was lost.
@@ -45,9 +50,9 @@ impl Report {
 
     /// Writes it, the warnings first.
     pub(super) fn log(self, now: Moment) {
-        let Report { failed, lost } = self;
-        if let Some(first) = failed.first() {
-            let again = failed.iter().map(|failed| failed.again).min().unwrap_or(first.again);
+        let Report { failed, over, lost } = self;
+        if let Some((first, again)) = failed.first() {
+            let again = failed.iter().map(|(_, again)| *again).min().unwrap_or(*again);
             // A part of a millisecond tells nobody anything.
             let millis = u64::try_from(again.since(now).as_millis()).unwrap_or(u64::MAX);
             let again = Span(Duration::from_millis(millis));
@@ -71,8 +76,9 @@ impl Report {
             }
         }
         if failed.len() > 1 {
-            failed.iter().for_each(|failed| log::debug!("{failed}"));
+            failed.iter().for_each(|(failed, _)| log::debug!("{failed}"));
         }
+        over.iter().for_each(|failed| log::debug!("{failed}; its lease needs it no longer"));
         if lost.len() > told.len() {
             lost.iter().for_each(|loss| log::debug!("{loss}"));
         }

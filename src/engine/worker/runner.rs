@@ -39,6 +39,8 @@ pub(super) struct Runner {
     /// So many turns have only one duty each, so that one that panics again keeps no other from
     /// being done.
     pub(super) suspects: usize,
+    /// What is yet to be written to the log. A turn that panics leaves it to the next.
+    pub(super) report: Report,
 }
 
 impl Runner {
@@ -88,10 +90,11 @@ impl Runner {
             self.agenda.take(self.clock.now(), most, &mut self.hand);
         }
         let taken = self.hand.len();
-        let report = self.carry_out(now);
+        self.carry_out(now);
         self.suspects = self.suspects.saturating_sub(taken);
         self.hand.clear();
-        report.log(self.clock.now());
+        // Taken first: a logger that panics is not called for the same lines again.
+        std::mem::take(&mut self.report).log(self.clock.now());
         self.sleep()
     }
 
@@ -118,8 +121,7 @@ impl Runner {
         }
     }
 
-    fn carry_out(&mut self, now: Moment) -> Report {
-        let mut report = Report::default();
+    fn carry_out(&mut self, now: Moment) {
         let mut jobs = Vec::new();
         let mut news = Vec::new();
         for duty in &self.hand {
@@ -131,7 +133,7 @@ impl Runner {
                         // Comes in as a duty to give back.
                         Look::Over(ending) => drop(ending),
                         Look::Held(lease) => {
-                            jobs.extend(self.look(&slot, &lease, now, &mut report));
+                            jobs.extend(look(&slot, &lease, now, &mut self.report));
                         }
                     }
                 }
@@ -152,7 +154,7 @@ impl Runner {
             let now = self.clock.now();
             for (job, told) in jobs.into_iter().zip(told) {
                 let gives_back = job.gives_back();
-                let next = job.settle(told, now, &mut report);
+                let next = job.settle(told, now, &mut self.report);
                 if let Some(duty) = gives_back
                     && next.is_none()
                 {
@@ -161,36 +163,6 @@ impl Runner {
                 self.put(next);
             }
         }
-        report
-    }
-
-    /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
-    fn look(
-        &self,
-        slot: &Slot,
-        lease: &Arc<LiveLease>,
-        now: Moment,
-        report: &mut Report,
-    ) -> Option<Job> {
-        if let Some(loss) = lease.expire(now) {
-            lost_in_silence(lease, loss.clone());
-            report.lost(loss);
-            return None;
-        }
-        let renews = lease.renew_at() <= now;
-        let asks = renews || lease.is_unshown() || lease.is_doubted();
-        // Taken before its phase is looked at, so that a release that comes in between does not pass on a
-        // lease that is about to be renewed.
-        let command = asks.then(|| lease.command());
-        if !lease.is_live() {
-            return None;
-        }
-        if renews {
-            // What comes of it says when to look again.
-            return command.map(Job::Renew);
-        }
-        slot.look_again(lease.next_look());
-        command.map(Job::Show)
     }
 
     /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
@@ -252,6 +224,29 @@ impl Runner {
         let due = now.after(LONGEST_RETRY);
         news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()
     }
+}
+
+/// Looks at a lease that a thread has. Returns what is to go to Redis for it.
+fn look(slot: &Slot, lease: &Arc<LiveLease>, now: Moment, report: &mut Report) -> Option<Job> {
+    if let Some(loss) = lease.expire(now) {
+        lost_in_silence(lease, loss.clone());
+        report.lost(loss);
+        return None;
+    }
+    let renews = lease.renew_at() <= now;
+    let asks = renews || lease.is_unshown() || lease.is_doubted();
+    // Taken before its phase is looked at, so that a release that comes in between does not pass on a
+    // lease that is about to be renewed.
+    let command = asks.then(|| lease.command());
+    if !lease.is_live() {
+        return None;
+    }
+    if renews {
+        // What comes of it says when to look again.
+        return command.map(Job::Renew);
+    }
+    slot.look_again(lease.next_look());
+    command.map(Job::Show)
 }
 
 impl fmt::Debug for Runner {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::agenda::{Agenda, REQUESTS, RETURNS};
 use super::duty::Duty;
+use super::job::Job;
+use super::report::Report;
 use super::runner::Runner;
 use super::{GiveBack, Worker};
 use crate::base::driven::DrivenClock;
@@ -21,6 +23,7 @@ use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::link::Fate;
 use crate::protocol::memory::server::Server as Inner;
 use crate::protocol::mutex::MutexKind;
+use crate::wire::failure::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -283,4 +286,76 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
         }
     }
     assert!(warned < 1_000 && others > 90_000, "{warned} warnings, {others} others in {turns}");
+}
+
+/// A worker whose turns the test makes, on a clock that stands still.
+fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
+    let clock = Arc::new(DrivenClock::new(false));
+    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let runner = engine.worker().runner.lock().take().unwrap();
+    engine.worker().started.store(true, Ordering::Release);
+    (clock, engine, runner)
+}
+
+/// A lease that was granted just now.
+fn granted(engine: &Arc<Engine>, name: &str, ttl: Duration) -> Arc<LiveLease> {
+    let sent = engine.now();
+    let grant = Grant {
+        owner: Arc::from(name.as_bytes()),
+        token: 1,
+        ttl,
+        sent,
+        server_time: (1_000_000, sent),
+        settled: Moment::PAST,
+    };
+    let options = LockOptions::new().lease(Lease::renewed(ttl));
+    let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
+    let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+    slot.granted(&lease, 0, sent);
+    lease
+}
+
+/// A clock that panics when a turn looks at it for the second time.
+#[derive(Debug)]
+struct Panicking(AtomicU64, Moment);
+
+impl Clock for Panicking {
+    fn now(&self) -> Moment {
+        assert_ne!(self.0.fetch_add(1, Ordering::SeqCst), 1, "the test wants this panic");
+        self.1
+    }
+}
+
+#[test]
+fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let lost = granted(&engine, "short", SECOND);
+    let _renewed = granted(&engine, "long", SECOND * 6);
+    clock.put_forward(clock.now().after(SECOND * 3));
+    runner.clock = Arc::new(Panicking(AtomicU64::new(0), clock.now()));
+    let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.turn()));
+    assert!(turn.is_err() && !lost.is_live());
+    runner.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    runner.put_back();
+    engine.worker().wake();
+    let (warnings, _) = written(&mut runner);
+    assert!(warnings.iter().any(|line| line.contains("short")), "{warnings:?}");
+}
+
+#[test]
+fn renewal_that_fails_during_its_release_is_no_warning() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let lease = granted(&engine, "x", SECOND * 6);
+    let job = Job::Renew(lease.command());
+    assert!(lease.begin_release().is_some());
+    let mut report = Report::default();
+    let next = job.settle(Err(Failure::silent()), clock.now(), &mut report);
+    assert!(next.is_none());
+    runner.report = report;
+    engine.worker().wake();
+    let (warnings, others) = written(&mut runner);
+    assert!(warnings.is_empty() && others == 1, "{warnings:?}, {others} others");
 }
