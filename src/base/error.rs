@@ -94,13 +94,11 @@ impl Error {
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
-        let cause = loss.cause();
-        let since = match cause {
+        let since = match loss.cause() {
             LossCause::Taken => "",
             _ => ", and another holder may have had it since",
         };
-        let advice = cause.advice().map_or(String::new(), |advice| format!("; {advice}"));
-        let text = format!("lost: {cause}{since}{advice}");
+        let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
         let mut error = Error::new(Kind::Lost, text);
         error.0.lock = Some(loss.shown().to_owned());
         error
@@ -452,7 +450,7 @@ mod tests {
 
     #[test]
     fn loss_error_names_its_lock_once() {
-        let loss = Loss::new(&lock(), crate::FencingToken::new(1), LossCause::Deleted);
+        let loss = Loss::new(&lock(), crate::FencingToken::new(1), LossCause::Deleted, true);
         let text = Error::lost(&loss).of(&lock()).to_string();
         assert!(text.starts_with("lock \"orders:42\": lost: its key was deleted"), "{text}");
         assert_eq!(text.matches("orders:42").count(), 1, "{text}");

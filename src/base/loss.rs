@@ -17,6 +17,8 @@ pub struct Loss {
     shown: String,
     token: crate::FencingToken,
     cause: LossCause,
+    /// Whether the lease was one that is renewed: it runs out for other reasons than a fixed one.
+    is_renewed: bool,
 }
 
 impl Loss {
@@ -24,8 +26,9 @@ impl Loss {
         name: &crate::base::name::Name,
         token: crate::FencingToken,
         cause: LossCause,
+        is_renewed: bool,
     ) -> Loss {
-        Loss { name: name.as_bytes().to_vec(), shown: name.to_string(), token, cause }
+        Loss { name: name.as_bytes().to_vec(), shown: name.to_string(), token, cause, is_renewed }
     }
 
     /// The lock's name in Redis, prefix included.
@@ -71,11 +74,44 @@ impl Loss {
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }
+
+    /// What happened, as the texts of the loss and of its error both say it.
+    pub(crate) fn what(&self) -> &'static str {
+        match self.cause {
+            LossCause::Expired if self.is_renewed => "its lease ran out before it was renewed",
+            cause => cause.text(),
+        }
+    }
+
+    /// What may keep it from happening again.
+    pub(crate) fn advice(&self) -> &'static str {
+        match self.cause {
+            // A renewal that fails is another cause. So no renewal was sent, or no reply was read.
+            LossCause::Expired if self.is_renewed => {
+                "look whether this process or its machine was paused, or use a longer lease"
+            }
+            LossCause::Expired => "use Lease::renewed or a longer lease",
+            LossCause::RenewalsUsedUp => "raise max_renewals or shorten the work",
+            LossCause::Taken => {
+                "look for a force_release, for whatever deleted or overwrote its key, or for a restart \
+                 or fail-over that lost writes"
+            }
+            LossCause::Deleted => {
+                "look for a force_release, DEL or FLUSHALL, for eviction, or for a restart or fail-over \
+                 that lost writes"
+            }
+            LossCause::Unreachable => {
+                "look at the server and the network; a longer lease rides out more"
+            }
+            LossCause::MaxHold => "raise max_hold or shorten the work",
+            LossCause::ShutDown => "release the locks before the shutdown",
+        }
+    }
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lock \"{}\" lost: {}", self.shown, self.cause)
+        write!(f, "lock \"{}\": lost: {}", self.shown, self.what())
     }
 }
 
@@ -114,24 +150,8 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// What may keep it from happening again.
-    pub(crate) fn advice(self) -> Option<&'static str> {
+    fn text(self) -> &'static str {
         match self {
-            LossCause::Expired => Some("use Lease::renewed or a longer lease"),
-            LossCause::RenewalsUsedUp => Some("raise max_renewals or shorten the work"),
-            LossCause::Taken | LossCause::Deleted => {
-                Some("find out what deletes, evicts or overwrites its key")
-            }
-            LossCause::Unreachable => Some("use a lease that is longer than the outage"),
-            LossCause::MaxHold => Some("raise max_hold or shorten the work"),
-            LossCause::ShutDown => Some("release the locks before the shutdown"),
-        }
-    }
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
             LossCause::Expired => "its lease ran out",
             LossCause::RenewalsUsedUp => {
                 "its lease ran out after the last renewal that max_renewals allows"
@@ -141,6 +161,12 @@ impl fmt::Display for LossCause {
             LossCause::Unreachable => "its lease ran out while Redis could not be reached",
             LossCause::MaxHold => "it was held as long as max_hold allows",
             LossCause::ShutDown => "its client was shut down",
-        })
+        }
+    }
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }

@@ -331,7 +331,7 @@ impl Copies {
             }
             Least::Replicas(_) | Least::Disks { .. } => {}
         }
-        check_span(&format!("{} within", self.field()), self.within)
+        check_span(self.time_out(), self.within)
     }
 
     /// The setting that asks for them.
@@ -339,6 +339,14 @@ impl Copies {
         match self.least {
             Least::Replicas(_) => "min_replicas",
             Least::Disks { .. } => "min_fsyncs",
+        }
+    }
+
+    /// What errors call its argument `within`.
+    pub(crate) fn time_out(&self) -> &'static str {
+        match self.least {
+            Least::Replicas(_) => "time-out of min_replicas",
+            Least::Disks { .. } => "time-out of min_fsyncs",
         }
     }
 }
@@ -666,6 +674,9 @@ impl LockOptions {
         Ok(())
     }
 }
+
+/// What errors call the argument of `extend`.
+pub(crate) const TTL_OF_EXTEND: &str = "ttl of extend";
 
 /// A span that becomes a time to live must be one that Redis and the clocks can take.
 pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {

@@ -248,7 +248,7 @@ impl LockClient {
         let reply = self.engine.bounds().reply;
         if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
             return Err(Error::config(
-                &format!("{} within", copies.field()),
+                copies.time_out(),
                 format_args!("{} is too long", Span(copies.within)),
                 format_args!("less than command_timeout ({})", Span(reply)),
             ));

@@ -562,13 +562,16 @@ impl<'a> Delegate<'a> {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
-                    "a request had no reply, so the lock may be held until its lease ends; the next try \
-                     failed: {error}"
+                    "a request had no reply, so this client may have taken the lock, which then ends with its \
+                     lease; the next try failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.caused_by(error)
             }
-            Some(bid) if bid.unknown => error.so("the lock may be held until its lease ends"),
+            Some(bid) if bid.unknown => error.so(
+                "if it took the lock, the client releases that in the background, or it ends with its lease; \
+                 do the work only under a lock that is granted to you; trying again is safe",
+            ),
             _ => error,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::option::check_span;
+use crate::base::option::{TTL_OF_EXTEND, check_span};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
@@ -18,7 +18,7 @@ pub(crate) fn extend(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
 }
 
 fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
-    check_span("ttl", ttl)?;
+    check_span(TTL_OF_EXTEND, ttl)?;
     check_valid(lease)?;
     let (engine, target) = (lease.slot().engine(), lease.slot().target());
     let under_way = lease.command();
@@ -40,7 +40,14 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
     }
     let Told { verdict, sent } = match told {
         Ok(told) => told,
-        Err(failure) => Told { verdict: taken(failure)?, sent: Moment::PAST },
+        Err(failure) => {
+            let is_unknown = failure.is_unknown();
+            let verdict = taken(failure).map_err(|failure| {
+                let error = Error::from(failure);
+                if is_unknown { error.so("extending it again is safe") } else { error }
+            })?;
+            Told { verdict, sent: Moment::PAST }
+        }
     };
     conclude(lease, verdict)?;
     lease.lengthen(sent, ttl);

@@ -439,7 +439,9 @@ impl LiveLease {
     }
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
-        let loss = Loss::new(self.terms.slot.target().name(), self.terms.token, cause);
+        let is_renewed = self.terms.options.lease_option().is_renewed();
+        let name = self.terms.slot.target().name();
+        let loss = Loss::new(name, self.terms.token, cause, is_renewed);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         }

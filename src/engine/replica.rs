@@ -46,19 +46,20 @@ fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
 }
 
 /// `is_cut` where the lease is shorter than the time that they may take.
-fn short(have: Least, Copies { least, within }: Copies, is_cut: bool) -> Error {
+fn short(have: Least, copies: Copies, is_cut: bool) -> Error {
+    let (field, least) = (copies.field(), copies.least);
     let time = if is_cut {
         "before its lease was nearly over".to_owned()
     } else {
-        format!("within {}", Span(within))
+        format!("within {}", Span(copies.within))
     };
-    let advice = format!("{time}, so it was released; look whether a replica is down or slow");
+    let advice = "so it was released again; look whether a replica is down or slow";
     match have {
-        Least::Replicas(have) => {
-            Error::not_replicated(format!("{have} of {least} had it {advice}"))
-        }
-        Least::Disks { .. } => {
-            Error::not_fsynced(format!("{least} must have it, and {have} had it {advice}"))
-        }
+        Least::Replicas(have) => Error::not_replicated(format!(
+            "{field}: only {have} of {least} confirmed the lock {time}, {advice}"
+        )),
+        Least::Disks { .. } => Error::not_fsynced(format!(
+            "{field}: {least} must have the lock, and {have} had it {time}, {advice}"
+        )),
     }
 }

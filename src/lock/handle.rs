@@ -103,8 +103,10 @@ impl Handle {
         match hold::find(&self.slot) {
             Some(hold) => Guard::new(hold).release(),
             None => Err(Error::not_held(
-                "not held by this thread; unlock it in the thread that locked it, once for each lock",
-            ).of(self.name())),
+                "not held by this thread: it has not locked it, has unlocked it already, or has made its \
+                 guard an OwnedLease; unlock it in the thread that locked it, or release the OwnedLease",
+            )
+            .of(self.name())),
         }
     }
 
@@ -118,7 +120,11 @@ impl Handle {
                 protocol.force_release(target, holder.owner(), deadline)
             })
         });
-        forced.map_err(|failure| Error::from(failure).of(self.name()))
+        forced.map_err(|failure| {
+            let is_unknown = failure.is_unknown();
+            let error = Error::from(failure).of(self.name());
+            if is_unknown { error.so("look whether the holder still has the lock") } else { error }
+        })
     }
 
     pub(crate) fn request_release(&self) -> Result<bool> {

@@ -71,7 +71,10 @@ fn impossible(failure: Failure) -> Failure {
     let (wrong, expected) = if says(error, "unknown command") {
         ("the server does not know WAITAOF", "Redis 7.2 or later, or Valkey")
     } else if says(error, "appendonly is disabled") {
-        ("the master has `appendonly no`", "`appendonly yes` there, or local = false")
+        (
+            "the master has `appendonly no`",
+            "`appendonly yes` there, or local = false, so that the master's disk does not count",
+        )
     } else {
         return failure;
     };

@@ -50,7 +50,7 @@ fn refused_command(error: RedisError) -> Error {
     let (said, redis) = (words(&error), subject(&error));
     match Refusal::of(&error) {
         Refusal::Denied => Error::denied(format!(
-            "{redis} denies this user the command ({said}); allow it in the user's ACL"
+            "{redis} denies this user a command or a key ({said}); add it to the user's ACL"
         )),
         Refusal::WrongType => Error::wrong_type(format!(
             "its key{} holds something that is not a lock of this kind ({said}); choose another \
@@ -59,8 +59,8 @@ fn refused_command(error: RedisError) -> Error {
         )),
         Refusal::NotNow => not_now(&error, &redis, &said),
         Refusal::Elsewhere => Error::refused(format!(
-            "this server is a node of a Redis Cluster, and another node has the lock ({said}); build the \
-             client with .cluster(…)"
+            "the keys of this lock are on another node of the cluster ({said}); build the client with \
+             .cluster(…)"
         )),
         Refusal::Scattered => Error::refused(format!(
             "a key of the transaction is not in the cluster slot of the lock ({said}); put the lock's \
@@ -110,7 +110,9 @@ fn refused_connection(error: RedisError) -> Error {
     if refusal == Refusal::Denied {
         let text = match error.code() {
             Some("NOPERM") => {
-                format!("{redis} denies this user to connect ({said}); allow it in the user's ACL")
+                format!(
+                    "{redis} denies this user what connecting needs ({said}); add it to the user's ACL"
+                )
             }
             Some("NOAUTH") => {
                 format!(
@@ -160,11 +162,12 @@ fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
         )
     } else if said.contains("unknown command") {
         format!(
-            "{redis} lacks a command that every master has ({said}); if it is a sentinel, use .sentinels(…)"
+            "{redis} does not know a command that locks need ({said}); if it is a sentinel, use .sentinels(…)"
         )
     } else if said.contains("DB index is out of range") {
         format!(
-            "{redis} has no database of that number ({said}); correct the URL, or raise its `databases`"
+            "{redis} has no database of that number ({said}); correct the URL, or raise `databases` in its \
+             redis.conf"
         )
     } else {
         format!("{redis} refused the connection ({said})")

@@ -100,8 +100,8 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
         "rediss" | "valkeys" => {
             return Err(Error::config(
                 "url scheme",
-                format_args!("{scheme} is TLS, and leasehold's feature `tls` is off"),
-                "that feature in Cargo.toml, or redis://",
+                format_args!("{scheme}:// needs leasehold's feature `tls`, which is off"),
+                "the feature turned on in Cargo.toml, or redis://",
             ));
         }
         _ => {
@@ -229,6 +229,12 @@ impl Transport {
             (Transport::Tcp, "user" | "username" | "pass" | "password" | "auth" | "token") => {
                 "the user and the password before the host, redis://user:password@host:port"
             }
+            (Transport::Tcp, name) if name.contains("timeout") => {
+                "no parameter but protocol=resp2 or protocol=resp3; time-outs are set on the client's builder"
+            }
+            (Transport::Unix, name) if name.contains("timeout") => {
+                "no parameter but db, user, pass and protocol; time-outs are set on the client's builder"
+            }
             (Transport::Tcp, _) => "no parameter but protocol=resp2 or protocol=resp3",
             (Transport::Unix, _) => "no parameter but db, user, pass and protocol",
         }
@@ -246,7 +252,7 @@ fn check_tail(tail: &str, transport: Transport) -> Result<()> {
         return Err(Error::config(
             "url fragment",
             shown,
-            "none: # is written %23, and certificates are always verified",
+            "no #fragment; write # as %23, and note that certificate checks cannot be turned off",
         ));
     }
     let Some((_, query)) = tail.split_once('?') else { return Ok(()) };

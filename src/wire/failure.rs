@@ -65,21 +65,22 @@ impl fmt::Display for Shortage {
 }
 
 impl Shortage {
-    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
-        if matches!(self.pool, Some((1, _))) { one } else { many }
+    fn is_of_one(&self) -> bool {
+        matches!(self.pool, Some((1, _)))
     }
 
     pub(super) fn in_use(&self) -> String {
-        let verb = self.verb("was", "were");
+        let verb = if self.is_of_one() { "was" } else { "were" };
         format!("{self} {verb} in use for {}; raise max_size or max_wait", Span(self.waited))
     }
 
     pub(super) fn silent(&self) -> String {
-        let verb = self.verb("has", "have");
-        format!(
-            "{self} {verb} waited for a reply for {}; look whether Redis hangs",
-            Span(self.waited)
-        )
+        let who = if self.is_of_one() {
+            "another call has waited for a reply"
+        } else {
+            "other calls have waited for replies"
+        };
+        format!("{who} on {self} for {}; look whether Redis hangs", Span(self.waited))
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
 
 /// What a caller is told whose time is over before a connection is made.
 pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {
-    let text = format!("still connecting to {address} after {}", Span(waited));
+    let text = format!("gave up connecting to {address} after {}", Span(waited));
     io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
 }
 

@@ -1,5 +1,5 @@
 //! What a user reads who does something wrong: every text is provoked for real and compared with
-//! `tests/error_text/table.md`, which is for reading too. A difference prints the new rows.
+//! `tests/it/error_text/table.md`, which is for reading too. A difference prints the new rows.
 
 mod row;
 mod server;

@@ -368,11 +368,14 @@ fn settings_that_cannot_be_are_refused_before_any_io() {
     let client = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
     for (options, parts) in [
         (replicated().min_replicas(0, ms(1)), ["min_replicas", "0", "at least 1"]),
-        (replicated().min_replicas(1, ms(0)), ["min_replicas within", "0s", "1ms to"]),
-        (replicated().min_replicas(1, ms(1000)), ["min_replicas within", "1s", "command_timeout"]),
+        (replicated().min_replicas(1, ms(0)), ["time-out of min_replicas", "0s", "1ms to"]),
+        (
+            replicated().min_replicas(1, ms(1000)),
+            ["time-out of min_replicas", "1s", "command_timeout"],
+        ),
         (fsynced(false, 0), ["min_fsyncs", "no disk", "at least 1 replica"]),
-        (fsynced(true, 0).min_fsyncs(true, 0, ms(0)), ["min_fsyncs within", "0s", "1ms to"]),
-        (fsynced(true, 0), ["min_fsyncs within", "5s", "command_timeout"]),
+        (fsynced(true, 0).min_fsyncs(true, 0, ms(0)), ["time-out of min_fsyncs", "0s", "1ms to"]),
+        (fsynced(true, 0), ["time-out of min_fsyncs", "5s", "command_timeout"]),
     ] {
         names(&client.mutex_with("x", options).unwrap_err(), parts);
     }

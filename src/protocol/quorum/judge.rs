@@ -131,7 +131,7 @@ impl Quorum {
     ) -> Failure {
         let mut said = Vec::new();
         let mut lasting = Vec::new();
-        let (mut exhausted, mut failed) = (0, 0);
+        let (mut exhausted, mut failed, mut unreached) = (0, 0, 0);
         for (node, answer) in self.nodes.iter().zip(answers) {
             let outcome = answer.as_ref().and_then(|answer| answer.outcomes.get(number));
             let failure = match (answer, outcome) {
@@ -153,6 +153,10 @@ impl Quorum {
                 exhausted +=
                     usize::from(matches!(failure, Failure::NotSent(Hindrance::Exhausted(_))));
                 failed += 1;
+                unreached += usize::from(matches!(
+                    failure,
+                    Failure::NotSent(Hindrance::Connect(_) | Hindrance::Closed(_))
+                ));
                 lasting.extend((!failure.is_passing()).then_some(failure));
             } else if answer.is_none() {
                 said.push(format!("the time of {} is not known yet", node.address()));
@@ -178,8 +182,14 @@ impl Quorum {
         if said.is_empty() {
             said.push("their replies make no majority".to_owned());
         }
+        // Those that were reached and do not count say so themselves.
+        let too_few = if self.nodes.len() - unreached < self.rules.need {
+            "too few could be reached"
+        } else {
+            "too few do"
+        };
         let text = format!(
-            "{} of {} servers must agree, and too few do ({})",
+            "{} of {} servers must agree, and {too_few} ({})",
             self.rules.need,
             self.nodes.len(),
             said.join("; ")

@@ -80,6 +80,7 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
+use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
@@ -231,12 +232,12 @@ impl Quorum {
         outcome
     }
 
-    fn check_lease(&self, ttl: Duration) -> Result<(), Failure> {
+    fn check_lease(&self, field: &'static str, ttl: Duration) -> Result<(), Failure> {
         if ttl <= self.rules.longest {
             return Ok(());
         }
         Err(impossible(
-            "ttl",
+            field,
             format!("{} is too long", Span(ttl)),
             "at most max_lease of the QuorumClient",
         ))
@@ -258,7 +259,7 @@ impl Protocol for Quorum {
         attempt: &Attempt<'_>,
         deadline: Moment,
     ) -> Result<Answer, Failure> {
-        self.check_lease(attempt.ttl)?;
+        self.check_lease("lease", attempt.ttl)?;
         self.attempt(target, attempt, deadline)
     }
 
@@ -282,7 +283,7 @@ impl Protocol for Quorum {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        self.check_lease(ttl)?;
+        self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
@@ -401,8 +402,8 @@ impl Protocol for Quorum {
     ) -> Result<Applied, Failure> {
         Err(impossible(
             "transaction",
-            "the lock is on several servers, and the data cannot be on all of them",
-            "a lock of a LockClient; or check the fencing token where the data is",
+            "a QuorumClient has none, because the data cannot be on all of its servers",
+            "a lock of a LockClient, or a check of the fencing token where the data is",
         ))
     }
 

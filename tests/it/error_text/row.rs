@@ -23,6 +23,11 @@ pub(crate) fn row(did: &'static str, to_do: &'static str, error: Error) -> Row {
     Row { did, to_do, text: general(&error.to_string()), predicate: predicates(&error) }
 }
 
+/// The same of an error of another process, which says its text and its predicates.
+pub(crate) fn told(did: &'static str, to_do: &'static str, text: &str, predicate: String) -> Row {
+    Row { did, to_do, text: general(text), predicate }
+}
+
 /// What a user did that is no error.
 pub(crate) fn fine(did: &'static str, why: &'static str) -> Row {
     Row { did, to_do: why, text: "(no error)".to_owned(), predicate: "–".to_owned() }
@@ -43,7 +48,7 @@ pub(crate) fn is_of_other_build(line: &str) -> bool {
     OF_TLS.iter().any(|did| line.starts_with(&format!("| {did} | ")))
 }
 
-fn predicates(error: &Error) -> String {
+pub(crate) fn predicates(error: &Error) -> String {
     let all = [
         ("is_timeout", error.is_timeout()),
         ("is_lost", error.is_lost()),

@@ -2,10 +2,11 @@
 
 use std::thread;
 
-use leasehold::{DistributedLock as _, Error, Guard, Lease, LockOptions};
-use leasehold_support::Server;
+use leasehold::{DistributedLock as _, Error, Guard, Lease, LockClient, LockOptions};
+use leasehold_support::child::{hear, role, tell};
+use leasehold_support::{Child, Server};
 
-use super::row::{Row, fine, row};
+use super::row::{Row, fine, predicates, row, told};
 use crate::common::{SOON, ask, fixed, ms, open, renewed, until};
 
 const NAME: &str = "orders:42";
@@ -97,7 +98,7 @@ fn losses() -> Vec<Row> {
                 let error = lost(kept, |server| {
                     assert!(open(server).mutex(NAME).unwrap().force_release().unwrap());
                 });
-                row("an operator forces the release", "check the work", error)
+                row("an operator forces the release", "ask the operator", error)
             }),
             scope.spawn(|| {
                 let error = lost(kept, |server| ask(server, &["SET", NAME, "mine"]));
@@ -107,9 +108,42 @@ fn losses() -> Vec<Row> {
                 let error = lost(renewed(900), |server| server.kill());
                 row("Redis is away for longer than the lease", "use a longer lease", error)
             }),
+            scope.spawn(paused),
         ];
         all.into_iter().map(|row| row.join().unwrap()).collect()
     })
+}
+
+/// The process with the lock is stopped, and goes on when another has the lock.
+fn paused() -> Row {
+    let server = Server::builder().tcp().start().unwrap();
+    let child = Child::role("paused").test("error_text::usage::roles");
+    let mut child = child.env("URL", server.tcp_url()).start().expect("a child");
+    child.expect_line("held", SOON);
+    child.stop();
+    let next = open(&server).mutex(NAME).unwrap().try_lock_for(SOON).unwrap().expect("free");
+    child.cont();
+    child.say("release");
+    let text = child.expect_line("text", SOON);
+    let predicates = child.expect_line("predicates", SOON);
+    next.check().unwrap();
+    let did = "the process with a renewed lease is paused for longer than the lease";
+    told(did, "find out why, or use a longer lease", &text, predicates)
+}
+
+/// What the child of this file runs; nothing in the process that people started.
+#[test]
+fn roles() {
+    if role().as_deref() != Some("paused") {
+        return;
+    }
+    let client = LockClient::open(std::env::var("URL").expect("the parent's server")).unwrap();
+    let guard = client.mutex_with(NAME, renewed(3_000)).unwrap().lock().unwrap();
+    tell("held");
+    hear();
+    let error = guard.release().unwrap_err();
+    tell(&format!("text {error}"));
+    tell(&format!("predicates {}", predicates(&error)));
 }
 
 fn waits() -> Vec<Row> {
@@ -131,6 +165,6 @@ fn waits() -> Vec<Row> {
     rows.push(row("`cancel_waits` while a thread waits", "none", error));
     client.shutdown(SOON).unwrap();
     let error = lock.lock().unwrap_err();
-    rows.push(row("a lock after the client's shutdown", "keep the client", error));
+    rows.push(row("a lock after the client's shutdown", "build a new client", error));
     rows
 }
