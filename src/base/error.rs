@@ -454,5 +454,6 @@ mod tests {
         let text = Error::lost(&loss).of(&lock()).to_string();
         assert!(text.starts_with("lock \"orders:42\": lost: its key was deleted"), "{text}");
         assert_eq!(text.matches("orders:42").count(), 1, "{text}");
+        assert!(text.starts_with(&loss.to_string()), "{loss}");
     }
 }

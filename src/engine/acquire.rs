@@ -103,6 +103,10 @@ fn called_off(engine: &Engine) -> Error {
     })
 }
 
+/// What follows from a request for the lock that had no reply.
+const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
+     lease; do not go on as if you had it; trying again is safe";
+
 /// What the delegate does after an exchange.
 enum Next {
     Held(Arc<LiveLease>),
@@ -562,16 +566,12 @@ impl<'a> Delegate<'a> {
         match &self.bid {
             Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
-                    "a request had no reply, so this client may have taken the lock, which then ends with its \
-                     lease; the next try failed: {error}"
+                    "a request had no reply, so {MAYBE_TAKEN}; the next try failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.caused_by(error)
             }
-            Some(bid) if bid.unknown => error.so(
-                "if it took the lock, the client releases that in the background, or it ends with its lease; \
-                 do the work only under a lock that is granted to you; trying again is safe",
-            ),
+            Some(bid) if bid.unknown => error.so(MAYBE_TAKEN),
             _ => error,
         }
     }

@@ -73,7 +73,7 @@ fn impossible(failure: Failure) -> Failure {
     } else if says(error, "appendonly is disabled") {
         (
             "the master has `appendonly no`",
-            "`appendonly yes` there, or local = false, so that the master's disk does not count",
+            "`appendonly yes` there, or min_fsyncs with local = false, so that the master's disk does not count",
         )
     } else {
         return failure;

@@ -776,7 +776,7 @@ fn what_several_servers_cannot_do_is_refused_with_the_reason() {
             pipe.cmd("SET").arg("a").arg(1);
         })
         .unwrap_err();
-    names(&error, ["transaction", "several servers", "fencing token"]);
+    names(&error, ["transaction", "all of its servers", "fencing token"]);
     names(&guard.extend(ms(30_001)).unwrap_err(), ["ttl", "30s is too long", "max_lease"]);
     guard.check().unwrap();
     guard.release().unwrap();
