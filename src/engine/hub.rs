@@ -432,17 +432,14 @@ impl Ear<'_> {
                 {
                     channel.heard = Heard::Confirmed;
                     slots = channel.waiters();
+                    // Before anybody can see that it is heard, and release the lock.
+                    slots.iter().for_each(|slot| slot.listen_anew());
                     missed = std::mem::take(&mut channel.missed);
                 }
                 drop(state);
                 self.shared.changed.notify_all();
-                for slot in &slots {
-                    slot.listen_anew();
-                    // What was said there since is made good by asking, too (rule 12).
-                    if missed {
-                        slot.nudge();
-                    }
-                }
+                // What was said there since is made good by asking, too (rule 12).
+                slots.iter().filter(|_| missed).for_each(|slot| slot.nudge());
             }
             Wake::Nothing => {}
         }
