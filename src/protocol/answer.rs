@@ -122,29 +122,30 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), 
     }
 }
 
-/// The answer to a release or a renewal.
+/// The answer to a renewal, or to a release of which nobody was told.
 pub(crate) fn verdict(value: &Value) -> Result<Verdict, Failure> {
-    released(value).map(|released| released.verdict)
+    match value {
+        Value::Int(1) => Ok(Verdict::Done),
+        Value::Int(0) => Ok(Verdict::Gone),
+        Value::Int(-1) => Ok(Verdict::Taken),
+        other => Err(unexpected(other)),
+    }
 }
 
 /// The answer to a release.
 pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
-    match value {
-        Value::Int(1) => Ok(Verdict::Done.into()),
-        Value::Int(0) => Ok(Verdict::Gone.into()),
-        Value::Int(-1) => Ok(Verdict::Taken.into()),
-        other => match *numbers(other)?.as_slice() {
-            [1, listeners] if listeners > 0 => {
-                let listeners = u32::try_from(listeners).map_err(|_| unexpected(other))?;
-                Ok(Released { verdict: Verdict::Done, listeners })
-            }
-            _ => Err(unexpected(other)),
-        },
+    let Value::Array(_) = value else { return verdict(value).map(Released::from) };
+    match *numbers(value)?.as_slice() {
+        [1, listeners] if listeners > 0 => {
+            let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
+            Ok(Released { verdict: Verdict::Done, listeners })
+        }
+        _ => Err(unexpected(value)),
     }
 }
 
-/// The same, and when it was asked for.
-pub(crate) fn told(reply: &Reply) -> Result<Told, Failure> {
+/// The answer to a renewal, and when it was asked for.
+pub(crate) fn renewed(reply: &Reply) -> Result<Told, Failure> {
     Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
 }
 
@@ -242,7 +243,7 @@ mod tests {
         assert!(verdict(&Value::Nil).unwrap_err().is_unknown());
         assert!(verdict(&Value::Int(2)).unwrap_err().is_unknown());
         let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
-        assert_eq!(verdict(&heard(3)).unwrap(), Verdict::Done);
+        assert!(verdict(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
         assert_eq!(released(&heard(3)).unwrap(), Released { verdict: Verdict::Done, listeners: 3 });
         for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
             assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");

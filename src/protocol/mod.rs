@@ -87,7 +87,9 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::time::Moment;
+use crate::protocol::answer::{released, renewed};
 use crate::wire::Pipeline;
+use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
@@ -105,6 +107,18 @@ pub(crate) struct Errand<'a> {
 }
 
 impl Errand<'_> {
+    /// Reads the answer. A renewal is not answered like a release, so that no reply to another command is
+    /// taken for one.
+    fn read(&self, reply: &Reply) -> Result<Told, Failure> {
+        match self.task {
+            Task::Renew { .. } => renewed(reply),
+            Task::Release { .. } => {
+                let verdict = released(&reply.value)?.verdict;
+                Ok(Told { verdict, sent: reply.sent })
+            }
+        }
+    }
+
     /// The command that does it.
     fn call(&self) -> Call {
         match self.task {

@@ -6,7 +6,7 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Forced, acquired, flag, forced, released, told, unexpected};
+use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
     Told, Verdict, replica, transaction, wake,
@@ -143,7 +143,7 @@ impl Protocol for Single {
         deadline: Moment,
     ) -> Result<Told, Failure> {
         let reply = self.call(&target.renew(owner, ttl, count), deadline)?;
-        self.read(told(&reply))
+        self.read(renewed(&reply))
     }
 
     fn replicate(
@@ -161,7 +161,10 @@ impl Protocol for Single {
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
         let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
         let replies = self.transport.call_all(&calls, deadline);
-        replies.into_iter().map(|reply| self.read(told(&reply?))).collect()
+        let told = |(errand, reply): (&Errand<'_>, Result<Reply, Failure>)| {
+            self.read(errand.read(&reply?))
+        };
+        errands.iter().zip(replies).map(told).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {

@@ -21,7 +21,6 @@ use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
-use crate::protocol::answer::told;
 use crate::protocol::cluster::listener::Choir;
 use crate::protocol::single::Single;
 use crate::protocol::{
@@ -135,7 +134,10 @@ impl Protocol for Cluster {
         replies
             .into_iter()
             .enumerate()
-            .map(|(number, reply)| told(&reply?).inspect_err(|_| self.nodes.distrust(slot(number))))
+            .map(|(number, reply)| {
+                let told = errands[number].read(&reply?);
+                told.inspect_err(|_| self.nodes.distrust(slot(number)))
+            })
             .collect()
     }
 

@@ -8,7 +8,7 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Forced, acquired, flag, forced, released, told};
+use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
     Told, Wake, wake,
@@ -105,14 +105,14 @@ impl Protocol for Memory {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        told(&self.exchange(target, Request::renew(owner, ttl, count), deadline)?)
+        renewed(&self.exchange(target, Request::renew(owner, ttl, count), deadline)?)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let errands: Vec<_> =
+        let requests: Vec<_> =
             errands.iter().map(|errand| (errand.target, Request::of(errand))).collect();
-        let replies = self.server.exchange(&self.link, &errands, deadline);
-        replies.into_iter().map(|reply| told(&reply?)).collect()
+        let replies = self.server.exchange(&self.link, &requests, deadline);
+        errands.iter().zip(replies).map(|(errand, reply)| errand.read(&reply?)).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {

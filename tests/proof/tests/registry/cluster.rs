@@ -127,7 +127,7 @@ fn moving_at_acquire(trial: &Trial) {
     let before = told(&cluster, &["ASK", "TRYAGAIN"]);
     cluster.open(slot, 0, 1);
     while cluster.carry(slot, 0, 1, 100) > 0 {}
-    let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
+    let error = trial.timed(COMMAND * 2, || lock.try_lock()).unwrap_err();
     assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {

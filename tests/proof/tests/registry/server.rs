@@ -13,7 +13,7 @@ use leasehold_support::fault::server::{
 use crate::acquire::{outage, outage_for};
 use crate::common::{SOON, exists, ms, renewed, until};
 use crate::kind::kinds;
-use crate::trial::{COMMAND, KEY, LEASE, Trial};
+use crate::trial::{CALL, COMMAND, KEY, LEASE, Trial};
 
 kinds! {
     killed_at_acquire "server-killed@acquire" "E,L" = outage(&Killed);
@@ -60,7 +60,7 @@ fn released_later(trial: &Trial, injector: &dyn Injector) {
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let mut active = trial.inject(injector);
-    let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
+    let error = trial.timed(CALL, || guard.release()).unwrap_err();
     assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
     active.heal();
     trial.prove(&active);

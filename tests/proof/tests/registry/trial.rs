@@ -16,6 +16,8 @@ pub(crate) const KEY: &str = "k";
 pub(crate) const LEASE: u64 = 1_000;
 /// How long a command of a trial's client may take.
 pub(crate) const COMMAND: Duration = ms(300);
+/// How long a call may take that also has to wait for a connection.
+pub(crate) const CALL: Duration = ms(600);
 
 /// A private server and a proxy, and what was seen.
 pub(crate) struct Trial {
