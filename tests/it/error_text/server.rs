@@ -185,12 +185,13 @@ fn states() -> Vec<Row> {
     let disks = LockOptions::new().min_fsyncs(true, 0, ms(500));
     let error = one.mutex_with("orders:42", disks).unwrap().try_lock().unwrap_err();
     rows.push(row("`min_fsyncs` where the server has no append-only file", "turn it on", error));
+    // Behind the script it would be refused as well.
+    ask::<()>(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut spin = redis::cmd("EVAL");
             spin.arg("while true do end").arg(0).query::<()>(&mut server.connection()).unwrap_err();
         });
-        ask::<()>(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
         until("it is busy", || {
             let ping = redis::cmd("PING").exec(&mut server.connection());
             ping.is_err_and(|error| error.code() == Some("BUSY"))
