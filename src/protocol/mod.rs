@@ -48,10 +48,6 @@
 //! | 30 | A hold whose validity is over is lost for good: no later reply revives it, and its attempt is taken out once its last request is dead. |
 //! | 31 | Nothing below the engine runs a request twice that the engine takes for one: a repetition is a request of its own. |
 //!
-//! Rule 12 holds for the scripts of this version. Versions before it took a count of 0 for "nobody heard the
-//! grant", and withdrew it. The script of the client that releases decides: while clients of such a version
-//! release a lock, it may still have two valid holders where a waiter listens at a replica.
-//!
 //! Rule 12 is of the queue. The release of a reentrant lock does return how many heard it, and that decides
 //! on nothing but a pause of the process that released it.
 //!

@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use leasehold::{Error, LockClient, LockOptions};
-use leasehold_support::Server;
+
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::row::{Row, row};
 use crate::common::{SOON, ask, ms, renewed, until};
@@ -121,24 +122,20 @@ fn silence() -> Vec<Row> {
         black.command_timeout(HASTE).build().unwrap_err(),
     )];
     let server = start();
-    let builder = LockClient::builder(server.tcp_url()).max_size(1).max_wait(HASTE);
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(HASTE);
     let client = builder.command_timeout(ms(1_000)).give_up_after(ms(100)).build().unwrap();
     let working = LockClient::builder(server.tcp_url()).command_timeout(HASTE).build().unwrap();
     let held = working.mutex("orders:1").unwrap().lock().unwrap();
     until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
+    let hang = proxy.add(Fault::request("orders:42", Action::Hold));
     let (first, second) = thread::scope(|scope| {
-        server.pause();
         let first = scope.spawn(|| lock(&client));
-        // The connection is taken, or both wait in a batch: each is told of the silence.
-        until("the first is under way", || {
-            first.is_finished() || {
-                thread::sleep(ms(50));
-                true
-            }
-        });
+        assert!(hang.wait_fired(SOON), "the first has the connection");
         let second = client.mutex("orders:2").unwrap().is_locked().unwrap_err();
         (first.join().unwrap(), second)
     });
+    server.pause();
     rows.push(row(
         "Redis hangs when a lock is taken",
         "look at Redis; the lock may be held",
