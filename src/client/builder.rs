@@ -15,6 +15,7 @@ use crate::protocol::Protocol;
 use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
+use crate::protocol::scripted::Scripted;
 use crate::protocol::single::Single;
 use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint::{self, Endpoint};
@@ -559,8 +560,8 @@ impl LockClientBuilder {
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
-            Some(urls) => Arc::new(self.in_cluster(info, urls, &clock, identity)?),
-            None => Arc::new(self.single(info, &clock, identity)?),
+            Some(urls) => Arc::new(Scripted::new(self.in_cluster(info, urls, &clock, identity)?)),
+            None => Arc::new(Scripted::new(self.single(info, &clock, identity)?)),
         };
         // Whatever a call waits for first, it has all of its time for the reply left.
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);

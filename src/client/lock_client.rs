@@ -9,7 +9,6 @@ use crate::base::feed::LossReceiver;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
-use crate::base::tag::hashed;
 use crate::base::text::Span;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
@@ -210,15 +209,7 @@ impl LockClient {
     /// The name with its prefix, if the locks of this client can have it.
     fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
-        let sharded = self.engine.protocol().is_sharded();
-        let slot = hashed(name.as_bytes());
-        if sharded && kind.keys(&name).iter().any(|key| hashed(key) != slot) {
-            return Err(Error::config(
-                "name",
-                format_args!("not all keys of {name:?} would be in one slot of a cluster"),
-                "no braces but those around the hash tag, {tag}",
-            ));
-        }
+        self.engine.protocol().check_keys(&name, &kind.keys(&name))?;
         Ok(name)
     }
 

@@ -137,8 +137,6 @@ struct Delegate<'a> {
     busy_at: Option<Moment>,
     /// When the last request was sent whose answer found this attempt in the queue.
     queued_at: Option<Moment>,
-    /// Whether it is dead, because it was asked for and given back.
-    withdrawn: bool,
     /// Whether releases are heard of.
     listening: bool,
     cancellations: u64,
@@ -165,11 +163,10 @@ impl<'a> Delegate<'a> {
             silence: None,
             busy_at: None,
             queued_at: None,
-            withdrawn: false,
             listening: false,
             cancellations,
         };
-        if delegate.bid.is_none() || delegate.engine.protocol().withdraws() {
+        if delegate.bid.is_none() {
             delegate.bid_anew();
         }
         delegate
@@ -183,9 +180,8 @@ impl<'a> Delegate<'a> {
         let window = self.options.lease_option().ttl().min(self.engine.claim_window());
         let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
         self.slot.begin(number);
-        // What is not known of an earlier one is not known of all of them.
-        let unknown =
-            self.engine.protocol().withdraws() && self.bid.as_ref().is_some_and(|bid| bid.unknown);
+        // What is not known of an attempt that was given back is not known of the next ones.
+        let unknown = self.bid.as_ref().is_some_and(|bid| bid.spent && bid.unknown);
         self.drop_bid();
         self.bid = Some(Bid {
             owner: owner.into(),
@@ -193,6 +189,7 @@ impl<'a> Delegate<'a> {
             settled: Moment::PAST,
             unknown,
             queued: false,
+            spent: false,
         });
     }
 
@@ -262,7 +259,7 @@ impl<'a> Delegate<'a> {
     }
 
     fn attempt(&mut self) -> Next {
-        if std::mem::replace(&mut self.withdrawn, self.engine.protocol().withdraws()) {
+        if self.bid.as_ref().is_some_and(|bid| bid.spent) {
             self.bid_anew();
         }
         let mode = self.mode();
@@ -282,7 +279,9 @@ impl<'a> Delegate<'a> {
             // Nobody waits for a grant after the last exchange (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
-        match self.engine.protocol().acquire(self.slot.target(), &attempt, deadline) {
+        let acquired = self.engine.protocol().acquire(self.slot.target(), &attempt, deadline);
+        bid.spent = acquired.is_spent;
+        match acquired.outcome {
             Ok(Answer::Granted(granted)) => self.take(granted),
             Ok(Answer::Busy(busy)) => {
                 self.queued_at = (mode != Mode::Try).then_some(now);
@@ -386,15 +385,7 @@ impl<'a> Delegate<'a> {
             || window >= lease.ttl()
             || mutated!("fixed-lease-not-made-whole");
         let protocol = self.engine.protocol();
-        // The clock of the server that granted it is not known where there are several. But it was
-        // not granted before a request ran by whose answer it was not.
-        let after = if protocol.is_sharded() && mutated!("cluster-grant-dated-by-its-receipt") {
-            Some(received)
-        } else if protocol.is_sharded() {
-            self.queued_at
-        } else {
-            protocol.not_before(&heard.grant, received)
-        };
+        let after = protocol.granted_after(&heard.grant, received, self.queued_at);
         let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })
     }

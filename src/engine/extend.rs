@@ -58,10 +58,9 @@ fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
 /// Whether a request to lengthen a lease that failed may have been carried out: of several servers by
 /// some, even where the rest is known not to have.
 pub(crate) fn may_remain(lease: &LiveLease, failure: &Failure) -> bool {
-    let several = lease.slot().engine().protocol().withdraws();
     let asked =
         !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
-    failure.is_unknown() || several && asked
+    failure.is_unknown() || asked && lease.slot().engine().protocol().remains(lease.owner())
 }
 
 /// Asks Redis whether a lease is still its owner's.

@@ -118,8 +118,9 @@ impl Engine {
 
     /// The slot of a name, the same for all who ask while anybody has it.
     pub(crate) fn slot(self: &Arc<Engine>, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
-        let target = if self.protocol.is_sharded() { Target::in_cluster } else { Target::new };
-        self.table.get(kind.name(), name, |name| Slot::new(Arc::clone(self), target(kind, name)))
+        self.table.get(kind.name(), name, |name| {
+            Slot::new(Arc::clone(self), self.protocol.target(kind, name))
+        })
     }
 
     /// Forgets the slot of a name that nobody has any longer.

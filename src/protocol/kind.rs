@@ -77,12 +77,13 @@ pub(crate) struct Target {
     name: Name,
     keys: Vec<Vec<u8>>,
     channel: Option<Vec<u8>>,
+    is_heard_everywhere: bool,
 }
 
 impl Target {
     pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
         let keys = kind.keys(&name);
-        Target::with_keys(kind, name, keys)
+        Target::with_keys(kind, name, keys, true)
     }
 
     /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
@@ -95,12 +96,17 @@ impl Target {
             reserved::NEVER
         };
         keys.push(name.beside(last));
-        Target::with_keys(kind, name, keys)
+        Target::with_keys(kind, name, keys, false)
     }
 
-    fn with_keys(kind: &'static dyn Kind, name: Name, keys: Vec<Vec<u8>>) -> Arc<Target> {
+    fn with_keys(
+        kind: &'static dyn Kind,
+        name: Name,
+        keys: Vec<Vec<u8>>,
+        is_heard_everywhere: bool,
+    ) -> Arc<Target> {
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel })
+        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn Kind {
@@ -129,6 +135,12 @@ impl Target {
     /// The channel on which releases of this lock are told, if its kind has one.
     pub(crate) fn channel(&self) -> Option<&[u8]> {
         self.channel.as_deref()
+    }
+
+    /// Whether a listener to its channel hears every release. In a cluster, Redisson publishes on a channel
+    /// of the slot, to which this client does not listen.
+    pub(crate) fn is_heard_everywhere(&self) -> bool {
+        self.is_heard_everywhere
     }
 
     pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {

@@ -9,10 +9,13 @@
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `replica` | making sure that replicas or disks have a lock |
-//! | `single` | the protocol over one server |
-//! | `cluster` | the protocol over the one server of a cluster that has the lock |
+//! | `session` | several round trips on one connection |
+//! | `backend` | how calls reach the server that has a lock |
+//! | `scripted` | the protocol where one server at a time has a lock, over any backend |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
-//! | `memory` | the protocol over a server in memory, for tests |
+//! | `single` | the backend that is one server, wherever its master is |
+//! | `cluster` | the backend that is a cluster |
+//! | `memory` | the backend in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 //!
@@ -65,6 +68,7 @@
 //! open until its deadline, and the others do no harm twice.
 
 pub(crate) mod answer;
+pub(crate) mod backend;
 pub(crate) mod cluster;
 pub(crate) mod kind;
 #[cfg(any(test, feature = "testing"))]
@@ -73,6 +77,8 @@ pub(crate) mod mutex;
 pub(crate) mod quorum;
 pub(crate) mod reentrant;
 mod replica;
+pub(crate) mod scripted;
+pub(crate) mod session;
 pub(crate) mod single;
 pub(crate) mod transaction;
 pub(crate) mod wake;
@@ -80,8 +86,11 @@ pub(crate) mod wake;
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
 use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{released, renewed};
 use crate::wire::Pipeline;
@@ -90,7 +99,7 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
 pub(crate) use answer::{Answer, Released, Told, Verdict};
-pub(crate) use kind::Target;
+pub(crate) use kind::{Kind, Target};
 pub(crate) use transaction::{Applied, out_of_place};
 pub(crate) use wake::{GrantMessage, Listener, Wake};
 
@@ -153,6 +162,15 @@ pub(crate) struct Return<'a> {
     pub(crate) how: ReleaseKind,
 }
 
+/// What one request for the lock came to.
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    pub(crate) outcome: Result<Answer, Failure>,
+    /// Whether the attempt is over although it was not granted: it was given back at once, which may
+    /// arrive late. The next request needs another owner's value (rule 5).
+    pub(crate) is_spent: bool,
+}
+
 /// What to do where another has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
@@ -169,22 +187,21 @@ pub(crate) enum Mode {
 /// Every call is one exchange, bounded by its deadline. A repeated call for the same owner does
 /// no harm, whatever became of the first.
 pub(crate) trait Protocol: Send + Sync + fmt::Debug {
-    /// Who asks.
+    /// The client on whose behalf this asks.
     fn identity(&self) -> &Identity;
 
-    /// Whether locks are on several servers by their names, so that all keys of one must be together,
-    /// and who publishes does not know who hears it.
-    fn is_sharded(&self) -> bool {
-        false
+    /// A lock with the keys that its scripts are given here.
+    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        Target::new(kind, name)
+    }
+
+    /// Rejects keys that the servers cannot have together.
+    fn check_keys(&self, _name: &Name, _keys: &[Vec<u8>]) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Tries to take the lock, or to queue up for it.
-    fn acquire(
-        &self,
-        target: &Target,
-        attempt: &Attempt<'_>,
-        deadline: Moment,
-    ) -> Result<Answer, Failure>;
+    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired;
 
     /// Gives the lock to the next, or back, if it is the owner's.
     fn release(
@@ -244,31 +261,27 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Asks the holder to let go; whether anybody heard it.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
 
-    /// Whether something of an attempt may be left on a server that could not be asked, although the
-    /// answer to it was final. Then it is to be given back once more, by the worker.
+    /// Whether a server that could not be asked may still have this owner's value, although the last reply
+    /// was final. Then the worker gives it back once more.
     fn remains(&self, _owner: &[u8]) -> bool {
-        false
-    }
-
-    /// Whether an attempt that was not granted is given back by the same call. Then it is dead: what gives
-    /// it back may come late (rule 5).
-    fn withdraws(&self) -> bool {
         false
     }
 
     /// Begins to listen for what wakes this client's waiters. May take as long as connecting does.
     fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
 
-    /// Makes the listener ask for one more channel, which somebody wishes to be heard.
-    fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.nudge_listener(deadline)
-    }
+    /// Makes the listener return from [`Listener::next`], to listen to one more channel.
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
-    /// Makes the listener return from [`Listener::next`].
-    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure>;
-
-    /// The local moment of which the server's time of a grant is surely not before, so that a span
-    /// counted from it ends no later here than there. `None` if that cannot be told (rule 10), which is
-    /// always so where there are several servers, each with a clock of its own.
-    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment>;
+    /// A moment after which the server made this grant, so that its window counted from that moment ends no
+    /// later here than there. `None` if there is none that is certain (rule 10).
+    ///
+    /// The message was received at `received`. At `queued` the last request was sent whose reply found the
+    /// attempt still in the queue.
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment>;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 use crate::wire::subscription::{Event, Subscription};
 
 /// Makes a listener look at what it was asked to do.
@@ -14,6 +15,11 @@ pub(crate) const NUDGE: &[u8] = b"n";
 /// The channel of one client.
 pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
     format!("leasehold:{}", identity.id()).into_bytes()
+}
+
+/// The command that makes this client's listener look at what it was asked to do.
+pub(crate) fn nudge(identity: &Identity) -> Call {
+    Call::plain(&[b"PUBLISH", &client_channel(identity), NUDGE])
 }
 
 /// What a message says. All of them are hints but the grant, which is believed for what is in it.

@@ -9,7 +9,7 @@ use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Released, Return,
+    Acquired, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Released, Return,
     Target, Task, Told,
 };
 use crate::schedule::world::EXCHANGE;
@@ -119,20 +119,15 @@ impl Protocol for Seam {
         self.memory.identity()
     }
 
-    fn acquire(
-        &self,
-        target: &Target,
-        attempt: &Attempt<'_>,
-        deadline: Moment,
-    ) -> Result<Answer, Failure> {
+    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
         if self.stalls.take() {
             sleep(EXCHANGE * 2);
         }
-        let outcome = self.memory.acquire(target, attempt, deadline);
+        let acquired = self.memory.acquire(target, attempt, deadline);
         if attempt.mode == Mode::Join && self.late.take() {
             (self.before_answer)();
         }
-        self.lose(outcome)
+        Acquired { outcome: self.lose(acquired.outcome), ..acquired }
     }
 
     fn release(
@@ -199,11 +194,16 @@ impl Protocol for Seam {
         self.memory.listen()
     }
 
-    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
-        self.memory.nudge_listener(deadline)
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.memory.listen_to(channel, deadline)
     }
 
-    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
-        self.memory.not_before(grant, now)
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment> {
+        self.memory.granted_after(grant, received, queued)
     }
 }

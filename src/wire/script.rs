@@ -61,7 +61,7 @@ pub(crate) enum Argument<'a> {
 }
 
 /// One command, ready to be sent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     cmd: Cmd,
     script: Option<&'static Script>,

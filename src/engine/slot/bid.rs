@@ -17,6 +17,8 @@ pub(crate) struct Bid {
     pub(crate) unknown: bool,
     /// Whether it may stand in the queue.
     pub(crate) queued: bool,
+    /// Whether the next request needs another owner's value: this one was given back.
+    pub(crate) spent: bool,
 }
 
 impl Bid {

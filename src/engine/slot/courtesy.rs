@@ -209,10 +209,9 @@ impl Slot {
         Paused::Over
     }
 
-    /// Whether this client hears the releases of all others. In a cluster, Redisson publishes where this
-    /// client does not listen.
+    /// Whether this client hears the releases of all others.
     fn hears_others(&self) -> bool {
-        let channel = self.target.channel().filter(|_| !self.engine.protocol().is_sharded());
+        let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
         channel.is_some_and(|channel| self.engine.hub().hears(channel))
     }
 

@@ -1,5 +1,5 @@
-//! The protocol over a cluster: for each call the protocol over the [one server](Single) that has the
-//! slot of the lock, wherever it is at the moment.
+//! The backend that is a cluster: each call goes to the node that has the slot of the lock, wherever it
+//! is at the moment.
 //!
 //! What a server refused is asked of another, until the call's deadline; what brought no answer is
 //! not. A lock has one slot, and its keys are moved together with it: its last scripts before a move
@@ -14,26 +14,26 @@
 
 mod listener;
 
-use std::time::Duration;
-
-use crate::base::id::{Holder, Identity};
-use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::error::Error;
+use crate::base::id::Identity;
+use crate::base::name::Name;
 use crate::base::sync::Arc;
-use crate::base::tag::hash_slot;
+use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
+use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::cluster::listener::Choir;
-use crate::protocol::single::Single;
-use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
-    Told, Verdict, wake,
-};
-use crate::wire::Pipeline;
+use crate::protocol::kind::Kind;
+use crate::protocol::session::Session;
+use crate::protocol::{GrantMessage, Listener, Target, wake};
 use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::Failure;
 use crate::wire::relay::Wishes;
 use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+use crate::wire::transport::Transport;
 
-/// Locks in a cluster, on behalf of one client.
+/// A cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nodes: Nodes,
@@ -50,123 +50,57 @@ impl Cluster {
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
         self.nodes.check(deadline)
     }
-
-    /// Sends a message to a thread that listens: to that at the node that has a slot, if one is named.
-    fn nudge(&self, slot: Option<u16>, deadline: Moment) -> Result<(), Failure> {
-        let channel = wake::client_channel(&self.identity);
-        let call = Call::plain(&[b"PUBLISH", &channel, wake::NUDGE]);
-        self.nodes.anywhere(slot, deadline, |node| node.call(&call, deadline).map(drop))
-    }
-
-    /// Does something by the protocol over the one server that has the lock.
-    fn at<T>(
-        &self,
-        target: &Target,
-        aside: Aside,
-        deadline: Moment,
-        call: impl Fn(&Single) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.nodes.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
-            let single = Single::new(Arc::clone(transport), Arc::clone(&self.identity));
-            call(&if asking { single.asking() } else { single })
-        })
-    }
 }
 
-impl Protocol for Cluster {
+impl Backend for Cluster {
+    type Server<'a> = Node<'a>;
+
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn is_sharded(&self) -> bool {
-        true
+    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        Target::in_cluster(kind, name)
     }
 
-    fn acquire(
-        &self,
-        target: &Target,
-        attempt: &Attempt<'_>,
-        deadline: Moment,
-    ) -> Result<Answer, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| node.acquire(target, attempt, deadline))
+    fn check_keys(&self, name: &Name, keys: &[Vec<u8>]) -> Result<(), Error> {
+        let slot = hashed(name.as_bytes());
+        if keys.iter().all(|key| hashed(key) == slot) {
+            return Ok(());
+        }
+        Err(Error::config(
+            "name",
+            format_args!("not all keys of {name:?} would be in one slot of a cluster"),
+            "no braces but those around the hash tag, {tag}",
+        ))
     }
 
-    fn release(
+    fn at<T>(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        trips: Trips,
         deadline: Moment,
-    ) -> Result<Released, Failure> {
-        // Leave to ask is for one command, and WATCH needs several.
-        let aside = if returned.how == ReleaseKind::Watch { Aside::Wait } else { Aside::Follow };
-        self.at(target, aside, deadline, |node| node.release(target, returned, deadline))
-    }
-
-    fn extend(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        count: u32,
-        deadline: Moment,
-    ) -> Result<Told, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| {
-            node.extend(target, owner, ttl, count, deadline)
+        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        // Leave to ask is for one command.
+        let aside = if trips == Trips::One { Aside::Follow } else { Aside::Wait };
+        self.nodes.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
+            operation(&Node { transport, asking })
         })
     }
 
-    fn replicate(
+    fn call_many(
         &self,
-        target: &Target,
-        owner: &[u8],
-        copies: Copies,
+        targets: &[&Target],
+        calls: &[Call],
         deadline: Moment,
-    ) -> Result<Result<Least, Verdict>, Failure> {
-        self.at(target, Aside::Wait, deadline, |node| {
-            node.replicate(target, owner, copies, deadline)
-        })
+    ) -> Vec<Result<Reply, Failure>> {
+        let slot = |number: usize| hash_slot(targets[number].key());
+        self.nodes.call_all(calls, slot, deadline)
     }
 
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let slot = |number: usize| hash_slot(errands[number].target.key());
-        let replies =
-            self.nodes.call_all(errands.len(), slot, |number| errands[number].call(), deadline);
-        replies
-            .into_iter()
-            .enumerate()
-            .map(|(number, reply)| {
-                let told = errands[number].read(&reply?);
-                told.inspect_err(|_| self.nodes.distrust(slot(number)))
-            })
-            .collect()
-    }
-
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| node.holder(target, deadline))
-    }
-
-    fn force_release(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        deadline: Moment,
-    ) -> Result<bool, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| node.force_release(target, owner, deadline))
-    }
-
-    fn apply(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        pipeline: &Pipeline,
-        deadline: Moment,
-    ) -> Result<Applied, Failure> {
-        // A node that lacks one of the user's keys may have the lock all the same.
-        self.at(target, Aside::Wait, deadline, |node| node.apply(target, owner, pipeline, deadline))
-    }
-
-    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        self.at(target, Aside::Follow, deadline, |node| node.request_release(target, deadline))
+    fn distrust(&self, target: &Target) {
+        self.nodes.distrust(hash_slot(target.key()));
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
@@ -174,17 +108,73 @@ impl Protocol for Cluster {
         Ok(Box::new(Choir::new(self.nodes.directory(), channel, &self.wishes)?))
     }
 
-    /// The threads that listen wait for a message, so they are sent one.
+    /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
+    /// slot of the channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         self.wishes.add(channel);
-        self.nudge(Some(hash_slot(channel)), deadline)
+        let nudge = wake::nudge(&self.identity);
+        let slot = hash_slot(channel);
+        self.nodes.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
-    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
-        self.nudge(None, deadline)
+    /// A grant does not tell by which node's clock it was made. It was made after the last request that
+    /// found the attempt still in the queue.
+    fn granted_after(
+        &self,
+        _grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment> {
+        if mutated!("cluster-grant-dated-by-its-receipt") { Some(received) } else { queued }
+    }
+}
+
+/// The node that has a slot, or is about to take it over.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    transport: &'a Transport,
+    /// It is about to take the slot over, and has to be told that each command knows that.
+    asking: bool,
+}
+
+impl Server for Node<'_> {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        if !self.asking {
+            return self.transport.call(call, deadline);
+        }
+        self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
     }
 
-    fn not_before(&self, _grant: &GrantMessage, _now: Moment) -> Option<Moment> {
-        None
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        let call = if self.asking { Connection::call_asking } else { Connection::call };
+        self.transport.exchange(deadline, |connection| call(connection, &request(), deadline))
+    }
+
+    fn session<T>(
+        &self,
+        deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.transport.exchange(deadline, |connection| operation(connection))
+    }
+
+    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
+        self.transport.connect(deadline)
+    }
+
+    fn clock(&self) -> &ServerClock {
+        self.transport.server_clock()
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        self.transport.reply_by(deadline)
+    }
+
+    fn distrust(&self) {
+        self.transport.distrust();
     }
 }

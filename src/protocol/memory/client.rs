@@ -10,8 +10,8 @@ use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
-    Told, Wake, wake,
+    Acquired, Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return,
+    Target, Told, Wake, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
@@ -52,12 +52,8 @@ impl Memory {
     }
 }
 
-impl Protocol for Memory {
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    fn acquire(
+impl Memory {
+    fn ask(
         &self,
         target: &Target,
         attempt: &Attempt<'_>,
@@ -82,7 +78,16 @@ impl Protocol for Memory {
             }
         }
     }
+}
 
+impl Protocol for Memory {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
+        Acquired { outcome: self.ask(target, attempt, deadline), is_spent: false }
+    }
     fn release(
         &self,
         target: &Target,
@@ -163,13 +168,18 @@ impl Protocol for Memory {
         Ok(Box::new(Listening { ear: self.server.listen(&self.link, &own), own }))
     }
 
-    fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
+    fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
         self.server.publish(&wake::client_channel(&self.identity), wake::NUDGE);
         Ok(())
     }
 
-    fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
-        self.server_clock.not_before(grant.epoch, grant.micros, now)
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        _queued: Option<Moment>,
+    ) -> Option<Moment> {
+        self.server_clock.not_before(grant.epoch, grant.micros, received)
     }
 }
 

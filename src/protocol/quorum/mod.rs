@@ -89,7 +89,7 @@ use crate::protocol::quorum::claim::Claims;
 use crate::protocol::quorum::judge::{Ask, is_open};
 use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
-    Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
+    Acquired, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
     Task, Told, Verdict, wake,
 };
 use crate::wire::Pipeline;
@@ -253,14 +253,12 @@ impl Protocol for Quorum {
         &self.identity
     }
 
-    fn acquire(
-        &self,
-        target: &Target,
-        attempt: &Attempt<'_>,
-        deadline: Moment,
-    ) -> Result<Answer, Failure> {
-        self.check_lease("lease", attempt.ttl)?;
-        self.attempt(target, attempt, deadline)
+    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
+        let outcome = self
+            .check_lease("lease", attempt.ttl)
+            .and_then(|()| self.attempt(target, attempt, deadline));
+        // What was not granted was given back, or is left to the worker.
+        Acquired { outcome, is_spent: !mutated!("withdrawn-attempt-asked-again") }
     }
 
     fn release(
@@ -415,10 +413,6 @@ impl Protocol for Quorum {
         self.claims.servers(owner) != 0
     }
 
-    fn withdraws(&self) -> bool {
-        !mutated!("withdrawn-attempt-asked-again")
-    }
-
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let own = wake::client_channel(&self.identity);
         let mut relay = Relay::new(&own, &self.wishes, self.identity.threads());
@@ -441,23 +435,24 @@ impl Protocol for Quorum {
     /// The threads that listen wait for a message, so they are sent one.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         self.wishes.add(channel);
-        self.nudge_listener(deadline)
-    }
-
-    fn nudge_listener(&self, deadline: Moment) -> Result<(), Failure> {
-        let channel = wake::client_channel(&self.identity);
-        let nudge = [Call::plain(&[b"PUBLISH", &channel, wake::NUDGE])];
-        let answers = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
-        let denied = |answer: &Delivery| match answer.outcomes.first() {
+        let nudge = [wake::nudge(&self.identity)];
+        let replies = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
+        let denied = |reply: &Delivery| match reply.outcomes.first() {
             Some(Err(failure)) if failure.is_denied() => Some(failure.clone()),
             _ => None,
         };
-        let mut denials: Vec<Failure> = answers.iter().flatten().filter_map(denied).collect();
+        let mut denials: Vec<Failure> = replies.iter().flatten().filter_map(denied).collect();
         // The others suffice; those that were not reached look by themselves, a little later.
         if denials.len() < self.rules.need { Ok(()) } else { Err(denials.swap_remove(0)) }
     }
 
-    fn not_before(&self, _grant: &GrantMessage, _now: Moment) -> Option<Moment> {
+    /// There are several servers, each with a clock of its own.
+    fn granted_after(
+        &self,
+        _grant: &GrantMessage,
+        _received: Moment,
+        _queued: Option<Moment>,
+    ) -> Option<Moment> {
         None
     }
 }

@@ -60,7 +60,7 @@ fn contended_attempts_leave_nothing_in_the_table() {
         let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false);
         let attempt =
             Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-        let answer = quorum.acquire(&target, &attempt, quorum.clock.now().after(TIMEOUT));
+        let answer = quorum.acquire(&target, &attempt, quorum.clock.now().after(TIMEOUT)).outcome;
         assert!(!matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
         busy += usize::from(matches!(answer, Ok(Answer::Busy(_))));
         owners.push(owner);

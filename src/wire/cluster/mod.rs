@@ -147,11 +147,11 @@ impl Cluster {
     /// node that is silent keeps the others' answers waiting once, and then no longer.
     pub(crate) fn call_all(
         &self,
-        count: usize,
+        calls: &[Call],
         hash_slot_of: impl Fn(usize) -> u16,
-        call_of: impl Fn(usize) -> Call,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
+        let count = calls.len();
         let mut outcomes: Vec<Result<Reply, Failure>> = Vec::with_capacity(count);
         outcomes.resize_with(count, || Err(Failure::NotSent(Hindrance::Overdue)));
         let mut open: Vec<(usize, Option<Arc<Member>>)> =
@@ -166,7 +166,7 @@ impl Cluster {
                 let slot = hash_slot_of(number);
                 let member = once.map_or_else(|| self.directory.master_at_once(slot, deadline), Ok);
                 match member.and_then(|member| Group::of(&mut groups, member)) {
-                    Ok(group) => group.add(number, call_of(number), asking),
+                    Ok(group) => group.add(number, calls[number].clone(), asking),
                     Err(failure) => outcomes[number] = Err(failure),
                 }
             }

@@ -1,0 +1,107 @@
+//! How calls reach the server that has a lock.
+
+use std::fmt;
+
+use crate::base::error::Error;
+use crate::base::id::Identity;
+use crate::base::name::Name;
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::protocol::kind::Kind;
+use crate::protocol::session::Session;
+use crate::protocol::{GrantMessage, Listener, Target};
+use crate::wire::connection::Reply;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+
+/// How many round trips an operation makes on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trips {
+    One,
+    /// A node of a cluster that is only about to take the lock over accepts single commands alone.
+    Several,
+}
+
+/// The servers of one client, where one of them at a time has a lock.
+pub(crate) trait Backend: Send + Sync + fmt::Debug {
+    /// A server, for the time of one operation.
+    type Server<'a>: Server;
+
+    fn identity(&self) -> &Identity;
+
+    /// A lock with the keys that its scripts are given here.
+    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        Target::new(kind, name)
+    }
+
+    /// Rejects keys that the servers cannot have together.
+    fn check_keys(&self, _name: &Name, _keys: &[Vec<u8>]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Runs an operation at the server that has the lock. It runs again at another server where the first
+    /// one refused it because it does not have the lock.
+    fn at<T>(
+        &self,
+        target: &Target,
+        trips: Trips,
+        deadline: Moment,
+        operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure>;
+
+    /// Sends many calls at once, each to the server that has its lock, apart from the connections that
+    /// callers share.
+    fn call_many(
+        &self,
+        targets: &[&Target],
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>>;
+
+    /// Closes the connections of [`call_many`](Backend::call_many) to the server that has this lock.
+    fn distrust(&self, target: &Target);
+
+    /// Begins to listen to the client's own channel. May take as long as connecting does.
+    fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
+
+    /// Makes the listener return from [`Listener::next`], to listen to one more channel.
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
+
+    /// As [`Protocol::granted_after`](crate::protocol::Protocol::granted_after).
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment>;
+}
+
+/// One server.
+pub(crate) trait Server {
+    /// Sends one command and waits for its reply. It may travel together with those of other threads.
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
+
+    /// As [`call`](Server::call), for a command that is made once there is a connection for it.
+    fn call_with(&self, request: impl FnOnce() -> Call, deadline: Moment)
+    -> Result<Reply, Failure>;
+
+    /// Runs several round trips on one connection.
+    fn session<T>(
+        &self,
+        deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure>;
+
+    /// Makes sure that a connection can be made; a new one tells the server's time.
+    fn connect(&self, deadline: Moment) -> Result<(), Failure>;
+
+    /// The server's time.
+    fn clock(&self) -> &ServerClock;
+
+    /// Until when the reply to a request that is sent now is waited for.
+    fn reply_by(&self, deadline: Moment) -> Moment;
+
+    /// Closes all connections: one of them may be out of step.
+    fn distrust(&self);
+}
