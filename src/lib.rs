@@ -83,7 +83,7 @@ mod client;
 mod engine;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-mod lock;
+mod kind;
 mod protocol;
 #[cfg(all(test, leasehold_shuttle))]
 mod schedule;
@@ -101,7 +101,7 @@ pub use base::token::FencingToken;
 pub use client::{
     DistributedLock, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
 };
-pub use lock::{Guard, Mutex, OwnedLease, ReentrantLock};
+pub use kind::{Guard, Mutex, OwnedLease, ReentrantLock};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

@@ -8,8 +8,8 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::client::{LockClient, QuorumClient};
-use crate::lock::Guard;
-use crate::protocol::mutex::MutexKind;
+use crate::kind::Guard;
+use crate::kind::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///

@@ -13,10 +13,10 @@ use crate::base::text::Span;
 use crate::client::LockClientBuilder;
 use crate::engine::Engine;
 use crate::engine::shutdown::shut_down;
-use crate::lock::{Handle, Mutex, ReentrantLock};
-use crate::protocol::kind::Kind;
-use crate::protocol::mutex::MutexKind;
-use crate::protocol::reentrant::ReentrantKind;
+use crate::kind::mutex::MutexKind;
+use crate::kind::reentrant::ReentrantKind;
+use crate::kind::{Handle, Mutex, ReentrantLock};
+use crate::protocol::recipe::Kind;
 
 /// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
 ///

@@ -9,8 +9,8 @@ use crate::base::feed::LossReceiver;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::text::Span;
 use crate::client::{LockClient, QuorumClientBuilder};
-use crate::lock::{Handle, Mutex};
-use crate::protocol::quorum::kind::QuorumKind;
+use crate::kind::mutex::quorum::QuorumKind;
+use crate::kind::{Handle, Mutex};
 
 /// Makes locks that a majority of several independent servers grants (Redlock).
 ///

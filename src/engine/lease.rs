@@ -543,9 +543,9 @@ mod tests {
     use crate::base::time::Clock;
     use crate::engine::release::release;
     use crate::engine::{Bounds, Callbacks, Engine};
+    use crate::kind::mutex::MutexKind;
     use crate::protocol::memory::client::Memory;
     use crate::protocol::memory::server::Server;
-    use crate::protocol::mutex::MutexKind;
 
     const SECOND: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);

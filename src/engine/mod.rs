@@ -50,7 +50,7 @@ use crate::base::name::Name;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::protocol::kind::Kind;
+use crate::protocol::recipe::Kind;
 use crate::protocol::{Protocol, Target};
 
 pub(crate) use callback::Callbacks;

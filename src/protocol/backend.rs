@@ -7,7 +7,7 @@ use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::kind::Kind;
+use crate::protocol::recipe::Kind;
 use crate::protocol::session::Session;
 use crate::protocol::{GrantMessage, Listener, Target};
 use crate::wire::connection::Reply;

@@ -3,8 +3,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `kind` | the recipe of a kind of lock: its keys, its scripts, its owner's value |
-//! | `mutex`, `reentrant` | the kinds |
+//! | `recipe` | what a kind of lock is made of: its keys, its scripts, its owner's value |
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
@@ -70,12 +69,10 @@
 pub(crate) mod answer;
 pub(crate) mod backend;
 pub(crate) mod cluster;
-pub(crate) mod kind;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
-pub(crate) mod mutex;
 pub(crate) mod quorum;
-pub(crate) mod reentrant;
+pub(crate) mod recipe;
 mod replica;
 pub(crate) mod scripted;
 pub(crate) mod session;
@@ -99,7 +96,7 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
 pub(crate) use answer::{Answer, Released, Told, Verdict};
-pub(crate) use kind::{Kind, Target};
+pub(crate) use recipe::{Kind, Target};
 pub(crate) use transaction::{Applied, out_of_place};
 pub(crate) use wake::{GrantMessage, Listener, Wake};
 

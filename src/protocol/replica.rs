@@ -16,7 +16,7 @@ use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Argument::Bytes;
 use crate::wire::script::{Call, Script};
 
-static TOUCH: Script = Script::new(include_str!("script/touch.lua"));
+static TOUCH: Script = Script::new(include_str!("touch.lua"));
 
 /// Answers how many copies there are of what was written for the lock so far; waits for as many as
 /// are wanted, and no longer than they may take. Of a lock that is not the owner's there are none,

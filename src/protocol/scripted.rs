@@ -13,7 +13,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
 use crate::protocol::backend::{Backend, Server, Trips};
-use crate::protocol::kind::Kind;
+use crate::protocol::recipe::Kind;
 use crate::protocol::{
     Acquired, Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return,
     Target, Told, Verdict, replica, transaction,

@@ -124,8 +124,8 @@ mod tests {
     use crate::base::name::Name;
     use crate::base::sync;
     use crate::base::time::{BootClock, Clock};
-    use crate::protocol::kind::Kind as _;
-    use crate::protocol::mutex::MutexKind;
+    use crate::kind::mutex::MutexKind;
+    use crate::protocol::recipe::Kind as _;
     use crate::protocol::scripted::Scripted;
     use crate::protocol::{Answer, Attempt, Mode, Protocol as _};
     use crate::wire::endpoint;

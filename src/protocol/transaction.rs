@@ -5,7 +5,7 @@
 use crate::base::time::Moment;
 use crate::protocol::Return;
 use crate::protocol::answer::{Verdict, unexpected};
-use crate::protocol::kind::{Target, fence};
+use crate::protocol::recipe::{Target, fence};
 use crate::protocol::session::Session;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;

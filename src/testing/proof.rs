@@ -19,7 +19,7 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
-use crate::lock::{Guard, Mutex, OwnedLease, ReentrantLock};
+use crate::kind::{Guard, Mutex, OwnedLease, ReentrantLock};
 
 /// The longest that is waited for what must come.
 const SOON: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use super::{Link, Server};
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::client::LockClient;
-use crate::lock::Guard;
+use crate::kind::Guard;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The answer comes after any exchange has been given up.

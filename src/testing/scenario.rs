@@ -9,7 +9,7 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
-use crate::lock::OwnedLease;
+use crate::kind::OwnedLease;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The longest that a test waits for what must come.

@@ -6,9 +6,9 @@ use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::time::Clock;
 use crate::engine::{Bounds, Callbacks};
+use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
-use crate::protocol::reentrant::ReentrantKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 

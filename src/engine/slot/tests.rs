@@ -10,9 +10,9 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::slot::{Patience, Turn};
 use crate::engine::{Bounds, Callbacks, Engine};
+use crate::kind::mutex::MutexKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
-use crate::protocol::mutex::MutexKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 

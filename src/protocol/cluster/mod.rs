@@ -22,7 +22,7 @@ use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::cluster::listener::Choir;
-use crate::protocol::kind::Kind;
+use crate::protocol::recipe::Kind;
 use crate::protocol::session::Session;
 use crate::protocol::{GrantMessage, Listener, Target, wake};
 use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::time::millis;
-use crate::protocol::kind::{SHORTEST_FENCE, fence, queue};
+use crate::protocol::recipe::{SHORTEST_FENCE, fence, queue};
 use crate::protocol::{Attempt, Errand, Mode, Target, Task};
 use crate::wire::Value;
 

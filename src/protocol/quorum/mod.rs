@@ -2,7 +2,6 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `kind` | the mutex as it stands on each server |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `judge` | what all say about an owner, and why too few agree |
@@ -69,7 +68,6 @@
 
 mod claim;
 mod judge;
-pub(crate) mod kind;
 mod listener;
 mod round;
 #[cfg(test)]

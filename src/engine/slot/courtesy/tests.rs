@@ -14,10 +14,10 @@ use crate::engine::lease::LiveLease;
 use crate::engine::release::release;
 use crate::engine::shutdown::shut_down;
 use crate::engine::{Bounds, Callbacks, Engine};
+use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::link::Link;
 use crate::protocol::memory::server::{Ear, Server};
-use crate::protocol::reentrant::ReentrantKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: Patience = Patience::Until(Moment::FAR);

@@ -15,7 +15,7 @@
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
 mod build;
-#[path = "../../../../src/protocol/script/mutation.rs"]
+#[path = "../../../../src/base/mutation/script.rs"]
 mod script;
 mod table;
 mod trial;
@@ -150,14 +150,14 @@ fn places() -> BTreeMap<String, String> {
         }
     }
     for (name, script, _, _) in script::PATCHES {
-        places.insert((*name).to_owned(), format!("src/protocol/script/{script}"));
+        places.insert((*name).to_owned(), format!("src/{script}"));
     }
     places
 }
 
 #[test]
 fn every_patch_of_a_script_applies_there_and_nowhere_else() {
-    let scripts = source("src/protocol/script");
+    let scripts = source("src");
     for (name, script, from, to) in script::PATCHES {
         assert_ne!(from, to, "{name} changes nothing");
         for (path, text) in &scripts {

@@ -2,9 +2,9 @@
 
 mod guard;
 mod handle;
-mod mutex;
+pub(crate) mod mutex;
 mod owned;
-mod reentrant;
+pub(crate) mod reentrant;
 
 pub use guard::Guard;
 pub(crate) use handle::Handle;

@@ -12,7 +12,7 @@ use crate::base::name::Name;
 use crate::base::reserved;
 use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
-use crate::protocol::kind::{Kind, Scripts};
+use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
@@ -26,19 +26,19 @@ macro_rules! script {
     ($($first:literal)?; $($rest:literal)?) => {
         Script::new(concat!(
             $(include_str!($first),)?
-            include_str!("script/token.lua"),
-            include_str!("script/queue.lua"),
+            include_str!("../token.lua"),
+            include_str!("queue.lua"),
             $(include_str!($rest),)?
         ))
     };
 }
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("script/mutex_acquire.lua"; "script/mutex_wait.lua"),
-    release: script!("script/mutex_release.lua"; "script/mutex_pass.lua"),
-    renew: Script::new(include_str!("script/mutex_renew.lua")),
-    force: script!(; "script/mutex_force.lua"),
-    request: Some(script!(; "script/mutex_request.lua")),
+    acquire: script!("acquire.lua"; "wait.lua"),
+    release: script!("release.lua"; "pass.lua"),
+    renew: Script::new(include_str!("renew.lua")),
+    force: script!(; "force.lua"),
+    request: Some(script!(; "request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).

@@ -1,7 +1,11 @@
 //! The reentrant lock.
 
-use crate::lock::Handle;
-use crate::lock::handle::lock_methods;
+mod recipe;
+
+use crate::kind::Handle;
+use crate::kind::handle::lock_methods;
+
+pub(crate) use recipe::ReentrantKind;
 
 /// A lock whose hold count is visible in Redis, in the layout of Redisson's plain lock, so that a
 /// Rust worker and a Java service can contend for one lock.

@@ -1,7 +1,12 @@
 //! The mutex.
 
-use crate::lock::Handle;
-use crate::lock::handle::lock_methods;
+pub(crate) mod quorum;
+mod recipe;
+
+use crate::kind::Handle;
+use crate::kind::handle::lock_methods;
+
+pub(crate) use recipe::MutexKind;
 
 /// A lock that one thread of one process holds at a time. The one to use.
 ///

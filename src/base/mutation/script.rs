@@ -1,289 +1,299 @@
-//! The bugs planted in the scripts beside this file: see `src/base/mutation.rs`.
+//! The bugs planted in the scripts: see `src/base/mutation/mod.rs`.
 
 /// Name, script, the piece to replace, and its replacement. One name may have several.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 1.
     (
         "beat-that-may-join",
-        "mutex_wait.lua",
+        "kind/mutex/wait.lua",
         "  if mode == 'join' then\n    -- Behind",
         "  if true then\n    -- Behind",
     ),
     // Rule 2.
     (
         "no-request-deadline",
-        "mutex_acquire.lua",
+        "kind/mutex/acquire.lua",
         "if now > tonumber(ARGV[3]) and ARGV[3] ~= '0' then",
         "if false then",
     ),
     // Rule 3.
     (
         "full-ttl-on-a-repeated-grant",
-        "mutex_wait.lua",
+        "kind/mutex/wait.lua",
         "    redis.call('PEXPIRE', KEYS[1], ARGV[2])\n    left = tonumber(ARGV[2])",
         "    left = tonumber(ARGV[2])",
     ),
     (
         "repeated-request-counts",
-        "reentrant_acquire.lua",
+        "kind/reentrant/acquire.lua",
         "  local left = redis.call('PTTL', KEYS[1])\n  if left < ttl",
         "  local left = redis.call('PTTL', KEYS[1])\n  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)\n  if left < ttl",
     ),
     // Rule 4.
     (
         "newcomer-barges",
-        "mutex_acquire.lua",
+        "kind/mutex/acquire.lua",
         "if not owner and redis.call('EXISTS', KEYS[3]) == 0 then",
         "if not owner then",
     ),
     // Rule 5.
     (
         "leave-without-leaving",
-        "mutex_pass.lua",
+        "kind/mutex/pass.lua",
         "if owner ~= ARGV[1] then\n  for place = 3, 4 do\n",
         "if owner ~= ARGV[1] then\n  do return owner and -1 or 0 end\n  for place = 3, 4 do\n",
     ),
     // Rule 7.
     (
         "releasers-ttl-for-the-next-owner",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "redis.call('SET', KEYS[1], attempt, 'PX', window)",
         "redis.call('SET', KEYS[1], attempt, 'PX', keep)",
     ),
     // Rule 8.
     (
         "silent-waiter-not-skipped",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "death and tonumber(death) > tonumber(now)",
         "death",
     ),
     // Rule 11.
     (
         "newcomer-overtakes-the-skipped",
-        "mutex_wait.lua",
+        "kind/mutex/wait.lua",
         "      place = math.max(last, -first) + 1\n",
         "      place = (last > 0 and last or -first) + 1\n",
     ),
     (
         "skipped-waiter-loses-its-place",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "    redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
         "",
     ),
     // Rule 12.
     (
         "killed-waiter-not-skipped",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
         "  return true\n",
     ),
     (
         "cluster-count-of-listeners-believed",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "  if KEYS[5] then\n    return true\n",
         "  if false then\n    return true\n",
     ),
     (
         "grant-withdrawn-by-its-count",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
         "  return true\n",
     ),
     (
         "grant-withdrawn-by-its-count",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    if channel then",
         "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n    elseif channel then",
     ),
     // Rule 14.
     (
         "renewal-that-shortens",
-        "mutex_renew.lua",
+        "kind/mutex/renew.lua",
         "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
         "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
     ),
     (
         "renewal-makes-the-key-again",
-        "mutex_renew.lua",
+        "kind/mutex/renew.lua",
         "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
         "if not owner or owner == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
     ),
-    ("renewal-of-anothers-lock", "mutex_renew.lua", "if owner == ARGV[1] then", "if owner then"),
+    (
+        "renewal-of-anothers-lock",
+        "kind/mutex/renew.lua",
+        "if owner == ARGV[1] then",
+        "if owner then",
+    ),
     // Rule 15.
     (
         "delete-without-a-look",
-        "mutex_release.lua",
+        "kind/mutex/release.lua",
         "if owner == ARGV[1] and not waiting",
         "if not waiting",
     ),
     (
         "reentrant-delete-without-a-look",
-        "reentrant_release.lua",
+        "kind/reentrant/release.lua",
         "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then\n  redis.call('DEL'",
         "if redis.call('EXISTS', KEYS[1]) == 1 then\n  redis.call('DEL'",
     ),
     // Rule 16: the owner is written before anything is removed.
     (
         "first-write-refused-when-full",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)\n",
         "",
     ),
     (
         "first-write-refused-when-full",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "      redis.call('ZREM', KEYS[4], attempt)\n      redis.call('SET'",
         "      redis.call('SET'",
     ),
     (
         "first-write-refused-when-full",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "      local token = mint(now, keep)\n",
         "      redis.call('ZREM', KEYS[3], attempt)\n      local token = mint(now, keep)\n",
     ),
     (
         "first-write-refused-when-full",
-        "mutex_pass.lua",
+        "kind/mutex/pass.lua",
         "    redis.pcall('ZREM', KEYS[3], ARGV[1])\n    keep_token",
         "    keep_token",
     ),
     // Rule 19.
-    ("short-counter-ttl", "token.lua", "text(tonumber(keep) + math.ceil(ahead / 1000))", "keep"),
+    (
+        "short-counter-ttl",
+        "kind/token.lua",
+        "text(tonumber(keep) + math.ceil(ahead / 1000))",
+        "keep",
+    ),
     (
         "counter-not-renewed",
-        "mutex_renew.lua",
+        "kind/mutex/renew.lua",
         "  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n  return 1",
         "  return 1",
     ),
-    ("token-of-the-clock-alone", "token.lua", "  if ahead < 0 then", "  if true then"),
+    ("token-of-the-clock-alone", "kind/token.lua", "  if ahead < 0 then", "  if true then"),
     // Rule 20.
     (
         "token-with-an-exponent",
-        "token.lua",
+        "kind/token.lua",
         "local token = text(tonumber(last) + 1)",
         "local token = '' .. (tonumber(last) + 1)",
     ),
     // Fail-over.
     (
         "replicas-of-nothing",
-        "touch.lua",
+        "protocol/touch.lua",
         "  if left > 0 then\n    redis.call('PEXPIRE', KEYS[place], left)",
         "  if false then\n    redis.call('PEXPIRE', KEYS[place], left)",
     ),
     (
         "replicas-of-anothers-lock",
-        "touch.lua",
+        "protocol/touch.lua",
         "if owner ~= ARGV[1] and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then",
         "if false then",
     ),
     // A majority of several servers.
     (
         "vote-after-its-deadline",
-        "quorum_acquire.lua",
+        "kind/mutex/quorum/acquire.lua",
         "if now > tonumber(ARGV[3]) then",
         "if false then",
     ),
     (
         "any-token-accepted",
-        "quorum_acquire.lua",
+        "kind/mutex/quorum/acquire.lua",
         "if last and last >= tonumber(ARGV[5]) then",
         "if false then",
     ),
     (
         "fence-shorter-than-its-lead",
-        "quorum_acquire.lua",
+        "kind/mutex/quorum/acquire.lua",
         "text(tonumber(ARGV[4]) + ahead)",
         "ARGV[4]",
     ),
     (
         "vote-taken-back-from-another",
-        "quorum_release.lua",
+        "kind/mutex/quorum/release.lua",
         "if owner ~= ARGV[1] then\n  return owner",
         "if not owner then\n  return owner",
     ),
     (
         "release-told-to-nobody",
-        "quorum_release.lua",
+        "kind/mutex/quorum/release.lua",
         "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], ARGV[1])\n",
         "",
     ),
     (
         "failed-attempt-wakes-others",
-        "quorum_release.lua",
+        "kind/mutex/quorum/release.lua",
         "if ARGV[4] ~= 'quiet' then",
         "if true then",
     ),
     // Keys that never end.
     (
         "queue-without-an-end",
-        "mutex_wait.lua",
+        "kind/mutex/wait.lua",
         "    redis.call('PEXPIRE', KEYS[3], ARGV[7])\n    redis.call('PEXPIRE', KEYS[4], ARGV[7])\n",
         "",
     ),
     (
         "fence-of-the-giver",
-        "queue.lua",
+        "kind/mutex/queue.lua",
         "if tonumber(window) > tonumber(keep) then",
         "if false then",
     ),
     (
         "force-release-passes-nobody-on",
-        "mutex_force.lua",
+        "kind/mutex/force.lua",
         "if not hand_over(now, ARGV[3]) then",
         "if true then",
     ),
     // A forced release.
     (
         "force-without-its-owner",
-        "mutex_force.lua",
+        "kind/mutex/force.lua",
         "if evicted ~= ARGV[1] then",
         "if not evicted then",
     ),
     (
         "force-without-its-owner",
-        "quorum_force.lua",
+        "kind/mutex/quorum/force.lua",
         "if voted ~= ARGV[1] then",
         "if not voted then",
     ),
     (
         "force-without-its-owner",
-        "reentrant_force.lua",
+        "kind/reentrant/force.lua",
         "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
         "if redis.call('HLEN', KEYS[1]) == 0 then",
     ),
     (
         "force-without-a-deadline",
-        "mutex_force.lua",
+        "kind/mutex/force.lua",
         "if tonumber(now) > tonumber(ARGV[2]) then",
         "if false then",
     ),
     (
         "force-without-a-deadline",
-        "quorum_force.lua",
+        "kind/mutex/quorum/force.lua",
         "if now > tonumber(ARGV[2]) then\n  return {2, now}\nend\nlocal voted",
         "if false then\n  return {2, now}\nend\nlocal voted",
     ),
     (
         "force-without-a-deadline",
-        "reentrant_force.lua",
+        "kind/reentrant/force.lua",
         "if now > tonumber(ARGV[2]) then -- a request that was stuck",
         "if false then",
     ),
     (
         "eviction-not-told",
-        "mutex_force.lua",
+        "kind/mutex/force.lua",
         "redis.pcall('PUBLISH', channel, 'x ' .. number .. ' ' .. KEYS[1]) -- the mutex's;",
         "--",
     ),
     (
         "eviction-not-told",
-        "quorum_force.lua",
+        "kind/mutex/quorum/force.lua",
         "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the vote's",
         "",
     ),
     (
         "eviction-not-told",
-        "reentrant_force.lua",
+        "kind/reentrant/force.lua",
         "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the hash's",
         "",
     ),

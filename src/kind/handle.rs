@@ -12,7 +12,7 @@ use crate::engine::acquire::acquire;
 use crate::engine::hold;
 use crate::engine::release::check_valid;
 use crate::engine::slot::{Patience, Slot};
-use crate::lock::Guard;
+use crate::kind::Guard;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ macro_rules! lock_methods {
         impl ::std::panic::RefUnwindSafe for $kind {}
 
         impl $kind {
-            pub(crate) fn new(handle: $crate::lock::Handle) -> $kind {
+            pub(crate) fn new(handle: $crate::kind::Handle) -> $kind {
                 $kind(handle)
             }
 

@@ -11,7 +11,7 @@ use crate::base::token::FencingToken;
 use crate::engine::hold::adopt;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{check_expiry, on_loss, release};
-use crate::lock::Guard;
+use crate::kind::Guard;
 
 /// A hold that belongs to no thread, and can be sent to one.
 ///

@@ -6,23 +6,17 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::base::reserved;
-use crate::protocol::kind::{Kind, Scripts};
-use crate::protocol::mutex::MutexKind;
+use crate::kind::mutex::MutexKind;
+use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(concat!(
-        include_str!("../script/token.lua"),
-        include_str!("../script/quorum_acquire.lua")
-    )),
-    release: Script::new(concat!(
-        include_str!("../script/token.lua"),
-        include_str!("../script/quorum_release.lua")
-    )),
-    renew: Script::new(include_str!("../script/mutex_renew.lua")),
-    force: Script::new(include_str!("../script/quorum_force.lua")),
+    acquire: Script::new(concat!(include_str!("../../token.lua"), include_str!("acquire.lua"))),
+    release: Script::new(concat!(include_str!("../../token.lua"), include_str!("release.lua"))),
+    renew: Script::new(include_str!("../renew.lua")),
+    force: Script::new(include_str!("force.lua")),
     request: None,
 };
 

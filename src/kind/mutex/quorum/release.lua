@@ -1,6 +1,6 @@
 -- Takes one server's vote back, if it is the attempt's. Stands after token.lua.
 --
--- KEYS  as in quorum_acquire.lua
+-- KEYS  as in acquire.lua
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one accepted
 --       4 quiet: nobody is told
 -- Answers 1 released   0 the key is gone   -1 another owner has it

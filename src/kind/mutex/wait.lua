@@ -1,4 +1,4 @@
--- The rest of mutex_acquire.lua: somebody has the mutex, or waits for it.
+-- The rest of acquire.lua: somebody has the mutex, or waits for it.
 local me, mode, keep = ARGV[1], ARGV[5], ARGV[4]
 
 -- The token may be one that is there already.
@@ -14,7 +14,7 @@ end
 if mode ~= 'beat' and not owner then
   owner = hand_over(digits, keep, me)
   if not owner or owner == me then
-    return granted(tonumber(ARGV[2])) -- mutex_acquire.lua has written it
+    return granted(tonumber(ARGV[2])) -- acquire.lua has written it
   end
 end
 

@@ -11,7 +11,7 @@ use crate::base::token::FencingToken;
 use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::{Hold, find};
 use crate::engine::release::{check_expiry, check_valid, gone, leave_to_worker, on_loss, release};
-use crate::lock::OwnedLease;
+use crate::kind::OwnedLease;
 use crate::wire::{Pipeline, Value};
 
 /// One hold of a lock, which releases the lock when it is dropped.

@@ -15,22 +15,16 @@ use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::base::reserved;
 use crate::protocol::answer::unexpected;
-use crate::protocol::kind::{Kind, Scripts};
+use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(concat!(
-        include_str!("script/token.lua"),
-        include_str!("script/reentrant_acquire.lua")
-    )),
-    release: Script::new(concat!(
-        include_str!("script/token.lua"),
-        include_str!("script/reentrant_release.lua")
-    )),
-    renew: Script::new(include_str!("script/reentrant_renew.lua")),
-    force: Script::new(include_str!("script/reentrant_force.lua")),
+    acquire: Script::new(concat!(include_str!("../token.lua"), include_str!("acquire.lua"))),
+    release: Script::new(concat!(include_str!("../token.lua"), include_str!("release.lua"))),
+    renew: Script::new(include_str!("renew.lua")),
+    force: Script::new(include_str!("force.lua")),
     request: None,
 };
 

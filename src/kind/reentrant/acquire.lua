@@ -10,7 +10,7 @@
 -- The zeros stand where the mutex tells of its queue.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never
--- incremented, so that a repeated request cannot count twice. The rest as in mutex_acquire.lua.
+-- incremented, so that a repeated request cannot count twice. The rest as in mutex/acquire.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local deadline = tonumber(ARGV[3])

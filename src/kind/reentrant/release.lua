@@ -2,7 +2,7 @@
 -- Stands after token.lua.
 --
 -- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence   3 the channel of those who wait
---       4 in a cluster only: a key that is never there (queue.lua)
+--       4 in a cluster only: a key that is never there (mutex/queue.lua)
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
 -- Returns 1 released   0 the key is gone   -1 another owner has it
 --         {1, n} released, and n listen for it, as far as this server counts them

@@ -7,9 +7,8 @@
 //! | language | planted by | where |
 //! | --- | --- | --- |
 //! | Rust | [`mutated!`] | in its place |
-//! | Lua | replacing a piece of a script | `src/protocol/script/mutation.rs` |
+//! | Lua | replacing a piece of a script | `src/base/mutation/script.rs` |
 
-#[path = "../protocol/script/mutation.rs"]
 mod script;
 
 use std::borrow::Cow;

@@ -246,9 +246,9 @@ mod tests {
     use proptest::test_runner::Config;
 
     use super::*;
-    use crate::protocol::mutex::MutexKind;
-    use crate::protocol::quorum::kind::QuorumKind;
-    use crate::protocol::reentrant::ReentrantKind;
+    use crate::kind::mutex::MutexKind;
+    use crate::kind::mutex::quorum::QuorumKind;
+    use crate::kind::reentrant::ReentrantKind;
 
     /// Every kind that there is.
     const KINDS: [&dyn Kind; 3] = [&MutexKind, &ReentrantKind, &QuorumKind];

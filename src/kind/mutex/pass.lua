@@ -1,4 +1,4 @@
--- The rest of mutex_release.lua: somebody waits, or the mutex is not the attempt's.
+-- The rest of release.lua: somebody waits, or the mutex is not the attempt's.
 if owner ~= ARGV[1] then
   for place = 3, 4 do
     local gone = redis.pcall('ZREM', KEYS[place], ARGV[1])
