@@ -90,6 +90,7 @@ mod schedule;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
+mod topology;
 mod wire;
 
 pub use base::error::{Error, Result};

@@ -4,9 +4,9 @@ use redis::ConnectionAddr;
 
 use crate::base::error::{Error, Result};
 use crate::client::settings::Settings;
-use crate::protocol::quorum::MOST_SERVERS;
+use crate::topology::cluster::map::Address;
+use crate::topology::quorum::MOST_SERVERS;
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::topology::Address;
 
 /// The sentinels that know the master of the name that is the host of `info`.
 pub(super) fn sentinels(

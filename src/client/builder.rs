@@ -12,12 +12,11 @@ use crate::client::LockClient;
 use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::scripted::Scripted;
-use crate::protocol::single::Single;
-use crate::wire::cluster::{ClusterSettings, Directory};
+use crate::topology::cluster::{Cluster, ClusterSettings, Directory};
+use crate::topology::single::Single;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::manager::{Source, Timeouts};
 use crate::wire::pool::{check_timeout, connector};

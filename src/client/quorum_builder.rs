@@ -11,9 +11,9 @@ use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
 use crate::client::address;
 use crate::client::settings::Settings;
-use crate::protocol::quorum::{Quorum, Rules};
+use crate::topology::quorum::{Node, NodeSettings};
+use crate::topology::quorum::{Quorum, Rules};
 use crate::wire::endpoint::Endpoint;
-use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
 

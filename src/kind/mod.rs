@@ -5,6 +5,8 @@ mod handle;
 pub(crate) mod mutex;
 mod owned;
 pub(crate) mod reentrant;
+#[cfg(test)]
+mod tests;
 
 pub use guard::Guard;
 pub(crate) use handle::Handle;

@@ -11,9 +11,6 @@
 //! | `session` | several round trips on one connection |
 //! | `backend` | how calls reach the server that has a lock |
 //! | `scripted` | the protocol where one server at a time has a lock, over any backend |
-//! | `quorum` | the protocol over several servers, a majority of which decides |
-//! | `single` | the backend that is one server, wherever its master is |
-//! | `cluster` | the backend that is a cluster |
 //! | `memory` | the backend in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
@@ -68,15 +65,12 @@
 
 pub(crate) mod answer;
 pub(crate) mod backend;
-pub(crate) mod cluster;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
-pub(crate) mod quorum;
 pub(crate) mod recipe;
 mod replica;
 pub(crate) mod scripted;
 pub(crate) mod session;
-pub(crate) mod single;
 pub(crate) mod transaction;
 pub(crate) mod wake;
 
@@ -122,7 +116,7 @@ impl Errand<'_> {
     }
 
     /// The command that does it.
-    fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Call {
         match self.task {
             Task::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
             Task::Release { ttl, last_token } => self.target.release(self.owner, ttl, last_token),

@@ -13,16 +13,11 @@
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
-//! | `node` | one server of several: a pool for callers, one for the worker, whether it is silent |
 //! | `probation` | from when on such a server counts |
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
-//! | `relay` | listening to several servers at once |
-//! | `fan` | the same question to several servers at once, on one thread |
 //! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no answer |
 //! | `fault` | the driver's errors in words, with the server's address |
-//! | `topology` | what nodes of a cluster tell of each other |
-//! | `cluster` | the way to the node that has a slot: who that is (`directory`), and its connections (`member`) |
 //! | `sentinel` | where the master is, as sentinels tell |
 //! | `follower` | the thread that notices when it is elsewhere |
 //! | `subscription` | a connection that listens |
@@ -38,23 +33,19 @@
 pub(crate) use redis::{Arg, Pipeline, Value};
 
 mod advice;
-pub(crate) mod cluster;
 pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
-pub(crate) mod fan;
 pub(crate) mod fault;
 pub(crate) mod follower;
 mod greeting;
 pub(crate) mod line;
 pub(crate) mod manager;
-pub(crate) mod node;
 pub(crate) mod pool;
 pub(crate) mod probation;
 pub(crate) mod process;
-pub(crate) mod relay;
 pub(crate) mod retry;
 pub(crate) mod script;
 #[cfg(feature = "tls")]
@@ -66,6 +57,5 @@ pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 mod token;
-pub(crate) mod topology;
 pub(crate) mod transport;
 mod unanswered;

@@ -7,19 +7,25 @@ use std::path::Path;
 
 /// From the lowest to the highest: each imports itself and those before it.
 /// On top are what explores the schedules of them all, and the guide, which has no code.
-const LAYERS: [&str; 9] =
-    ["base", "wire", "protocol", "engine", "lock", "client", "testing", "schedule", "guide"];
+const LAYERS: [&str; 10] = [
+    "base", "wire", "protocol", "topology", "engine", "kind", "client", "testing", "schedule",
+    "guide",
+];
 
 /// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
 /// errors, the client hands its addresses on, and the root shows the crate to users.
-const REDIS: [&str; 7] = [
+const REDIS: [&str; 11] = [
     "client/address.rs",
     "lib.rs",
     "protocol/answer.rs",
     "protocol/memory/likeness.rs",
-    "protocol/quorum/judge.rs",
-    "protocol/quorum/tests.rs",
     "protocol/replica.rs",
+    "topology/cluster/map.rs",
+    "topology/cluster/route.rs",
+    "topology/quorum/judge.rs",
+    "topology/quorum/tests.rs",
+    "topology/several/node.rs",
+    "topology/several/scatter.rs",
 ];
 
 /// The one file through which synchronisation comes.
@@ -31,14 +37,14 @@ const CHECKER: [&str; 2] = ["base/model/", "schedule/"];
 const SYNC_PATHS: [&str; 6] =
     ["std::sync", "std::thread", "core::sync", "parking_lot", "crossbeam_channel", "crossbeam"];
 
-/// Every file of src/ by its path there.
-fn sources() -> BTreeMap<String, String> {
-    fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
+/// Every file of src/ with this ending, by its path there.
+fn files(ending: &str) -> BTreeMap<String, String> {
+    fn walk(root: &Path, folder: &Path, ending: &str, found: &mut BTreeMap<String, String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                walk(root, &path, found);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                walk(root, &path, ending, found);
+            } else if path.extension().is_some_and(|its| its == ending) {
                 let name = path.strip_prefix(root).expect("under the root").display().to_string();
                 found.insert(name, std::fs::read_to_string(&path).expect("a text"));
             }
@@ -46,8 +52,12 @@ fn sources() -> BTreeMap<String, String> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeMap::new();
-    walk(&root, &root, &mut found);
+    walk(&root, &root, ending, &mut found);
     found
+}
+
+fn sources() -> BTreeMap<String, String> {
+    files("rs")
 }
 
 /// The code alone: comments and the contents of literals become blanks, lines stay where they are.
@@ -223,11 +233,14 @@ fn layer_of(file: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| *layer == folder)
 }
 
-/// What a file imports from a layer above its own.
+/// What a file imports from a layer above its own. Tests may: they need a kind of lock, say.
 fn upward(file: &str, text: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let Some(own) = layer_of(file) else { return Vec::new() };
     let mut found = Vec::new();
-    for name in crate_paths(&code(text)) {
+    if file.ends_with("/tests.rs") || file.ends_with("/likeness.rs") {
+        return found;
+    }
+    for name in crate_paths(&without_tests(&code(text))) {
         let layer = exports.get(&name).unwrap_or(&name);
         match LAYERS.iter().position(|known| known == layer) {
             Some(above) if above > own => found.push(format!("{file} uses crate::{name}")),
@@ -284,13 +297,7 @@ fn imports_macro(code: &str) -> bool {
 
 /// The scripts by their files.
 fn scripts() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol/script");
-    let paths = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path());
-    let text = |path: &Path| std::fs::read_to_string(path).expect("a text");
-    paths
-        .filter(|path| path.extension().is_some_and(|ending| ending == "lua"))
-        .map(|path| (path.display().to_string(), text(&path)))
-        .collect()
+    files("lua").into_iter().collect()
 }
 
 /// The formats in a script that make something else of a number than all of its digits (rule 20): `%d` is
@@ -391,17 +398,19 @@ fn planted_formats_of_numbers_are_found() {
 
 #[test]
 fn a_planted_import_of_a_higher_layer_is_found() {
-    let exports = exports("pub use lock::{Guard, Mutex};\npub use base::error::{Error, Result};\n");
+    let exports = exports("pub use kind::{Guard, Mutex};\npub use base::error::{Error, Result};\n");
     let finds = |file: &str, text: &str| upward(file, text, &exports).len();
     assert_eq!(finds("base/name.rs", "use crate::wire::pool::Pool;"), 1);
     assert_eq!(finds("wire/pool.rs", "fn f() { crate::engine::hold::find() }"), 1);
-    assert_eq!(finds("engine/slot.rs", "use crate::{base::Name, lock::{Guard, crate_x}};"), 1);
-    assert_eq!(finds("protocol/kind.rs", "fn f(guard: &crate::Guard) {}"), 1);
+    assert_eq!(finds("engine/slot.rs", "use crate::{base::Name, kind::{Guard, crate_x}};"), 1);
+    assert_eq!(finds("protocol/recipe.rs", "fn f(guard: &crate::Guard) {}"), 1);
     assert_eq!(finds("wire/x.rs", "use crate::nowhere::Thing;"), 1);
     assert_eq!(finds("engine/slot.rs", "use crate::base::sync::Arc; use crate::Error;"), 0);
+    assert_eq!(finds("wire/x/tests.rs", "use crate::engine::Engine;"), 0);
+    assert_eq!(finds("base/x.rs", "#[cfg(test)]\nmod tests { use crate::kind::Guard; }"), 0);
     assert_eq!(finds("base/x.rs", "/// [`Guard`](crate::Guard)\n// crate::wire\nstruct X;"), 0);
-    assert_eq!(finds("base/x.rs", "const X: &str = \"crate::wire\"; /* crate::lock */"), 0);
-    assert_eq!(finds("client/x.rs", "use crate::{lock::Guard, engine::Engine, base::Name};"), 0);
+    assert_eq!(finds("base/x.rs", "const X: &str = \"crate::wire\"; /* crate::kind */"), 0);
+    assert_eq!(finds("client/x.rs", "use crate::{kind::Guard, engine::Engine, base::Name};"), 0);
 }
 
 #[test]

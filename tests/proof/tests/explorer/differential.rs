@@ -30,13 +30,13 @@ const SETTING: Setting = Setting {
 
 macro_rules! script {
     ($($part:literal),*) => {
-        concat!($(include_str!(concat!("../../../../src/protocol/script/", $part, ".lua"))),*)
+        concat!($(include_str!(concat!("../../../../src/kind/", $part, ".lua"))),*)
     };
 }
 
-const ACQUIRE: &str = script!("mutex_acquire", "token", "queue", "mutex_wait");
-const RELEASE: &str = script!("mutex_release", "token", "queue", "mutex_pass");
-const RENEW: &str = script!("mutex_renew");
+const ACQUIRE: &str = script!("mutex/acquire", "token", "mutex/queue", "mutex/wait");
+const RELEASE: &str = script!("mutex/release", "token", "mutex/queue", "mutex/pass");
+const RENEW: &str = script!("mutex/renew");
 
 /// Where the real scripts run.
 struct Real {

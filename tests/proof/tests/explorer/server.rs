@@ -1,6 +1,6 @@
 //! The scripts of the mutex as pure steps over a state that can be compared and hashed.
 //!
-//! This mirrors `src/protocol/script/{token,queue,mutex_*}.lua` line by line, at whole ticks of
+//! This mirrors `src/kind/token.lua` and `src/kind/mutex/*.lua` line by line, at whole ticks of
 //! time; `differential.rs` runs both side by side. Left out: owners of other libraries, keys of other
 //! types, full memory, how many wait ahead (a hint for polling), and the message that somebody waits
 //! (a hint for lingering).

@@ -475,12 +475,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "replies-show-no-life",
         "servers that forgot",
-        "leasehold::wire::fan::tests::restarted_server_is_no_older_than_the_last_reply",
+        "leasehold::topology::several::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
     ),
     bug(
         "withdrawn-attempt-kept",
         "nothing is left",
-        "leasehold::protocol::quorum::tests::contended_attempts_leave_nothing_in_the_table",
+        "leasehold::topology::quorum::tests::contended_attempts_leave_nothing_in_the_table",
     ),
     bug(
         "first-sending-forgotten",
@@ -490,7 +490,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "half-a-release-as-not-sent",
         "outcomes",
-        "leasehold::protocol::quorum::tests::outcome_is_unknown_where_any_server_ran_a_request",
+        "leasehold::topology::quorum::tests::outcome_is_unknown_where_any_server_ran_a_request",
     ),
     bug(
         "unanswered-force-as-not-sent",
@@ -682,7 +682,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "small-pools-of-a-quorum-as-outage",
         "what a caller is told",
-        "leasehold::protocol::quorum::tests::quorum_is_exhausted_where_its_pools_are_why",
+        "leasehold::topology::quorum::tests::quorum_is_exhausted_where_its_pools_are_why",
     ),
     bug(
         "silent-server-as-a-small-pool",
@@ -819,7 +819,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-gone-master-not-believed",
         "wake-ups of a cluster",
-        "leasehold::protocol::cluster::listener::tests::what_a_master_said_before_it_went_is_believed",
+        "leasehold::topology::cluster::listener::tests::what_a_master_said_before_it_went_is_believed",
     ),
     bug(
         "cluster-return-wakes-nobody",

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
 use crate::protocol::answer::{Busy, Granted};
-use crate::protocol::quorum::judge::Voters;
-use crate::protocol::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
-use crate::protocol::quorum::{Quorum, impossible};
 use crate::protocol::{Answer, Attempt, Target};
+use crate::topology::quorum::judge::Voters;
+use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
+use crate::topology::quorum::{Quorum, impossible};
+use crate::topology::several::node::Lane;
+use crate::topology::several::scatter::Delivery;
 use crate::wire::failure::Failure;
-use crate::wire::fan::Delivery;
-use crate::wire::node::Lane;
 use crate::wire::script::Call;
 
 /// The first proposal, one above what it was refused for, one more for a clock not known well.

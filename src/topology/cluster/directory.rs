@@ -22,13 +22,13 @@ use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Orderi
 use crate::base::tag::SLOTS;
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::wire::cluster::member::{ClusterSettings, Member};
+use crate::topology::cluster::map::{Address, Range, ranges};
+use crate::topology::cluster::member::{ClusterSettings, Member};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::process::Process;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
-use crate::wire::topology::{Address, Range, ranges};
 
 /// The nodes are not asked again for where the slots are within this time.
 const REST: Duration = Duration::from_millis(100);

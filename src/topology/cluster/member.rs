@@ -5,14 +5,14 @@ use std::fmt;
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::Clock;
+use crate::topology::cluster::map::Address;
+use crate::topology::several::node::{Node, NodeSettings};
+use crate::topology::several::relay::Station as _;
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Source, Timeouts};
-use crate::wire::node::{Node, NodeSettings};
 use crate::wire::pool::{PoolSettings, connector};
-use crate::wire::relay::Station as _;
 use crate::wire::subscription::Subscription;
-use crate::wire::topology::Address;
 use crate::wire::transport::Transport;
 
 /// How the nodes of a cluster are spoken to.

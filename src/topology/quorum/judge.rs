@@ -5,13 +5,13 @@ use redis::RedisError;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::protocol::answer::verdict;
-use crate::protocol::quorum::Quorum;
-use crate::protocol::quorum::vote::Tally;
 use crate::protocol::{Told, Verdict};
+use crate::topology::quorum::Quorum;
+use crate::topology::quorum::vote::Tally;
+use crate::topology::several::node::Lane;
+use crate::topology::several::scatter::Delivery;
 use crate::wire::connection::{Reply, Standing};
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::fan::Delivery;
-use crate::wire::node::Lane;
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

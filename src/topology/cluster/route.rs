@@ -10,26 +10,19 @@
 //! | no connection can be made | the map is asked for; another node is asked if that says so (the worker, at its next try) |
 //! | no answer | nothing is sent again: it may have been done |
 
-mod directory;
-mod member;
-#[cfg(test)]
-mod tests;
-
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
-use crate::wire::cluster::directory::{adrift, nowhere};
+use crate::topology::cluster::directory::{Directory, adrift, nowhere};
+use crate::topology::cluster::map::Redirect;
+use crate::topology::cluster::member::Member;
+use crate::topology::several::node::{Lane, Node};
+use crate::topology::several::scatter::{self, Question};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::fan::{self, Question};
-use crate::wire::node::{Lane, Node};
 use crate::wire::script::Call;
-use crate::wire::topology::Redirect;
 use crate::wire::transport::Transport;
-
-pub(crate) use directory::Directory;
-pub(crate) use member::{ClusterSettings, Member};
 
 /// So many redirections are followed at once; then comes a pause, in which the nodes may agree.
 const HOPS: u32 = 4;
@@ -42,35 +35,35 @@ const LAST_ROUND: u32 = 8;
 
 /// How a redirection that is for one command alone is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aside {
+pub(super) enum Aside {
     Follow,
     Wait,
 }
 
 /// The nodes of a cluster as commands reach them.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(super) struct Route {
     directory: Arc<Directory>,
 }
 
-impl Cluster {
-    pub(crate) fn new(directory: Directory) -> Cluster {
-        Cluster { directory: Arc::new(directory) }
+impl Route {
+    pub(super) fn new(directory: Directory) -> Route {
+        Route { directory: Arc::new(directory) }
     }
 
     /// Who has which slots.
-    pub(crate) fn directory(&self) -> &Arc<Directory> {
+    pub(super) fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
     /// Makes sure that a node tells where the slots are, and lets this user run scripts.
-    pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+    pub(super) fn check(&self, deadline: Moment) -> Result<(), Failure> {
         self.anywhere(None, deadline, |transport| transport.check(deadline))
     }
 
     /// Does something at the node that has a slot, and follows where it is sent from there. What is
     /// done must be such as the engine may repeat where it failed without an answer.
-    pub(crate) fn follow<T>(
+    pub(super) fn follow<T>(
         &self,
         slot: u16,
         aside: Aside,
@@ -145,7 +138,7 @@ impl Cluster {
 
     /// Many commands at once, each to the node that has its slot, on the worker's connections. One
     /// node that is silent keeps the others' answers waiting once, and then no longer.
-    pub(crate) fn call_all(
+    pub(super) fn call_all(
         &self,
         calls: &[Call],
         hash_slot_of: impl Fn(usize) -> u16,
@@ -175,7 +168,7 @@ impl Cluster {
                 .map(|group| Question { node: &group.node, calls: &group.calls })
                 .collect();
             let deliveries =
-                fan::ask(&questions, Lane::Worker, 1, deadline, self.directory.clock());
+                scatter::ask(&questions, Lane::Worker, 1, deadline, self.directory.clock());
             for (group, delivery) in groups.iter().zip(deliveries) {
                 for (number, outcome) in group.numbers.iter().zip(delivery.outcomes) {
                     let Some(number) = *number else { continue };
@@ -218,7 +211,7 @@ impl Cluster {
 
     /// Does something at any node, the next one where that could not. The first is who has a slot, if
     /// one is named.
-    pub(crate) fn anywhere<T>(
+    pub(super) fn anywhere<T>(
         &self,
         slot: Option<u16>,
         deadline: Moment,
@@ -244,7 +237,7 @@ impl Cluster {
     }
 
     /// The worker's connection to the node of a slot is used no longer.
-    pub(crate) fn distrust(&self, slot: u16) {
+    pub(super) fn distrust(&self, slot: u16) {
         if let Some(member) = self.directory.home(slot) {
             member.distrust();
         }

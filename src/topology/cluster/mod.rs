@@ -12,7 +12,13 @@
 //! same. A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
 //! node's clock it was minted.
 
+mod directory;
 mod listener;
+pub(crate) mod map;
+mod member;
+mod route;
+#[cfg(test)]
+mod tests;
 
 use crate::base::error::Error;
 use crate::base::id::Identity;
@@ -21,34 +27,37 @@ use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Server, Trips};
-use crate::protocol::cluster::listener::Choir;
 use crate::protocol::recipe::Kind;
 use crate::protocol::session::Session;
 use crate::protocol::{GrantMessage, Listener, Target, wake};
-use crate::wire::cluster::{Aside, Cluster as Nodes, Directory};
+use crate::topology::cluster::listener::Choir;
+use crate::topology::cluster::route::{Aside, Route};
+use crate::topology::several::relay::Wishes;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::Failure;
-use crate::wire::relay::Wishes;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::transport::Transport;
 
+pub(crate) use directory::Directory;
+pub(crate) use member::ClusterSettings;
+
 /// A cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    nodes: Nodes,
+    route: Route,
     identity: Arc<Identity>,
     wishes: Arc<Wishes>,
 }
 
 impl Cluster {
     pub(crate) fn new(directory: Directory, identity: Arc<Identity>) -> Cluster {
-        Cluster { nodes: Nodes::new(directory), identity, wishes: Arc::default() }
+        Cluster { route: Route::new(directory), identity, wishes: Arc::default() }
     }
 
     /// Makes sure that the cluster serves this user.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.nodes.check(deadline)
+        self.route.check(deadline)
     }
 }
 
@@ -84,7 +93,7 @@ impl Backend for Cluster {
     ) -> Result<T, Failure> {
         // Leave to ask is for one command.
         let aside = if trips == Trips::One { Aside::Follow } else { Aside::Wait };
-        self.nodes.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
+        self.route.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
             operation(&Node { transport, asking })
         })
     }
@@ -96,16 +105,16 @@ impl Backend for Cluster {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let slot = |number: usize| hash_slot(targets[number].key());
-        self.nodes.call_all(calls, slot, deadline)
+        self.route.call_all(calls, slot, deadline)
     }
 
     fn distrust(&self, target: &Target) {
-        self.nodes.distrust(hash_slot(target.key()));
+        self.route.distrust(hash_slot(target.key()));
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         let channel = wake::client_channel(&self.identity);
-        Ok(Box::new(Choir::new(self.nodes.directory(), channel, &self.wishes)?))
+        Ok(Box::new(Choir::new(self.route.directory(), channel, &self.wishes)?))
     }
 
     /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
@@ -114,7 +123,7 @@ impl Backend for Cluster {
         self.wishes.add(channel);
         let nudge = wake::nudge(&self.identity);
         let slot = hash_slot(channel);
-        self.nodes.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
+        self.route.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
     /// A grant does not tell by which node's clock it was made. It was made after the last request that

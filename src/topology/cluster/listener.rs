@@ -36,9 +36,10 @@ use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
 use crate::protocol::wake::{NUDGE, understand};
 use crate::protocol::{Listener, Wake};
-use crate::wire::cluster::{Directory, Member};
+use crate::topology::cluster::directory::Directory;
+use crate::topology::cluster::member::Member;
+use crate::topology::several::relay::{Heard, Relay, Station, Wishes};
 use crate::wire::failure::Failure;
-use crate::wire::relay::{Heard, Relay, Station, Wishes};
 use crate::wire::subscription::{Event, Subscription};
 
 /// How often it is looked whether other masters are to be listened to.
@@ -338,7 +339,7 @@ mod tests {
     use super::*;
     use crate::base::thread::Threads;
     use crate::base::time::BootClock;
-    use crate::wire::cluster::ClusterSettings;
+    use crate::topology::cluster::ClusterSettings;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;

@@ -8,6 +8,7 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
+use crate::topology::several::relay::Station;
 use crate::wire::connection::{Connection, Standing};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
@@ -16,7 +17,6 @@ use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
 use crate::wire::process::Process;
-use crate::wire::relay::Station;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
 

@@ -83,20 +83,21 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::answer::{Forced, forced};
-use crate::protocol::quorum::claim::Claims;
-use crate::protocol::quorum::judge::{Ask, is_open};
-use crate::protocol::quorum::listener::{Audience, Chorus, Pace};
 use crate::protocol::{
     Acquired, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
     Task, Told, Verdict, wake,
 };
+use crate::topology::quorum::claim::Claims;
+use crate::topology::quorum::judge::{Ask, is_open};
+use crate::topology::quorum::listener::{Audience, Chorus, Pace};
+use crate::topology::several::node::Lane;
+use crate::topology::several::relay::{Relay, Wishes};
+use crate::topology::several::scatter::{Delivery, Question, ask};
 use crate::wire::Pipeline;
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::fan::{Delivery, Question, ask};
-use crate::wire::node::{Lane, Node};
-use crate::wire::relay::{Relay, Wishes};
 use crate::wire::script::{Call, trial};
 
+pub(crate) use crate::topology::several::node::{Node, NodeSettings};
 pub(crate) use claim::MOST_SERVERS;
 
 /// What a quorum goes by.

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
+use crate::topology::several::node::{Lane, Node};
 use crate::wire::connection::{Reply, Standing, is_no_script};
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::node::{Lane, Node};
 use crate::wire::pool::Borrowed;
 use crate::wire::script::Call;
 
@@ -295,8 +295,8 @@ mod tests {
     use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
     use crate::base::thread::Threads;
+    use crate::topology::several::node::NodeSettings;
     use crate::wire::endpoint;
-    use crate::wire::node::NodeSettings;
     use crate::wire::pool::PoolSettings;
 
     const SPAN: Duration = Duration::from_secs(30);

@@ -1,0 +1,15 @@
+//! Where locks live: on one server, in a cluster, or on several servers that vote.
+//!
+//! | folder | what it has |
+//! | --- | --- |
+//! | `single` | the backend that is one server, wherever its master is |
+//! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
+//! | `quorum` | the protocol over several servers, a majority of which decides |
+//! | `several` | asking several servers at once, and listening to them: for `cluster` and `quorum` |
+//!
+//! A folder knows nothing of the others but `several`.
+
+pub(crate) mod cluster;
+pub(crate) mod quorum;
+mod several;
+pub(crate) mod single;
