@@ -48,9 +48,10 @@ use crate::engine::shutdown::shut_down_lease;
 use crate::engine::slot::{Bid, Heard, Patience, Paused, Slot, Turn, USUAL_ANSWER};
 use crate::engine::worker::GiveBack;
 use crate::engine::{DEAD_AFTER, Engine, HEARTBEAT};
+use crate::protocol::answer::Answer;
 use crate::protocol::answer::{Busy, Granted};
+use crate::protocol::request::{Attempt, Mode, Return};
 use crate::protocol::wake::GrantMessage;
-use crate::protocol::{Answer, Attempt, Mode, Return};
 use crate::wire::failure::{Failure, Hindrance};
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt

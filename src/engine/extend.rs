@@ -8,7 +8,8 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::release::{cause, check_valid, gone, lost, taken};
-use crate::protocol::{Applied, Told, Verdict, out_of_place};
+use crate::protocol::answer::{Told, Verdict};
+use crate::protocol::transaction::{Applied, out_of_place};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::{Pipeline, Value};
 

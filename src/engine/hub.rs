@@ -28,7 +28,8 @@ use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
 use crate::engine::callback::{News, survive};
 use crate::engine::slot::{Ending, Slot};
-use crate::protocol::{Listener, Protocol, Wake};
+use crate::protocol::Protocol;
+use crate::protocol::wake::{Listener, Wake};
 use crate::wire::failure::Failure;
 
 /// How often the thread looks whether its client has gone.

@@ -50,8 +50,9 @@ use crate::base::name::Name;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::protocol::Protocol;
 use crate::protocol::recipe::Kind;
-use crate::protocol::{Protocol, Target};
+use crate::protocol::target::Target;
 
 pub(crate) use callback::Callbacks;
 use endless::Endless;

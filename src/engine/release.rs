@@ -8,7 +8,8 @@ use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::PassedOn;
 use crate::engine::worker::GiveBack;
-use crate::protocol::{Released, Return, Verdict};
+use crate::protocol::answer::{Released, Verdict};
+use crate::protocol::request::Return;
 use crate::wire::failure::Failure;
 
 /// Gives a lease back in one bounded attempt. What could not be done is left to the worker.

@@ -9,7 +9,7 @@ use crate::base::text::Span;
 use crate::engine::Engine;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{give_back, lost};
-use crate::protocol::Target;
+use crate::protocol::target::Target;
 
 /// What is under way in threads of the user is looked at this often.
 const LOOK: Duration = Duration::from_millis(1);

@@ -10,7 +10,8 @@ use super::mutex::quorum::QuorumKind;
 use super::reentrant::ReentrantKind;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
-use crate::protocol::recipe::{Kind, Target};
+use crate::protocol::recipe::Kind;
+use crate::protocol::target::Target;
 
 /// Every kind that there is.
 const KINDS: [&dyn Kind; 3] = [&MutexKind, &ReentrantKind, &QuorumKind];

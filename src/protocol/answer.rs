@@ -24,6 +24,15 @@ pub(crate) enum Answer {
     Gone,
 }
 
+/// What one request for the lock came to.
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    pub(crate) outcome: Result<Answer, Failure>,
+    /// Whether the attempt is over although it was not granted: it was given back at once, which may
+    /// arrive late. The next request needs another owner's value (rule 5).
+    pub(crate) is_spent: bool,
+}
+
 /// What was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {

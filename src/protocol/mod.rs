@@ -4,6 +4,9 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `recipe` | what a kind of lock is made of: its keys, its scripts, its owner's value |
+//! | `target` | one lock: its kind, its name, its keys, and the calls for it |
+//! | `request` | what a client asks |
+//! | `errand` | what the worker does for many leases at once |
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
@@ -65,12 +68,15 @@
 
 pub(crate) mod answer;
 pub(crate) mod backend;
+pub(crate) mod errand;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
 pub(crate) mod recipe;
 mod replica;
+pub(crate) mod request;
 pub(crate) mod scripted;
 pub(crate) mod session;
+pub(crate) mod target;
 pub(crate) mod transaction;
 pub(crate) mod wake;
 
@@ -80,98 +86,18 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::option::{Copies, Least};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{released, renewed};
+use crate::protocol::answer::{Acquired, Released, Told, Verdict};
+use crate::protocol::errand::Errand;
+use crate::protocol::recipe::Kind;
+use crate::protocol::request::{Attempt, Return};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake::{GrantMessage, Listener};
 use crate::wire::Pipeline;
-use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
-
-pub(crate) use answer::{Answer, Released, Told, Verdict};
-pub(crate) use recipe::{Kind, Target};
-pub(crate) use transaction::{Applied, out_of_place};
-pub(crate) use wake::{GrantMessage, Listener, Wake};
-
-/// What the worker has to say about one lease.
-#[derive(Debug)]
-pub(crate) struct Errand<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) owner: &'a [u8],
-    pub(crate) task: Task,
-}
-
-impl Errand<'_> {
-    /// Reads the answer. A renewal is not answered like a release, so that no reply to another command is
-    /// taken for one.
-    fn read(&self, reply: &Reply) -> Result<Told, Failure> {
-        match self.task {
-            Task::Renew { .. } => renewed(reply),
-            Task::Release { .. } => {
-                let verdict = released(&reply.value)?.verdict;
-                Ok(Told { verdict, sent: reply.sent })
-            }
-        }
-    }
-
-    /// The command that does it.
-    pub(crate) fn call(&self) -> Call {
-        match self.task {
-            Task::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
-            Task::Release { ttl, last_token } => self.target.release(self.owner, ttl, last_token),
-        }
-    }
-}
-
-/// What an errand is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Task {
-    /// Make it live this long from now on, and show its hold count where its kind does.
-    Renew { ttl: Duration, count: u32 },
-    /// Give it back, or take it out of the queue.
-    Release { ttl: Duration, last_token: Option<u64> },
-}
-
-/// One request to become the owner.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt<'a> {
-    pub(crate) owner: &'a [u8],
-    pub(crate) ttl: Duration,
-    pub(crate) mode: Mode,
-    /// A waiter that is not heard of for this long is taken for dead (rule 8).
-    pub(crate) dies_after: Duration,
-}
-
-/// One request to be the owner no longer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Return<'a> {
-    pub(crate) owner: &'a [u8],
-    pub(crate) ttl: Duration,
-    /// The last token used where that is not the one minted.
-    pub(crate) last_token: Option<u64>,
-    pub(crate) how: ReleaseKind,
-}
-
-/// What one request for the lock came to.
-#[derive(Debug)]
-pub(crate) struct Acquired {
-    pub(crate) outcome: Result<Answer, Failure>,
-    /// Whether the attempt is over although it was not granted: it was given back at once, which may
-    /// arrive late. The next request needs another owner's value (rule 5).
-    pub(crate) is_spent: bool,
-}
-
-/// What to do where another has the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
-    /// Nothing.
-    Try,
-    /// Queue up.
-    Join,
-    /// Stay in the queue (rule 1: only if it is there).
-    Beat,
-}
 
 /// The engine's view of where locks live.
 ///

@@ -9,9 +9,10 @@ use redis::{RedisError, Value};
 
 use crate::base::option::{Copies, Least};
 use crate::base::time::{Moment, millis};
+use crate::protocol::answer::Verdict;
 use crate::protocol::answer::{unexpected, verdict};
 use crate::protocol::session::Session;
-use crate::protocol::{Target, Verdict};
+use crate::protocol::target::Target;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Argument::Bytes;
 use crate::wire::script::{Call, Script};

@@ -11,13 +11,16 @@ use crate::base::name::Name;
 use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::protocol::answer::{Acquired, Answer, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
 use crate::protocol::backend::{Backend, Server, Trips};
+use crate::protocol::errand::Errand;
 use crate::protocol::recipe::Kind;
-use crate::protocol::{
-    Acquired, Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return,
-    Target, Told, Verdict, replica, transaction,
-};
+use crate::protocol::request::{Attempt, Return};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::{Protocol, replica, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;

@@ -3,10 +3,10 @@
 //! between.
 
 use crate::base::time::Moment;
-use crate::protocol::Return;
 use crate::protocol::answer::{Verdict, unexpected};
-use crate::protocol::recipe::{Target, fence};
+use crate::protocol::request::Return;
 use crate::protocol::session::Session;
+use crate::protocol::target::{Target, fence};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};

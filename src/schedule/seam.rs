@@ -7,11 +7,14 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
+use crate::protocol::Protocol;
+use crate::protocol::answer::{Acquired, Released, Told};
+use crate::protocol::errand::{Errand, Task};
 use crate::protocol::memory::client::Memory;
-use crate::protocol::{
-    Acquired, Applied, Attempt, Errand, GrantMessage, Listener, Mode, Protocol, Released, Return,
-    Target, Task, Told,
-};
+use crate::protocol::request::{Attempt, Mode, Return};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake::{GrantMessage, Listener};
 use crate::schedule::world::EXCHANGE;
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;

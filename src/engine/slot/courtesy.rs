@@ -30,7 +30,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::HEARTBEAT;
 use crate::engine::slot::{Inner, Patience, Paused, Slot};
-use crate::protocol::{Released, Verdict};
+use crate::protocol::answer::{Released, Verdict};
 
 /// The pause, besides two round trips.
 const TURN: Duration = Duration::from_millis(5);

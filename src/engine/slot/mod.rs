@@ -35,7 +35,7 @@ use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, W
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::{Engine, HEARTBEAT};
-use crate::protocol::Target;
+use crate::protocol::target::Target;
 use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;

@@ -19,7 +19,7 @@ use crate::engine::slot::Slot;
 use crate::engine::worker::GiveBack;
 use crate::engine::worker::duty::Duty;
 use crate::engine::worker::timers::Timers;
-use crate::protocol::Target;
+use crate::protocol::target::Target;
 
 /// The most leases that are given back in one turn: renewals wait for no more of them.
 pub(super) const RETURNS: usize = 256;

@@ -10,7 +10,8 @@ use crate::engine::release::{cause, lost_in_silence};
 use crate::engine::worker::GiveBack;
 use crate::engine::worker::duty::{Duty, Entry, watch};
 use crate::engine::worker::report::Report;
-use crate::protocol::{Errand, Task, Told, Verdict};
+use crate::protocol::answer::{Told, Verdict};
+use crate::protocol::errand::{Errand, Task};
 use crate::wire::failure::Failure;
 
 /// What failed is tried again after this share of the time that is left for it, within these bounds…

@@ -42,7 +42,8 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
 use crate::engine::callback::News;
 use crate::engine::slot::Slot;
-use crate::protocol::{Protocol, Target};
+use crate::protocol::Protocol;
+use crate::protocol::target::Target;
 
 use agenda::Agenda;
 use report::Report;

@@ -14,7 +14,7 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::protocol::Target;
+use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
 /// The renewals that failed in a turn, and the leases that it found lost.

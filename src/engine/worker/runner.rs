@@ -16,7 +16,9 @@ use crate::engine::worker::duty::{Duty, Entry};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
 use crate::engine::worker::report::Report;
 use crate::engine::{Callbacks, DEAD_AFTER};
-use crate::protocol::{Errand, Protocol, Told};
+use crate::protocol::Protocol;
+use crate::protocol::answer::Told;
+use crate::protocol::errand::Errand;
 use crate::wire::failure::Failure;
 
 /// A renewal waits for its answer for this share of the validity that is left, and can then be tried

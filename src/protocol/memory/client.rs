@@ -8,11 +8,14 @@ use crate::base::option::ReleaseKind;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
+use crate::protocol::answer::{Acquired, Answer, Released, Told};
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed};
-use crate::protocol::{
-    Acquired, Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return,
-    Target, Told, Wake, wake,
-};
+use crate::protocol::errand::Errand;
+use crate::protocol::request::{Attempt, Return};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake::{GrantMessage, Listener, Wake};
+use crate::protocol::{Protocol, wake};
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};

@@ -1,6 +1,6 @@
 //! The scripts of the mutex, line by line: `mutex_….lua` over `queue.lua`.
 
-use crate::protocol::Mode;
+use crate::protocol::request::Mode;
 use crate::wire::Value;
 
 use super::request::Request;

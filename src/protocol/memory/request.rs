@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::base::time::millis;
-use crate::protocol::recipe::{SHORTEST_FENCE, fence, queue};
-use crate::protocol::{Attempt, Errand, Mode, Target, Task};
+use crate::protocol::errand::{Errand, Task};
+use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::target::Target;
+use crate::protocol::target::{SHORTEST_FENCE, fence, queue};
 use crate::wire::Value;
 
 use super::store::{Published, Run, Store, WrongType};

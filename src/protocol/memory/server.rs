@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::sync::channel::{Receiver, Sender, unbounded};
 use crate::base::sync::{self, Arc, Mutex, MutexGuard, ThreadId};
 use crate::base::time::{Clock, Moment};
-use crate::protocol::Target;
+use crate::protocol::target::Target;
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::subscription::Event;

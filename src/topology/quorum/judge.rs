@@ -5,7 +5,7 @@ use redis::RedisError;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::protocol::answer::verdict;
-use crate::protocol::{Told, Verdict};
+use crate::protocol::answer::{Told, Verdict};
 use crate::topology::quorum::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::topology::several::node::Lane;

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::protocol::{Listener, Wake, wake};
+use crate::protocol::wake;
+use crate::protocol::wake::{Listener, Wake};
 use crate::topology::several::relay::{Heard, Relay, Wishes};
 use crate::wire::failure::Failure;
 use crate::wire::subscription::Event;

@@ -82,11 +82,14 @@ use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
+use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, forced};
-use crate::protocol::{
-    Acquired, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
-    Task, Told, Verdict, wake,
-};
+use crate::protocol::errand::{Errand, Task};
+use crate::protocol::request::{Attempt, Return};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::{Protocol, wake};
 use crate::topology::quorum::claim::Claims;
 use crate::topology::quorum::judge::{Ask, is_open};
 use crate::topology::quorum::listener::{Audience, Chorus, Pace};

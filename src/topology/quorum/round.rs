@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
+use crate::protocol::answer::Answer;
 use crate::protocol::answer::{Busy, Granted};
-use crate::protocol::{Answer, Attempt, Target};
+use crate::protocol::request::Attempt;
+use crate::protocol::target::Target;
 use crate::topology::quorum::judge::Voters;
 use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
 use crate::topology::quorum::{Quorum, impossible};

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::protocol::Verdict;
+use crate::protocol::answer::Verdict;
 use crate::protocol::answer::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;

@@ -1,0 +1,186 @@
+//! One lock: the keys and the requests of its kind for one name.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::name::Name;
+use crate::base::reserved;
+use crate::base::sync::Arc;
+use crate::base::time::millis;
+use crate::protocol::recipe::Kind;
+use crate::protocol::request::{Attempt, Mode};
+use crate::wire::script::Argument::{Bytes, Number};
+use crate::wire::script::Call;
+
+/// The tokens of a lock outlive its lease at least this long.
+pub(crate) const SHORTEST_FENCE: Duration = Duration::from_secs(1);
+/// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
+/// server does not empty it.
+const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
+
+/// One lock: its kind, its name, its keys.
+pub(crate) struct Target {
+    kind: &'static dyn Kind,
+    name: Name,
+    keys: Vec<Vec<u8>>,
+    channel: Option<Vec<u8>>,
+    is_heard_everywhere: bool,
+}
+
+impl Target {
+    pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        let keys = kind.keys(&name);
+        Target::with_keys(kind, name, keys, true)
+    }
+
+    /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
+    /// cluster, and a node that has not all of a slot refuses them as a whole.
+    pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+        let mut keys = kind.keys(&name);
+        let last = if mutated!("cluster-script-stops-half-way") {
+            reserved::FENCE
+        } else {
+            reserved::NEVER
+        };
+        keys.push(name.beside(last));
+        Target::with_keys(kind, name, keys, false)
+    }
+
+    fn with_keys(
+        kind: &'static dyn Kind,
+        name: Name,
+        keys: Vec<Vec<u8>>,
+        is_heard_everywhere: bool,
+    ) -> Arc<Target> {
+        let channel = kind.channel(&name);
+        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere })
+    }
+
+    pub(crate) fn kind(&self) -> &'static dyn Kind {
+        self.kind
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// All its keys.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn keys(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+
+    /// The keys that are there for as long as it is held: the lock's own and its fence.
+    pub(crate) fn lasting(&self) -> &[Vec<u8>] {
+        self.keys.get(..2).unwrap_or(&self.keys)
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    /// The channel on which releases of this lock are told, if its kind has one.
+    pub(crate) fn channel(&self) -> Option<&[u8]> {
+        self.channel.as_deref()
+    }
+
+    /// Whether a listener to its channel hears every release. In a cluster, Redisson publishes on a channel
+    /// of the slot, to which this client does not listen.
+    pub(crate) fn is_heard_everywhere(&self) -> bool {
+        self.is_heard_everywhere
+    }
+
+    pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {
+        let mode: &[u8] = match attempt.mode {
+            Mode::Try => b"try",
+            Mode::Join => b"join",
+            Mode::Beat => b"beat",
+        };
+        let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
+        self.kind.scripts().acquire.call(
+            &self.keys,
+            &[
+                Bytes(attempt.owner),
+                Number(millis(attempt.ttl)),
+                Number(deadline_micros),
+                Number(fence(attempt.ttl)),
+                Bytes(mode),
+                Number(dies_after),
+                Number(queue(attempt)),
+            ],
+        )
+    }
+
+    /// The request of an attempt that proposes its own token, and reserves those up to another.
+    pub(crate) fn propose(
+        &self,
+        attempt: &Attempt<'_>,
+        deadline_micros: u64,
+        token: u64,
+        reserved: u64,
+    ) -> Call {
+        self.kind.scripts().acquire.call(
+            &self.keys,
+            &[
+                Bytes(attempt.owner),
+                Number(millis(attempt.ttl)),
+                Number(deadline_micros),
+                Number(fence(attempt.ttl)),
+                Number(token),
+                Number(reserved),
+            ],
+        )
+    }
+
+    /// `last_token` is the last one used where that is not the one minted.
+    pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
+        self.kind
+            .scripts()
+            .release
+            .call(&self.keys, &[Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))])
+    }
+
+    /// As [`release`](Target::release), without a word to those who wait, where the kind can.
+    pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
+        let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
+        self.kind.scripts().release.call(&self.keys, &arguments)
+    }
+
+    pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
+        self.kind.scripts().renew.call(
+            if mutated!("cluster-renewal-with-all-keys") { &self.keys } else { self.lasting() },
+            &[Bytes(owner), Number(millis(ttl)), Number(count.into()), Number(fence(ttl))],
+        )
+    }
+
+    pub(crate) fn inspect(&self) -> Call {
+        self.kind.inspect(self.key())
+    }
+
+    /// Takes it from an owner, by a deadline of the server's clock.
+    pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
+        let fence = Number(fence(SHORTEST_FENCE));
+        let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
+        self.kind.scripts().force.call(&self.keys, &arguments)
+    }
+
+    pub(crate) fn request(&self) -> Option<Call> {
+        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, &[]))
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.kind.name(), self.name)
+    }
+}
+
+/// The time to live of the queue for which an attempt keeps it, in milliseconds.
+pub(crate) fn queue(attempt: &Attempt<'_>) -> u64 {
+    millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
+}
+
+/// The time to live of the fence beside a lease, in milliseconds.
+pub(crate) fn fence(ttl: Duration) -> u64 {
+    millis(ttl.max(SHORTEST_FENCE))
+}
