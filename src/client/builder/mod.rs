@@ -1,28 +1,24 @@
 //! How a client is built.
 
+mod pool;
+mod topology;
+
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::error::{Error, Result};
-use crate::base::id::Identity;
+use crate::base::error::Result;
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
-use crate::client::address;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-use crate::protocol::cluster::Cluster;
 #[cfg(any(test, feature = "testing"))]
 use crate::protocol::memory::{client::Memory, link::Link, server::Server};
-use crate::protocol::single::Single;
-use crate::wire::cluster::{ClusterSettings, Directory};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::manager::{Source, Timeouts};
-use crate::wire::pool::{check_timeout, connector};
+use crate::wire::manager::Timeouts;
+use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
-use crate::wire::sentinel::Sentinels;
-use crate::wire::transport::Transport;
 
 /// Settings of a [`LockClient`]. [Options](crate::guide::options) has all of them in a table.
 ///
@@ -63,150 +59,6 @@ impl LockClientBuilder {
         }
     }
 
-    /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
-    ///
-    /// Two more connections are not counted: one renews, one listens. A thread that waits for a lock uses
-    /// none.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // Sixteen threads may talk to Redis at once.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379").max_size(16).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
-        self.settings.pool.max_size = connections;
-        self
-    }
-
-    /// How many idle connections the pool keeps ready; default 0, at most `max_size`.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// // Two are ready before the first lock is taken.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379").min_idle(2).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn min_idle(mut self, connections: u32) -> LockClientBuilder {
-        self.settings.pool.min_idle = connections;
-        self
-    }
-
-    /// How many idle connections the pool keeps at most; default all, from `min_idle` to `max_size`.
-    ///
-    /// Set it above `min_idle` by as many connections as are in use at once: the pool makes one more
-    /// whenever fewer than `min_idle` are idle, and closes those beyond `max_idle`.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // Four of the sixteen stay open while nobody needs them.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .max_size(16)
-    ///     .max_idle(4)
-    ///     .build()?;
-    /// let builder = LockClient::builder("redis://127.0.0.1:6379").max_size(4).max_idle(16);
-    /// assert!(builder.build().unwrap_err().is_config());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_idle(mut self, connections: u32) -> LockClientBuilder {
-        self.settings.pool.max_idle = Some(connections);
-        self
-    }
-
-    /// How long a call waits while others use all connections; default 1 s, from 1 ms to 365 days.
-    ///
-    /// A call for which a connection is being made waits for the
-    /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. It then has all of the
-    /// [`command_timeout`](LockClientBuilder::command_timeout) for its reply. A caller that waits for less time
-    /// than that, for example with [`try_lock_for`](crate::Mutex::try_lock_for), gets less.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // If all connections are in use, a call fails soon.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .max_wait(Duration::from_millis(200))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_wait(mut self, wait: Duration) -> LockClientBuilder {
-        self.settings.pool.max_wait = wait;
-        self
-    }
-
-    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None` for
-    /// never. The pool looks every 30 s.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // A load balancer on the way drops connections that are idle for two minutes.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .idle_timeout(Some(Duration::from_secs(60)))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn idle_timeout(mut self, timeout: Option<Duration>) -> LockClientBuilder {
-        self.settings.pool.idle_timeout = timeout;
-        self
-    }
-
-    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for never.
-    /// The pool looks every 30 s.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // A proxy that was added gets its share of the connections within five minutes.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .max_lifetime(Some(Duration::from_secs(300)))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_lifetime(mut self, lifetime: Option<Duration>) -> LockClientBuilder {
-        self.settings.pool.max_lifetime = lifetime;
-        self
-    }
-
-    /// Whether the pool tests a connection with a `PING` before each use; default no.
-    ///
-    /// This doubles the round trips and is seldom needed: a connection that failed is never used again, and
-    /// a command that met a dead one is safely repeated.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // The same as `testOnBorrow` in Jedis.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .test_on_borrow(true)
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn test_on_borrow(mut self, test: bool) -> LockClientBuilder {
-        self.settings.pool.test_on_borrow = test;
-        self
-    }
-
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
     /// 365 days. The addresses are tried in turn until one can be connected to, and each of them has all of
     /// this time, with the log-in.
@@ -242,11 +94,6 @@ impl LockClientBuilder {
     /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer than
     /// this time-out plus the longer of those two.
     ///
-    /// Before that, a call waits for a connection: for the
-    /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
-    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer
-    /// than this time-out and the longer of those two.
-    ///
     /// ```
     /// use leasehold::LockClient;
     /// use std::time::Duration;
@@ -261,6 +108,25 @@ impl LockClientBuilder {
     /// ```
     pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.command_timeout = timeout;
+        self
+    }
+
+    /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
+    ///
+    /// Two more connections are not counted: one renews, one listens. A thread that waits for a lock uses
+    /// none.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // Sixteen threads may talk to Redis at once.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").max_size(16).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
+        self.settings.pool.max_size = connections;
         self
     }
 
@@ -281,82 +147,6 @@ impl LockClientBuilder {
     /// ```
     pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
         self.settings.give_up_after = outage;
-        self
-    }
-
-    /// The sentinels that know where the master is; default none.
-    ///
-    /// The host of the client's URL is then the name that the sentinels have for the master. The user, the
-    /// password, the database and the scheme of that URL are those of the master. Each sentinel's URL has its
-    /// own: sentinels may speak plain text beside a master over TLS (`redis://` beside `rediss://`), and the
-    /// other way round.
-    ///
-    /// `build` rejects an empty list, duplicate addresses, a client's URL that is a socket, and a
-    /// [`cluster`](LockClientBuilder::cluster) at the same time.
-    ///
-    /// **How the client follows the master.** It asks the sentinels at every new connection, and the server
-    /// that they name must confirm that it is the master. A thread listens to one sentinel and asks another
-    /// every 500 ms; when one names another master, the client never uses a connection to the former one
-    /// again. During a fail-over the client uses the chosen replica as soon as it confirms that it is the
-    /// master, which is about a second before the sentinels announce it.
-    ///
-    /// **Permissions.** The user needs `SENTINEL` at the sentinels, and should have `SUBSCRIBE` there and
-    /// `ROLE` at the servers; without them the client notices a change later.
-    ///
-    /// **What remains of a former master.** It may still take itself for the master. With the default
-    /// time-outs, the client sends nothing to it from one second after a sentinel named another master. A
-    /// former master that hung may still run what it was sent before: a request to take a lock is too late by
-    /// then and does nothing; renewals and releases change its own copy, which it throws away as soon as it
-    /// becomes a replica. A client that is cut off together with the former master and one of its sentinels
-    /// goes on with that master; `min-replicas-to-write` with `min-replicas-max-lag` at the servers bounds
-    /// this.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// let client = LockClient::builder("redis://:secret@mymaster/0")
-    ///     .sentinels(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"])
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn sentinels<U: AsRef<str>>(
-        mut self,
-        urls: impl IntoIterator<Item = U>,
-    ) -> LockClientBuilder {
-        self.sentinels = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
-        self
-    }
-
-    /// Makes this a client of a Redis Cluster; by default it is not.
-    ///
-    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none. Any node
-    /// knows where all nodes are.
-    ///
-    /// The user, the password and the scheme of the client's URL are used for every node, also for nodes
-    /// that the client learns of later. `build` rejects URLs with others, a socket, a database other than 0,
-    /// and [`sentinels`](LockClientBuilder::sentinels) at the same time. The bounds of the pool apply to each
-    /// node.
-    ///
-    /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and what happens
-    /// when nodes fail or slots move.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// let client = LockClient::builder("redis://:secret@10.0.0.1:7000")
-    ///     .cluster(["redis://10.0.0.2:7000", "redis://10.0.0.3:7000"])
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn cluster<U: AsRef<str>>(
-        mut self,
-        urls: impl IntoIterator<Item = U>,
-    ) -> LockClientBuilder {
-        self.cluster = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
         self
     }
 
@@ -584,58 +374,6 @@ impl LockClientBuilder {
     /// When what is tried in `build` is given up.
     fn limit(&self, clock: &Arc<dyn Clock>) -> Moment {
         clock.now().after(self.connect_timeout + self.command_timeout)
-    }
-
-    fn single(
-        &self,
-        info: Endpoint,
-        clock: &Arc<dyn Clock>,
-        identity: Arc<Identity>,
-    ) -> Result<Single> {
-        let source = match &self.sentinels {
-            Some(urls) => {
-                let sentinels = address::sentinels(&self.settings, &info, urls)?;
-                Source::Sentinels(Sentinels::new(sentinels, info, Arc::clone(clock)))
-            }
-            None => Source::Fixed(info),
-        };
-        let transport = Arc::new(Transport::new(
-            source,
-            Arc::clone(clock),
-            &self.settings.pool,
-            self.timeouts(),
-            connector(identity.threads())?,
-            identity.threads(),
-        ));
-        if self.settings.connect_now {
-            transport.check(self.limit(clock))?;
-        }
-        Ok(Single::new(transport, identity))
-    }
-
-    fn in_cluster(
-        &self,
-        info: Endpoint,
-        urls: &[String],
-        clock: &Arc<dyn Clock>,
-        identity: Arc<Identity>,
-    ) -> Result<Cluster> {
-        if self.sentinels.is_some() {
-            let allowed = "one of the two, as the nodes of a cluster watch each other";
-            return Err(Error::config("cluster", "set beside sentinels", allowed));
-        }
-        let seeds = address::seeds(&self.settings, &info, urls)?;
-        let settings = ClusterSettings {
-            pool: self.settings.pool.clone(),
-            timeouts: self.timeouts(),
-            threads: identity.threads(),
-        };
-        let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
-        let cluster = Cluster::new(directory, identity);
-        if self.settings.connect_now {
-            cluster.check(self.limit(clock))?;
-        }
-        Ok(cluster)
     }
 
     fn check(&self) -> Result<Endpoint> {
