@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Result;
-use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
+use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
 #[cfg(any(test, feature = "testing"))]
@@ -19,6 +19,52 @@ use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
+
+impl LockClient {
+    /// Connects to a server with default settings, or says clearly why it cannot.
+    ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
+    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
+    /// and `protocol`. Any other parameter, and a fragment, are [refused](Error::is_config), because the
+    /// driver would ignore them.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`LockClientBuilder::build`] with `connect_now`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() {
+    /// match LockClient::open("redis://127.0.0.1:6379") {
+    ///     Ok(client) => println!("connected: {client:?}"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub fn open(url: impl AsRef<str>) -> Result<LockClient> {
+        LockClient::builder(url).connect_now(true).build()
+    }
+
+    /// Begins to build a client. It connects only when it first needs to, so Redis may still be down.
+    ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, or
+    /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
+    /// `%` and two digits.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let remote = LockClient::builder("redis://locks:p%40ss@localhost:6379/2").build()?;
+    /// let near = LockClient::builder("unix:///run/redis.sock?db=2").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
+        LockClientBuilder::new(url.as_ref())
+    }
+}
 
 /// Settings of a [`LockClient`]. [Options](crate::guide::options) has all of them in a table.
 ///
@@ -57,6 +103,15 @@ impl LockClientBuilder {
             command_timeout: Duration::from_secs(1),
             settings: Settings::default(),
         }
+    }
+
+    setters! {
+        client: LockClient,
+        open: r#"LockClient::builder("redis://127.0.0.1:6379")"#,
+        open_tls: r#"LockClient::builder("rediss://redis.example:6380")"#,
+        outage: "an outage of Redis",
+        connects: "cannot connect or may not run scripts",
+        needs_tls: "a `rediss://` URL, of the client or of a sentinel",
     }
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
@@ -108,179 +163,6 @@ impl LockClientBuilder {
     /// ```
     pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
         self.command_timeout = timeout;
-        self
-    }
-
-    /// How many connections the pool has at most (Jedis: max total); default 10, from 1 to 65,536.
-    ///
-    /// Two more connections are not counted: one renews, one listens. A thread that waits for a lock uses
-    /// none.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // Sixteen threads may talk to Redis at once.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379").max_size(16).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_size(mut self, connections: u32) -> LockClientBuilder {
-        self.settings.pool.max_size = connections;
-        self
-    }
-
-    /// How long a wait for a lock rides out an outage of Redis; default 10 s, from 1 ms to
-    /// 365 days.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// // Here a restart of Redis takes up to half a minute.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .give_up_after(Duration::from_secs(30))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn give_up_after(mut self, outage: Duration) -> LockClientBuilder {
-        self.settings.give_up_after = outage;
-        self
-    }
-
-    /// CA certificates to trust, in PEM, and no others; default those of the machine.
-    ///
-    /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are read when the
-    /// client is built, and never again. This needs a `rediss://` URL, of the client or of a sentinel, and the
-    /// feature `tls`.
-    ///
-    /// The cryptography is what the process has chosen for rustls
-    /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The library
-    /// chooses nothing for the process.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo(pem: &[u8]) -> leasehold::Result<()> {
-    /// let client = LockClient::builder("rediss://redis.example:6380").ca_certificate(pem).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> LockClientBuilder {
-        self.settings.trust(pem.as_ref());
-        self
-    }
-
-    /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default none. Needs a
-    /// `rediss://` URL, of the client or of a sentinel, and the feature `tls`.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo(pem: &[u8], chain: &[u8], key: &[u8]) -> leasehold::Result<()> {
-    /// let client = LockClient::builder("rediss://redis.example:6380")
-    ///     .ca_certificate(pem)
-    ///     .client_certificate(chain, key)
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-    pub fn client_certificate(
-        mut self,
-        chain: impl AsRef<[u8]>,
-        key: impl AsRef<[u8]>,
-    ) -> LockClientBuilder {
-        self.settings.identify(chain.as_ref(), key.as_ref());
-        self
-    }
-
-    /// Whether [`build`](LockClientBuilder::build) connects, and fails if it cannot connect or may not run
-    /// scripts; default no.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// // Without Redis this process need not start.
-    /// let client = LockClient::builder("redis://127.0.0.1:6379").connect_now(true).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn connect_now(mut self, connect: bool) -> LockClientBuilder {
-        self.settings.connect_now = connect;
-        self
-    }
-
-    /// What every lock's name begins with in Redis; default nothing.
-    ///
-    /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock is made, and so
-    /// is one that is [reserved](crate::LockClient::mutex) together with its prefix. So no prefix can begin
-    /// with `leasehold:`.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .name_prefix("shop:")
-    ///     .build()?;
-    /// assert_eq!(client.mutex("orders:42")?.name(), b"shop:orders:42");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> LockClientBuilder {
-        self.settings.name_prefix = prefix.as_ref().to_vec();
-        self
-    }
-
-    /// What [`holder`](crate::Mutex::holder) shows others about this client besides its host and its process;
-    /// default nothing. Control characters are left out, and anything beyond 128 bytes.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let client = LockClient::builder("redis://127.0.0.1:6379").label("billing").build()?;
-    /// // Others see that the lock is held by "billing, process 4711 on web-3".
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn label(mut self, label: impl AsRef<str>) -> LockClientBuilder {
-        self.settings.label = label.as_ref().to_owned();
-        self
-    }
-
-    /// A callback for every lock of this client that is lost before its release; default none.
-    ///
-    /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
-    /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
-    /// hold use [`Guard::on_loss`](crate::Guard::on_loss); threads that wait for losses use
-    /// [`LockClient::losses`].
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let client = LockClient::builder("redis://127.0.0.1:6379")
-    ///     .on_loss(|loss| {
-    ///         eprintln!("{loss}");
-    ///         std::process::abort();
-    ///     })
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_loss(
-        mut self,
-        callback: impl Fn(&Loss) + Send + Sync + 'static,
-    ) -> LockClientBuilder {
-        self.settings.callbacks.on_loss = Some(Arc::new(callback));
         self
     }
 
