@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Ordering, Weak};
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
@@ -40,8 +40,6 @@ pub(crate) struct Reply {
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
-    /// Counts it among those of its pool, until it begins to be dropped.
-    pub(crate) counted: Weak<Counter>,
     inner: Line,
     clock: Arc<dyn Clock>,
     common: Arc<Common>,
@@ -67,10 +65,6 @@ pub(crate) struct Connection {
     /// What is known of the server behind it.
     pub(crate) standing: Standing,
 }
-
-/// What the connections of a pool point to, so that it can be told how many live.
-#[derive(Debug, Default)]
-pub(crate) struct Counter;
 
 /// What the connections of a manager have in common.
 #[derive(Debug)]
@@ -138,7 +132,6 @@ impl Connection {
         inner.set_write_timeout(Some(patience))?;
         let now = clock.now();
         Ok(Connection {
-            counted: Weak::new(),
             inner,
             clock,
             common,

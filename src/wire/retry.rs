@@ -1,8 +1,8 @@
 //! When a connection that could not be made is tried again.
 //!
-//! r2d2 repeats an order that failed until it succeeds, also when nobody wants the connection any longer.
-//! Each server would be knocked at ten times a second for the life of the client, and a wrong password be
-//! sent each time. So the thread that connects looks here first:
+//! The pool repeats an order that failed until it succeeds, also when nobody wants the connection any longer.
+//! Without a limit it would connect to a failing server ten times a second for the life of the client, and
+//! send a wrong password each time. So the thread that connects looks here first:
 //!
 //! | the last attempt | a caller asks | the thread |
 //! | --- | --- | --- |
@@ -15,9 +15,7 @@
 
 use std::time::Duration;
 
-use scheduled_thread_pool::ScheduledThreadPool;
-
-use crate::base::sync::{Arc, Condvar, Mutex};
+use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -136,47 +134,6 @@ impl Refusal {
     pub(crate) fn is_over(self, tried: u64, now: Moment) -> bool {
         let lasted = now.since(self.since) >= REFUSED;
         tried != self.tried || lasted && !mutated!("refusal-lasts-for-ever")
-    }
-}
-
-/// The thread that makes the connections of all pools to one server.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    pub(crate) thread: Arc<ScheduledThreadPool>,
-    pub(crate) bell: Arc<Bell>,
-}
-
-impl Connector {
-    pub(crate) fn new(thread: ScheduledThreadPool) -> Connector {
-        Connector { thread: Arc::new(thread), bell: Arc::default() }
-    }
-}
-
-/// Wakes the thread while it waits for its next attempt. The pools share the thread, so whichever of them
-/// needs it must be able to wake it.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rings: Mutex<u64>,
-    rung: Condvar,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        *self.rings.lock() += 1;
-        self.rung.notify_all();
-    }
-
-    /// How often it rang so far.
-    pub(crate) fn rings(&self) -> u64 {
-        *self.rings.lock()
-    }
-
-    /// Waits until it has rung more often than this, or for this long.
-    pub(crate) fn wait(&self, seen: u64, span: Duration) {
-        let mut rings = self.rings.lock();
-        if *rings == seen {
-            self.rung.wait_for(&mut rings, span);
-        }
     }
 }
 

@@ -25,7 +25,7 @@ impl LockClient {
     ///
     /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
     /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
-    /// and `protocol`. Any other parameter, and a fragment, are [refused](Error::is_config), because the
+    /// and `protocol`. Any other parameter, and a fragment, are [refused](crate::Error::is_config), because the
     /// driver would ignore them.
     ///
     /// # Errors
