@@ -7,7 +7,6 @@ use redis::{RedisError, ServerErrorKind, Value};
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
@@ -220,17 +219,21 @@ impl Connection {
         }
     }
 
-    /// Takes a batch to the server and back. A failure befalls all in it that were told nothing.
-    pub(crate) fn carry(&mut self, batch: &mut Batch<'_>) -> Result<(), Failure> {
-        let (packed, count, deadline) = batch.board();
-        let sent = self.send(packed, count, deadline)?;
+    /// Waits for so many answers, and hands each on as it comes. For the first, the time-outs have just been
+    /// set. One that does not come makes its own and all later outcomes unknown.
+    pub(crate) fn receive_each(
+        &mut self,
+        count: usize,
+        sent: Moment,
+        deadline: Moment,
+        mut tell: impl FnMut(Result<Reply, Failure>),
+    ) -> Result<(), Failure> {
         for number in 0..count {
-            // For the first, the time-outs have just been set.
             let answer = if number == 0 { self.receive() } else { self.receive_by(deadline) };
             if let Err(failure @ Failure::Unknown(_)) = answer {
                 return Err(failure);
             }
-            batch.tell(answer.map(|value| self.reply(value, sent)));
+            tell(answer.map(|value| self.reply(value, sent)));
         }
         Ok(())
     }
@@ -306,7 +309,12 @@ impl Connection {
     }
 
     /// Sends so many packed commands; answers when that began.
-    fn send(&mut self, packed: &[u8], count: usize, deadline: Moment) -> Result<Moment, Failure> {
+    pub(crate) fn send(
+        &mut self,
+        packed: &[u8],
+        count: usize,
+        deadline: Moment,
+    ) -> Result<Moment, Failure> {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {

@@ -81,7 +81,7 @@ impl Transport {
         self.process.check()?;
         let carry = |batch: &mut Batch<'_>| {
             let (start, deadline) = batch.span();
-            self.pool.exchange_since(start, deadline, |connection| connection.carry(batch))
+            self.pool.exchange_since(start, deadline, |connection| batch.exchange(connection))
         };
         let limit = |start| self.pool.limit(start);
         let outcome = self.combiner.call(call, deadline, &limit, |batch| match carry(batch) {
