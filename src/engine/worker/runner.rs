@@ -7,7 +7,9 @@ use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
+use crate::engine::Callbacks;
 use crate::engine::callback::{News, survive};
+use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::{lost_in_silence, taken};
 use crate::engine::slot::{Look, Slot};
@@ -15,7 +17,6 @@ use crate::engine::worker::agenda::Agenda;
 use crate::engine::worker::duty::{Duty, Entry};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
 use crate::engine::worker::report::Report;
-use crate::engine::{Callbacks, DEAD_AFTER};
 use crate::protocol::{Errand, Protocol, Told};
 use crate::wire::failure::Failure;
 

@@ -13,6 +13,7 @@ use crate::engine::acquire::acquire;
 use crate::engine::lease::LiveLease;
 use crate::engine::release::release;
 use crate::engine::shutdown::shut_down;
+use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::link::Link;
@@ -206,37 +207,6 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
     }
 }
 
-/// Somebody may listen who never takes the lock.
-#[test]
-fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
-    let mut courtesy = Courtesy::new();
-    let begin = DrivenClock::START;
-    let mut now = begin;
-    let mut paused = |courtesy: &mut Courtesy, taken: bool| {
-        now = now.after(Duration::from_micros(100));
-        courtesy.begin_release();
-        courtesy.released(false, true, Duration::ZERO, now);
-        let pauses = courtesy.until > now;
-        courtesy.paused = pauses.then_some(true);
-        now = now.max(courtesy.until);
-        courtesy.end(taken, now);
-        (pauses, now.since(begin))
-    };
-    let first: Vec<bool> = (0..8).map(|_| paused(&mut courtesy, false).0).collect();
-    assert_eq!(first, [true, true, true, true, false, false, false, false]);
-    let mut pauses = 0;
-    let span = loop {
-        let (pauses_now, span) = paused(&mut courtesy, false);
-        pauses += u32::from(pauses_now);
-        if span > Duration::from_secs(60) {
-            break span;
-        }
-    };
-    assert!(TURN * pauses < span / 100, "{pauses} pauses in {span:?}");
-    while !paused(&mut courtesy, true).0 {}
-    assert!((0..100).all(|_| paused(&mut courtesy, true).0), "a rest without a reason");
-}
-
 #[test]
 fn pause_does_not_wait_for_its_subscription() {
     let bench = Bench::new();
@@ -348,46 +318,4 @@ fn pause_counts_only_where_another_would_be_heard() {
         let now = bench.clock.now();
         assert_eq!(bench.slot.inner.lock().courtesy.is_listened_to(now), !listens);
     }
-}
-
-#[test]
-fn late_messages_of_its_own_are_not_anothers() {
-    let mut courtesy = Courtesy::new();
-    let now = DrivenClock::START;
-    for number in 0..VAIN {
-        courtesy.begin_release();
-        courtesy.released(true, true, Duration::ZERO, now);
-        // Those of two releases come together.
-        (0..number % 2 * 2).for_each(|_| courtesy.hear_release());
-        courtesy.paused = Some(true);
-        courtesy.end(false, now);
-    }
-    assert_eq!(courtesy.vain, VAIN);
-}
-
-#[test]
-fn release_that_only_this_client_heard_is_its_own() {
-    let mut courtesy = Courtesy::new();
-    courtesy.begin_release();
-    courtesy.released(true, false, Duration::ZERO, DrivenClock::START);
-    courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
-    (0..2).for_each(|_| courtesy.hear_release());
-    assert!(!courtesy.is_over());
-    courtesy.hear_release();
-    assert!(courtesy.is_over());
-}
-
-#[test]
-fn lost_message_is_due_until_the_client_listens_anew() {
-    let mut courtesy = Courtesy::new();
-    courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
-    courtesy.listen_anew();
-    courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
-    courtesy.hear_release();
-    assert!(!courtesy.is_over());
-    courtesy.hear_release();
-    assert!(courtesy.is_over());
 }

@@ -198,7 +198,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "no-pause-for-listeners",
         "sharing with Redisson",
-        "leasehold::engine::slot::courtesy::tests::released_lock_is_left_to_a_listener_for_a_while",
+        "leasehold::engine::slot::pause::tests::released_lock_is_left_to_a_listener_for_a_while",
     ),
     bug(
         "holder-that-does-not-listen",
