@@ -2,6 +2,8 @@
 //!
 //! The checkers take text, so that a planted violation can show that they find one.
 
+mod circle;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
