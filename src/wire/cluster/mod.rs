@@ -11,6 +11,7 @@
 //! | no answer | nothing is sent again: it may have been done |
 
 mod directory;
+mod map;
 mod member;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,103 @@
+//! The map of a cluster: its masters, and which of them has which slots.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::base::tag::SLOTS;
+use crate::base::time::Moment;
+use crate::wire::cluster::member::Member;
+use crate::wire::failure::Failure;
+use crate::wire::topology::{Address, Range};
+
+/// What is known of the slots.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub(super) masters: Vec<Arc<Member>>,
+    /// The place of its master for each slot; empty at first.
+    pub(super) slots: Vec<u16>,
+    /// Seeds that have no slots as far as is known; only while nobody tells who has.
+    pub(super) spare: Vec<Arc<Member>>,
+    /// Grows whenever the nodes were asked.
+    pub(super) version: u64,
+    pub(super) due: bool,
+    /// Whether somebody is asking the nodes.
+    pub(super) flight: bool,
+    /// From when on they may be asked again.
+    pub(super) rested: Option<Moment>,
+    /// Why they told nothing the last time, and for how long they were asked.
+    pub(super) trouble: Option<Failure>,
+    pub(super) tried: Duration,
+    /// Who was seen to fail, and is asked last.
+    pub(super) suspect: Option<Address>,
+}
+
+/// The place of a slot that nobody has.
+const NOBODY: u16 = u16::MAX;
+
+impl Map {
+    pub(super) fn master(&self, slot: u16) -> Option<&Arc<Member>> {
+        self.masters.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    pub(super) fn find(&self, address: &Address) -> Option<&Arc<Member>> {
+        self.masters.iter().find(|member| *member.address() == *address)
+    }
+
+    pub(super) fn has(&self, member: &Arc<Member>) -> bool {
+        self.masters.iter().any(|other| Arc::ptr_eq(other, member))
+    }
+
+    /// The node to listen to for what is published about a slot.
+    pub(super) fn word(&self, slot: u16) -> Option<&Arc<Member>> {
+        let home = self.master(slot).filter(|home| home.is_heard());
+        home.or_else(|| self.masters.iter().find(|member| member.is_heard()))
+    }
+
+    /// The slots that a node has.
+    pub(super) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
+        let is_its = |slot: u16| self.master(slot).is_some_and(|it| Arc::ptr_eq(it, member));
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for slot in (0..SLOTS).filter(|&slot| is_its(slot)) {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        ranges
+    }
+
+    /// Draws it anew, as one of the nodes that were asked told. Returns the nodes that are on it no longer.
+    pub(super) fn draw(
+        &mut self,
+        asked: &[Arc<Member>],
+        ranges: &[Range],
+        make: impl Fn(&Address) -> Arc<Member>,
+    ) -> Vec<Arc<Member>> {
+        let mut masters: Vec<Arc<Member>> = Vec::new();
+        let mut slots = vec![NOBODY; usize::from(SLOTS)];
+        for Range { first, last, master } in ranges {
+            let found = masters.iter().position(|member| *member.address() == *master);
+            let place = found.unwrap_or_else(|| {
+                let known = self
+                    .find(master)
+                    .or_else(|| asked.iter().find(|member| *member.address() == *master));
+                masters.push(known.map_or_else(|| make(master), Arc::clone));
+                masters.len() - 1
+            });
+            let place = u16::try_from(place).unwrap_or(NOBODY);
+            slots[usize::from(*first)..=usize::from(*last)].fill(place);
+        }
+        let before = std::mem::replace(&mut self.masters, masters);
+        (self.slots, self.due, self.trouble) = (slots, false, None);
+        before.into_iter().filter(|member| self.find(member.address()).is_none()).collect()
+    }
+
+    /// Notes that a slot is at this node, and that likely others have moved too.
+    pub(super) fn note(&mut self, slot: u16, place: usize) {
+        self.due = true;
+        if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
+            *entry = u16::try_from(place).unwrap_or(NOBODY);
+        }
+    }
+}
