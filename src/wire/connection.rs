@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
-use crate::wire::silence::Silence;
+use crate::wire::silence::Common;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -63,48 +63,6 @@ pub(crate) struct Connection {
     replied: Moment,
     /// What is known of the server behind it.
     pub(crate) standing: Standing,
-}
-
-/// What the connections of a manager have in common.
-#[derive(Debug)]
-pub(crate) struct Common {
-    /// The longest wait for an answer, and the setting that says so.
-    pub(crate) patience: Duration,
-    pub(crate) setting: &'static str,
-    /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
-    /// that has leave to wait for so long.
-    replied: AtomicU64,
-    silence: Silence,
-}
-
-impl Common {
-    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
-        Common { patience, setting, replied: AtomicU64::new(0), silence: Silence::default() }
-    }
-
-    /// One plain store: each exchange pays for it.
-    fn note_reply(&self, at: Moment) {
-        self.replied.store(at.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Notes that a command runs which may keep the server silent until then. Returns what was noted before.
-    fn excuse(&self, now: Moment, until: Moment) -> Moment {
-        let before = self.replied.swap(until.as_nanos(), Ordering::Relaxed);
-        // Another such command may end before this one.
-        Moment::from_nanos(before).min(now)
-    }
-
-    /// Such a command has ended. Without a reply, all is as it was before.
-    fn end_excuse(&self, until: Moment, before: Moment) {
-        let (until, before) = (until.as_nanos(), before.as_nanos());
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.replied.compare_exchange(until, before, success, failure);
-    }
-
-    /// For how long no reply was received.
-    pub(crate) fn silence(&self, now: Moment) -> Duration {
-        now.since(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
-    }
 }
 
 /// What a server that is one of several told when it was connected to.
@@ -159,7 +117,7 @@ impl Connection {
 
     /// Whether it is likely dead, as another is that was used since.
     pub(crate) fn is_silent(&self) -> bool {
-        self.common.silence.covers(self.replied)
+        self.common.covers(self.replied)
     }
 
     /// Marks the connection as not to be used again.
@@ -396,8 +354,7 @@ impl Connection {
         self.poisoned = true;
         let excused = self.is_excused && !mutated!("excused-silence-counts");
         if error.is_timeout() && !excused {
-            let patience = self.common.patience;
-            self.common.silence.note(self.sent, self.clock.now(), patience);
+            self.common.note_silence(self.sent, self.clock.now());
         }
         Failure::Unknown(self.locate(error))
     }

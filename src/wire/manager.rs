@@ -8,7 +8,7 @@ use redis::{ProtocolVersion, RedisError, Value};
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::attempt::Attempts;
-use crate::wire::connection::{Common, Connection, Reply};
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, not_a_master};
@@ -19,6 +19,7 @@ use crate::wire::probation::Probation;
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
+use crate::wire::silence::Common;
 use crate::wire::subscription::{Place, Subscription};
 
 /// What all connections of a client have in common.

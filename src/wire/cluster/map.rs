@@ -15,7 +15,7 @@ use crate::wire::topology::{Address, Range};
 pub(super) struct Map {
     pub(super) masters: Vec<Arc<Member>>,
     /// The place of its master for each slot; empty at first.
-    pub(super) slots: Vec<u16>,
+    slots: Vec<u16>,
     /// Seeds that have no slots as far as is known; only while nobody tells who has.
     pub(super) spare: Vec<Arc<Member>>,
     /// Grows whenever the nodes were asked.

@@ -2,6 +2,7 @@ use leasehold_support::Server;
 
 use super::*;
 use crate::base::driven::DrivenClock;
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
 
