@@ -8,8 +8,8 @@
 //! | `line` | the bytes of a connection, in plain text or over TLS |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, and tells which may still be used |
-//! | `attempt` | how many could be made, and why the last one could not |
-//! | `retry` | when a connection that could not be made is tried again |
+//! | `attempt` | how many could be made, why the last one could not, and when another may be |
+//! | `retry` | pauses between attempts |
 //! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |

@@ -292,8 +292,7 @@ impl Maker {
         self.bell.wait(rings, left.min(LONGEST_WAIT));
         // It may have been another pool that needs the thread, or a pool that is no longer needed.
         attempts.begin(manager.now()).map_err(|_| {
-            let failure = attempts.last_failure();
-            failure.unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
+            attempts.trouble().unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
         })
     }
 }

@@ -56,7 +56,8 @@ impl Modules {
 
     /// The same path from the root; `None` if it begins in another crate, or with an item.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Names> {
-        let child = |name: &String| self.files.contains_key(&[module, &[name.clone()]].concat());
+        let child =
+            |name: &String| self.files.contains_key(&[module, std::slice::from_ref(name)].concat());
         match path.first()?.as_str() {
             "crate" => Some(path[1..].to_vec()),
             "self" => Some([module, &path[1..]].concat()),
