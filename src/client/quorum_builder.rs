@@ -41,8 +41,8 @@ impl QuorumClient {
 
     /// Begins to build a client of these servers. It connects only when it first needs to.
     ///
-    /// Each URL is one that [`LockClient::builder`](crate::LockClient::builder) takes. An odd number of servers is best: of four servers
-    /// no more may fail than of three, and three must agree instead of two.
+    /// Each URL is one that [`LockClient::builder`](crate::LockClient::builder) takes. An odd number of servers
+    /// is best: of four servers no more may fail than of three, and three must agree instead of two.
     ///
     /// ```
     /// use leasehold::QuorumClient;

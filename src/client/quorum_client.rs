@@ -21,12 +21,12 @@ use crate::protocol::quorum::kind::QuorumKind;
 ///
 /// **What breaks that.** What breaks a lock on one server, where it happens to a majority: `FLUSHALL`, a `DEL`,
 /// eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other, or servers on
-/// one disk. A server that [should keep its data](crate::QuorumClientBuilder::keeps_data) and does not. And, as
+/// one disk. A server that [should keep its data][keeps] and does not. And, as
 /// everywhere, a holder that is paused for longer than its lease: then only a fencing token checked at the
 /// resource protects you.
 ///
 /// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent server
-/// costs one [time-out](crate::QuorumClientBuilder::node_timeout), once. It waits by [`Wait::notify`], the default, or
+/// costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or
 /// by [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes, so that
 /// [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
@@ -35,7 +35,7 @@ use crate::protocol::quorum::kind::QuorumKind;
 ///
 /// **How a restarted server comes to count again.** It reports by its own clock how long it has run, and a clock
 /// can be wrong. For a client that has met an earlier run of the server's process, the next run counts no
-/// earlier than the [longest lease](crate::QuorumClientBuilder::max_lease) after the last reply of that earlier run,
+/// earlier than the [longest lease][lease] after the last reply of that earlier run,
 /// whatever it reports. If a run reports a start before that reply, the client does not believe it at all: the
 /// run counts the longest lease after the client first met it. No later report makes a run count earlier. A
 /// *fresh* client has met no earlier run, so it believes the first report: a server that restarted empty, and
@@ -67,6 +67,10 @@ use crate::protocol::quorum::kind::QuorumKind;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [keeps]: crate::QuorumClientBuilder::keeps_data
+/// [timeout]: crate::QuorumClientBuilder::node_timeout
+/// [lease]: crate::QuorumClientBuilder::max_lease
 #[derive(Clone)]
 pub struct QuorumClient {
     locks: LockClient,
