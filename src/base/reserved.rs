@@ -3,11 +3,13 @@
 //! [`Word`] is the only way to a key [beside](Name::beside) a lock, and this table has the only words.
 //! So whatever a kind of lock keeps beside a name is reserved, for all kinds: otherwise the lock
 //! `{x}:fence` would be overwritten with each token of the lock `x`.
-//!
-//! [`Name`]: crate::base::name::Name
-//! [`Name::beside`]: crate::base::name::Name::beside
 
+use crate::base::error::{Error, Result};
+use crate::base::name::Name;
 use crate::base::tag::hashed;
+
+/// With its prefix.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// What a key beside a lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,18 +56,67 @@ const BEGINNINGS: &[&str] = &[
     "redisson_unlock_latch:",
 ];
 
+impl Name {
+    /// Checks a caller's name and puts the client's prefix before it.
+    pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Name> {
+        if name.is_empty() {
+            return Err(Error::config("name", "empty", "at least one byte"));
+        }
+        let length = prefix.len().saturating_add(name.len());
+        if length > MAX_BYTES {
+            return Err(Error::config(
+                "name",
+                format_args!("{length} bytes are too many"),
+                "at most 65536 bytes, name_prefix included",
+            ));
+        }
+        let name = Name::unchecked(&[prefix, name].concat());
+        match reserved(name.as_bytes()) {
+            None => Ok(name),
+            Some(why) => Err(name.refusal(&why)),
+        }
+    }
+
+    fn refusal(&self, why: &Reserved<'_>) -> Error {
+        let shown = format!("{self:?}");
+        match why {
+            Reserved::Beside { name, ending } => Error::config(
+                "name",
+                format_args!(
+                    "{shown} is reserved for a key of the lock \"{}\"",
+                    Name::unchecked(name)
+                ),
+                format_args!(
+                    "a name that, name_prefix included, does not end in \"{}\"",
+                    ending.escape_ascii()
+                ),
+            ),
+            Reserved::Beginning(text) => Error::config(
+                "name",
+                format_args!("{shown} is reserved for keys that belong to no single lock"),
+                format_args!("a name that, name_prefix included, does not begin with \"{text}\""),
+            ),
+        }
+    }
+
+    /// The key that stands beside the lock for one purpose, in the same cluster slot. No other lock has it.
+    pub(crate) fn beside(&self, word: Word) -> Vec<u8> {
+        beside(self.as_bytes(), word)
+    }
+}
+
 /// How a key beside the lock of this name is made, in the same cluster slot.
 ///
 /// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
 /// `x` and `{x}` never share a key.
-pub(crate) fn beside(name: &[u8], word: Word) -> Vec<u8> {
+fn beside(name: &[u8], word: Word) -> Vec<u8> {
     let word = word.as_bytes();
     if has_tag(name) { [name, b":t", word].concat() } else { [b"{", name, b"}:", word].concat() }
 }
 
 /// Why no lock may have a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reserved<'a> {
+enum Reserved<'a> {
     /// It is a key beside the lock of another name.
     Beside { name: &'a [u8], ending: &'a [u8] },
     /// All names that begin like it are the library's or Redisson's own.
@@ -73,7 +124,7 @@ pub(crate) enum Reserved<'a> {
 }
 
 /// Whether no lock may have this name. The inverse of [`beside`], for all words.
-pub(crate) fn reserved(name: &[u8]) -> Option<Reserved<'_>> {
+fn reserved(name: &[u8]) -> Option<Reserved<'_>> {
     if mutated!("helper-key-as-a-name") {
         return None;
     }
@@ -115,6 +166,27 @@ mod tests {
         }
         for key in ["leasehold:index", "leasehold:", "redisson_lock__channel:{x}"] {
             assert!(matches!(reserved(key.as_bytes()), Some(Reserved::Beginning(_))), "{key}");
+        }
+    }
+
+    #[test]
+    fn an_empty_or_too_long_name_is_refused() {
+        assert!(Name::new(b"p:", b"").unwrap_err().is_config());
+        assert!(Name::new(b"", &[1; MAX_BYTES]).is_ok());
+        let error = Name::new(b"p:", &[1; MAX_BYTES]).unwrap_err().to_string();
+        assert!(error.contains("65538 bytes") && error.contains("65536"), "{error}");
+    }
+
+    #[test]
+    fn keys_beside_a_name_share_its_slot_and_never_another_names_key() {
+        for (name, key) in [
+            ("x", "{x}:fence"),
+            ("{x}", "{x}:tfence"),
+            ("{x}y", "{x}y:tfence"),
+            ("a{}b", "{a{}b}:fence"),
+        ] {
+            let name = Name::new(b"", name.as_bytes()).unwrap();
+            assert_eq!(name.beside(FENCE), key.as_bytes(), "{name}");
         }
     }
 

@@ -4,7 +4,7 @@ use redis::ConnectionAddr;
 
 use crate::base::error::{Error, Result};
 use crate::client::settings::Settings;
-use crate::topology::cluster::map::Address;
+use crate::topology::cluster::address::Address;
 use crate::topology::quorum::MOST_SERVERS;
 use crate::wire::endpoint::{self, Endpoint};
 

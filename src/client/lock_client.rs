@@ -10,7 +10,6 @@ use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
-use crate::client::LockClientBuilder;
 use crate::engine::Engine;
 use crate::engine::shutdown::shut_down;
 use crate::kind::mutex::MutexKind;
@@ -58,50 +57,6 @@ impl LockClient {
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
-    }
-
-    /// Connects to a server with default settings, or says clearly why it cannot.
-    ///
-    /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
-    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
-    /// and `protocol`. Any other parameter, and a fragment, are [refused](Error::is_config), because the
-    /// driver would ignore them.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`LockClientBuilder::build`] with `connect_now`.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() {
-    /// match LockClient::open("redis://127.0.0.1:6379") {
-    ///     Ok(client) => println!("connected: {client:?}"),
-    ///     Err(error) => eprintln!("{error}"),
-    /// }
-    /// # }
-    /// ```
-    pub fn open(url: impl AsRef<str>) -> Result<LockClient> {
-        LockClient::builder(url).connect_now(true).build()
-    }
-
-    /// Begins to build a client. It connects only when it first needs to, so Redis may still be down.
-    ///
-    /// The URL is `redis://[user][:password@]host[:port][/database]`, or
-    /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
-    /// `%` and two digits.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let remote = LockClient::builder("redis://locks:p%40ss@localhost:6379/2").build()?;
-    /// let near = LockClient::builder("unix:///run/redis.sock?db=2").build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
-        LockClientBuilder::new(url.as_ref())
     }
 
     /// The mutex of this name, with default options.

@@ -6,6 +6,7 @@ mod distributed;
 mod lock_client;
 mod quorum_builder;
 mod quorum_client;
+mod setter;
 mod settings;
 
 pub use builder::LockClientBuilder;

@@ -4,18 +4,59 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::loss::Loss;
 use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
 use crate::client::address;
+use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
 use crate::topology::quorum::{Quorum, Rules};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
+
+impl QuorumClient {
+    /// Connects to these servers with default settings. It succeeds if a majority can be reached.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`QuorumClientBuilder::build`] with `connect_now`.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn demo() {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// match QuorumClient::open(servers) {
+    ///     Ok(client) => println!("a majority is there: {client:?}"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub fn open<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<QuorumClient> {
+        QuorumClient::builder(urls).connect_now(true).build()
+    }
+
+    /// Begins to build a client of these servers. It connects only when it first needs to.
+    ///
+    /// Each URL is one that [`LockClient::builder`](crate::LockClient::builder) takes. An odd number of servers
+    /// is best: of four servers no more may fail than of three, and three must agree instead of two.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    /// let client = QuorumClient::builder(servers).label("billing").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
+        QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
+    }
+}
 
 /// Settings of a [`QuorumClient`]. [Options](crate::guide::options) has all of them in a table.
 ///
@@ -139,163 +180,13 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// How many connections there are to each server at most; default 10, from 1 to 65,536. Two more to each
-    /// server are not counted: one renews, one listens.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers).max_size(16).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn max_size(mut self, connections: u32) -> QuorumClientBuilder {
-        self.settings.pool.max_size = connections;
-        self
-    }
-
-    /// How long a wait for a lock goes on while there is no majority; default 10 s, from
-    /// 1 ms to 365 days.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers)
-    ///     .give_up_after(Duration::from_secs(30))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn give_up_after(mut self, outage: Duration) -> QuorumClientBuilder {
-        self.settings.give_up_after = outage;
-        self
-    }
-
-    /// Whether [`build`](QuorumClientBuilder::build) connects, and fails if it cannot connect to as many
-    /// servers as must agree, or may not run scripts there; default no.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// // Without a majority this process need not start.
-    /// let client = QuorumClient::builder(servers).connect_now(true).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn connect_now(mut self, connect: bool) -> QuorumClientBuilder {
-        self.settings.connect_now = connect;
-        self
-    }
-
-    /// What every lock's name begins with in Redis, like
-    /// [`LockClientBuilder::name_prefix`](crate::LockClientBuilder::name_prefix).
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers).name_prefix("shop:").build()?;
-    /// assert_eq!(client.mutex("orders:42")?.name(), b"shop:orders:42");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> QuorumClientBuilder {
-        self.settings.name_prefix = prefix.as_ref().to_vec();
-        self
-    }
-
-    /// What [`holder`](crate::Mutex::holder) shows others about this client, like
-    /// [`LockClientBuilder::label`](crate::LockClientBuilder::label).
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers).label("billing").build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn label(mut self, label: impl AsRef<str>) -> QuorumClientBuilder {
-        self.settings.label = label.as_ref().to_owned();
-        self
-    }
-
-    /// A callback for every lock that is lost, like
-    /// [`LockClientBuilder::on_loss`](crate::LockClientBuilder::on_loss).
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers)
-    ///     .on_loss(|loss| eprintln!("{loss}"))
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_loss(
-        mut self,
-        callback: impl Fn(&Loss) + Send + Sync + 'static,
-    ) -> QuorumClientBuilder {
-        self.settings.callbacks.on_loss = Some(Arc::new(callback));
-        self
-    }
-
-    /// CA certificates to trust, like
-    /// [`LockClientBuilder::ca_certificate`](crate::LockClientBuilder::ca_certificate). All URLs must be
-    /// `rediss://`.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn demo(pem: &[u8]) -> leasehold::Result<()> {
-    /// let servers = ["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"];
-    /// let client = QuorumClient::builder(servers).ca_certificate(pem).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> QuorumClientBuilder {
-        self.settings.trust(pem.as_ref());
-        self
-    }
-
-    /// The client's certificate and key for mutual TLS, like
-    /// [`LockClientBuilder::client_certificate`](crate::LockClientBuilder::client_certificate). All URLs must
-    /// be `rediss://`.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn demo(pem: &[u8], chain: &[u8], key: &[u8]) -> leasehold::Result<()> {
-    /// let servers = ["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"];
-    /// let client = QuorumClient::builder(servers)
-    ///     .ca_certificate(pem)
-    ///     .client_certificate(chain, key)
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "tls")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-    pub fn client_certificate(
-        mut self,
-        chain: impl AsRef<[u8]>,
-        key: impl AsRef<[u8]>,
-    ) -> QuorumClientBuilder {
-        self.settings.identify(chain.as_ref(), key.as_ref());
-        self
+    setters! {
+        client: QuorumClient,
+        open: r#"QuorumClient::builder(["redis://a:6379", "redis://b:6379", "redis://c:6379"])"#,
+        open_tls: r#"QuorumClient::builder(["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"])"#,
+        outage: "the loss of the majority",
+        connects: "cannot connect to as many servers as must agree, or may not run scripts there",
+        needs_tls: "`rediss://` URLs only",
     }
 
     /// Makes the client. It connects when it first needs connections, unless

@@ -8,7 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::feed::LossReceiver;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::text::Span;
-use crate::client::{LockClient, QuorumClientBuilder};
+use crate::client::LockClient;
 use crate::kind::mutex::quorum::QuorumKind;
 use crate::kind::{Handle, Mutex};
 
@@ -21,12 +21,12 @@ use crate::kind::{Handle, Mutex};
 ///
 /// **What breaks that.** What breaks a lock on one server, where it happens to a majority: `FLUSHALL`, a `DEL`,
 /// eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other, or servers on
-/// one disk. A server that [should keep its data](QuorumClientBuilder::keeps_data) and does not. And, as
+/// one disk. A server that [should keep its data][keeps] and does not. And, as
 /// everywhere, a holder that is paused for longer than its lease: then only a fencing token checked at the
 /// resource protects you.
 ///
 /// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent server
-/// costs one [time-out](QuorumClientBuilder::node_timeout), once. It waits by [`Wait::notify`], the default, or
+/// costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or
 /// by [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes, so that
 /// [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
@@ -35,7 +35,7 @@ use crate::kind::{Handle, Mutex};
 ///
 /// **How a restarted server comes to count again.** It reports by its own clock how long it has run, and a clock
 /// can be wrong. For a client that has met an earlier run of the server's process, the next run counts no
-/// earlier than the [longest lease](QuorumClientBuilder::max_lease) after the last reply of that earlier run,
+/// earlier than the [longest lease][lease] after the last reply of that earlier run,
 /// whatever it reports. If a run reports a start before that reply, the client does not believe it at all: the
 /// run counts the longest lease after the client first met it. No later report makes a run count earlier. A
 /// *fresh* client has met no earlier run, so it believes the first report: a server that restarted empty, and
@@ -67,6 +67,10 @@ use crate::kind::{Handle, Mutex};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [keeps]: crate::QuorumClientBuilder::keeps_data
+/// [timeout]: crate::QuorumClientBuilder::node_timeout
+/// [lease]: crate::QuorumClientBuilder::max_lease
 #[derive(Clone)]
 pub struct QuorumClient {
     locks: LockClient,
@@ -76,45 +80,6 @@ pub struct QuorumClient {
 impl QuorumClient {
     pub(super) fn new(locks: LockClient, max_lease: Duration) -> QuorumClient {
         QuorumClient { locks, max_lease }
-    }
-
-    /// Connects to these servers with default settings. It succeeds if a majority can be reached.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`QuorumClientBuilder::build`] with `connect_now`.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn demo() {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// match QuorumClient::open(servers) {
-    ///     Ok(client) => println!("a majority is there: {client:?}"),
-    ///     Err(error) => eprintln!("{error}"),
-    /// }
-    /// # }
-    /// ```
-    pub fn open<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<QuorumClient> {
-        QuorumClient::builder(urls).connect_now(true).build()
-    }
-
-    /// Begins to build a client of these servers. It connects only when it first needs to.
-    ///
-    /// Each URL is one that [`LockClient::builder`] takes. An odd number of servers is best: of four servers
-    /// no more may fail than of three, and three must agree instead of two.
-    ///
-    /// ```
-    /// use leasehold::QuorumClient;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
-    /// let client = QuorumClient::builder(servers).label("billing").build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
-        QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
     }
 
     /// The mutex of this name, with default options. Any bytes are a name, up to 64 KiB.
@@ -143,7 +108,7 @@ impl QuorumClient {
     ///
     /// [`is_config`](crate::Error::is_config) for a name that is not allowed, and for these options:
     /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, and a lease
-    /// longer than [`max_lease`](QuorumClientBuilder::max_lease).
+    /// longer than [`max_lease`](crate::QuorumClientBuilder::max_lease).
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};

@@ -6,6 +6,7 @@
 //! | `table` | the slots of a client, one per name and kind |
 //! | `acquire` | how a thread whose turn it is gets the lease from Redis |
 //! | `backoff` | how long it pauses between two attempts |
+//! | `heartbeat` | how a waiter in the queue shows that it lives |
 //! | `endless` | holders without an end, of which the user is warned |
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `replica` | how a lease is made to count only once replicas have it |
@@ -32,6 +33,7 @@ mod backoff;
 pub(crate) mod callback;
 mod endless;
 pub(crate) mod extend;
+mod heartbeat;
 pub(crate) mod hold;
 mod hub;
 pub(crate) mod lease;
@@ -56,15 +58,11 @@ use crate::protocol::target::Target;
 
 pub(crate) use callback::Callbacks;
 use endless::Endless;
+use heartbeat::HEARTBEAT;
 use hub::Hub;
 use slot::Slot;
 use table::Table;
 pub(crate) use worker::Worker;
-
-/// A waiter in the queue says so this often (rule 8)…
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// …and is taken for dead after this.
-pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]

@@ -11,13 +11,12 @@ use crate::base::token::FencingToken;
 use crate::engine::extend::{apply, check, extend};
 use crate::engine::hold::{Hold, find};
 use crate::engine::release::{check_expiry, check_valid, gone, leave_to_worker, on_loss, release};
-use crate::kind::OwnedLease;
 use crate::wire::{Pipeline, Value};
 
 /// One hold of a lock, which releases the lock when it is dropped.
 ///
 /// It belongs to the thread that took the lock: it is not [`Send`]. [`into_owned`](Guard::into_owned) makes an
-/// [`OwnedLease`] of it, which can be sent to another thread.
+/// [`OwnedLease`](crate::OwnedLease) of it, which can be sent to another thread.
 ///
 /// It keeps alive what it needs, so it may outlive its lock and its client. When a thread holds a lock several
 /// times, dropping the last guard releases it.
@@ -38,7 +37,7 @@ use crate::wire::{Pipeline, Value};
 /// # }
 /// ```
 #[must_use = "if unused the lock is released immediately"]
-pub struct Guard(Option<Rc<Hold>>);
+pub struct Guard(pub(super) Option<Rc<Hold>>);
 
 impl Guard {
     pub(crate) fn new(hold: Rc<Hold>) -> Guard {
@@ -370,34 +369,6 @@ impl Guard {
         let text =
             "this thread is ending and cannot keep the lock; hold a guard instead of detaching it";
         Err(Error::refused(text).of(hold.name()))
-    }
-
-    /// Takes the hold out of this thread, to send it to another thread.
-    ///
-    /// # Errors
-    ///
-    /// Returns the guard if the thread holds the lock more than once.
-    ///
-    /// ```
-    /// # fn demo(guard: leasehold::Guard) {
-    /// let owned = guard.into_owned().expect("held once");
-    /// std::thread::spawn(move || {
-    ///     let guard = owned.into_guard();
-    ///     // … goes on with the work, and drops the guard …
-    /// });
-    /// # }
-    /// ```
-    pub fn into_owned(mut self) -> std::result::Result<OwnedLease, Guard> {
-        match self.0.take() {
-            Some(hold) if hold.count() == 1 => {
-                hold.leave();
-                Ok(OwnedLease::new(hold.lease().clone()))
-            }
-            hold => {
-                self.0 = hold;
-                Err(self)
-            }
-        }
     }
 }
 

@@ -31,11 +31,37 @@ use crate::kind::Guard;
 #[must_use = "if unused the lock is released immediately"]
 pub struct OwnedLease(Option<Arc<LiveLease>>);
 
-impl OwnedLease {
-    pub(crate) fn new(lease: Arc<LiveLease>) -> OwnedLease {
-        OwnedLease(Some(lease))
+impl Guard {
+    /// Takes the hold out of this thread, to send it to another thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns the guard if the thread holds the lock more than once.
+    ///
+    /// ```
+    /// # fn demo(guard: leasehold::Guard) {
+    /// let owned = guard.into_owned().expect("held once");
+    /// std::thread::spawn(move || {
+    ///     let guard = owned.into_guard();
+    ///     // … goes on with the work, and drops the guard …
+    /// });
+    /// # }
+    /// ```
+    pub fn into_owned(mut self) -> std::result::Result<OwnedLease, Guard> {
+        match self.0.take() {
+            Some(hold) if hold.count() == 1 => {
+                hold.leave();
+                Ok(OwnedLease(Some(hold.lease().clone())))
+            }
+            hold => {
+                self.0 = hold;
+                Err(self)
+            }
+        }
     }
+}
 
+impl OwnedLease {
     fn lease(&self) -> &Arc<LiveLease> {
         // Taken only by what consumes the lease.
         self.0.as_ref().expect("an owned lease is there until it is consumed")

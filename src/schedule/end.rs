@@ -7,7 +7,7 @@ use shuttle::thread::spawn;
 
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
-use crate::schedule::Group;
+use crate::schedule::scenario::Group;
 use crate::schedule::seam::{Count, Seam};
 use crate::schedule::world::{World, assert_at_once, join, let_all_wait, released};
 use crate::{Lease, LockOptions, LossCause};

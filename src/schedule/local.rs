@@ -5,7 +5,7 @@ use std::time::Duration;
 use shuttle::thread::spawn;
 
 use crate::base::sync::sleep;
-use crate::schedule::Group;
+use crate::schedule::scenario::Group;
 use crate::schedule::world::{World, assert_at_once, join, let_all_wait, released};
 use crate::{LockOptions, Wait};
 

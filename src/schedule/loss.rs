@@ -9,7 +9,7 @@ use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
 use crate::engine::lease::LiveLease;
-use crate::schedule::Group;
+use crate::schedule::scenario::Group;
 use crate::schedule::seam::{Count, Seam};
 use crate::schedule::world::{World, assert_at_once, eventually, join, let_all_wait, released};
 use crate::{Guard, Lease, LockOptions};

@@ -17,6 +17,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `scheduler` | who runs next, and when time moves |
+//! | `scenario` | what a scenario is |
 //! | `runner` | a scenario's schedules, half of them at random, half with few changes of priority |
 //! | `world` | a server, processes, and the witness of their holds |
 //! | `seam` | faults before the server |
@@ -37,18 +38,13 @@ mod local;
 mod loss;
 mod remote;
 mod runner;
+mod scenario;
 mod scheduler;
 mod seam;
 mod wait;
 mod world;
 
-/// One thing that may go wrong, played through.
-pub(crate) struct Scenario {
-    name: &'static str,
-    /// Time moves in one of so many steps although threads can run; never where this is 0.
-    hurry: u32,
-    body: fn(),
-}
+use scenario::Scenario;
 
 fn scenarios() -> Vec<Scenario> {
     [local::SCENARIOS, remote::SCENARIOS, wait::SCENARIOS, loss::SCENARIOS, end::SCENARIOS]
@@ -56,9 +52,6 @@ fn scenarios() -> Vec<Scenario> {
         .flat_map(|group| group.iter().map(|&(name, hurry, body)| Scenario { name, hurry, body }))
         .collect()
 }
-
-/// The scenarios of one module: name, hurry, body.
-type Group = &'static [(&'static str, u32, fn())];
 
 #[test]
 fn every_schedule_keeps_the_promise() {

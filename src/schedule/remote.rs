@@ -9,7 +9,7 @@ use crate::LockOptions;
 use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
-use crate::schedule::Group;
+use crate::schedule::scenario::Group;
 use crate::schedule::world::{
     NAME, World, assert_at_once, eventually, join, let_all_wait, released,
 };

@@ -10,7 +10,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
 use crate::base::sync::time;
-use crate::schedule::Scenario;
+use crate::schedule::scenario::Scenario;
 use crate::schedule::scheduler::Timed;
 
 /// How many changes of priority, less one, a schedule has that is not drawn at random.

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Ordering, Weak};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::combine::Batch;
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
-use crate::wire::silence::Silence;
+use crate::wire::silence::Common;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -40,8 +39,6 @@ pub(crate) struct Reply {
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
-    /// Counts it among those of its pool, until it begins to be dropped.
-    pub(crate) counted: Weak<Counter>,
     inner: Line,
     clock: Arc<dyn Clock>,
     common: Arc<Common>,
@@ -68,52 +65,6 @@ pub(crate) struct Connection {
     pub(crate) standing: Standing,
 }
 
-/// What the connections of a pool point to, so that it can be told how many live.
-#[derive(Debug, Default)]
-pub(crate) struct Counter;
-
-/// What the connections of a manager have in common.
-#[derive(Debug)]
-pub(crate) struct Common {
-    /// The longest wait for an answer, and the setting that says so.
-    pub(crate) patience: Duration,
-    pub(crate) setting: &'static str,
-    /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
-    /// that has leave to wait for so long.
-    replied: AtomicU64,
-    silence: Silence,
-}
-
-impl Common {
-    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
-        Common { patience, setting, replied: AtomicU64::new(0), silence: Silence::default() }
-    }
-
-    /// One plain store: each exchange pays for it.
-    fn note_reply(&self, at: Moment) {
-        self.replied.store(at.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Notes that a command runs which may keep the server silent until then. Returns what was noted before.
-    fn excuse(&self, now: Moment, until: Moment) -> Moment {
-        let before = self.replied.swap(until.as_nanos(), Ordering::Relaxed);
-        // Another such command may end before this one.
-        Moment::from_nanos(before).min(now)
-    }
-
-    /// Such a command has ended. Without a reply, all is as it was before.
-    fn end_excuse(&self, until: Moment, before: Moment) {
-        let (until, before) = (until.as_nanos(), before.as_nanos());
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.replied.compare_exchange(until, before, success, failure);
-    }
-
-    /// For how long no reply was received.
-    pub(crate) fn silence(&self, now: Moment) -> Duration {
-        now.since(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
-    }
-}
-
 /// What a server that is one of several told when it was connected to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
@@ -138,7 +89,6 @@ impl Connection {
         inner.set_write_timeout(Some(patience))?;
         let now = clock.now();
         Ok(Connection {
-            counted: Weak::new(),
             inner,
             clock,
             common,
@@ -167,7 +117,7 @@ impl Connection {
 
     /// Whether it is likely dead, as another is that was used since.
     pub(crate) fn is_silent(&self) -> bool {
-        self.common.silence.covers(self.replied)
+        self.common.covers(self.replied)
     }
 
     /// Marks the connection as not to be used again.
@@ -227,17 +177,21 @@ impl Connection {
         }
     }
 
-    /// Takes a batch to the server and back. A failure befalls all in it that were told nothing.
-    pub(crate) fn carry(&mut self, batch: &mut Batch<'_>) -> Result<(), Failure> {
-        let (packed, count, deadline) = batch.board();
-        let sent = self.send(packed, count, deadline)?;
+    /// Waits for so many answers, and hands each on as it comes. For the first, the time-outs have just been
+    /// set. One that does not come makes its own and all later outcomes unknown.
+    pub(crate) fn receive_each(
+        &mut self,
+        count: usize,
+        sent: Moment,
+        deadline: Moment,
+        mut tell: impl FnMut(Result<Reply, Failure>),
+    ) -> Result<(), Failure> {
         for number in 0..count {
-            // For the first, the time-outs have just been set.
             let answer = if number == 0 { self.receive() } else { self.receive_by(deadline) };
             if let Err(failure @ Failure::Unknown(_)) = answer {
                 return Err(failure);
             }
-            batch.tell(answer.map(|value| self.reply(value, sent)));
+            tell(answer.map(|value| self.reply(value, sent)));
         }
         Ok(())
     }
@@ -313,7 +267,12 @@ impl Connection {
     }
 
     /// Sends so many packed commands; answers when that began.
-    fn send(&mut self, packed: &[u8], count: usize, deadline: Moment) -> Result<Moment, Failure> {
+    pub(crate) fn send(
+        &mut self,
+        packed: &[u8],
+        count: usize,
+        deadline: Moment,
+    ) -> Result<Moment, Failure> {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {
@@ -395,8 +354,7 @@ impl Connection {
         self.poisoned = true;
         let excused = self.is_excused && !mutated!("excused-silence-counts");
         if error.is_timeout() && !excused {
-            let patience = self.common.patience;
-            self.common.silence.note(self.sent, self.clock.now(), patience);
+            self.common.note_silence(self.sent, self.clock.now());
         }
         Failure::Unknown(self.locate(error))
     }
@@ -442,148 +400,4 @@ pub(crate) fn is_no_script(error: &RedisError) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use leasehold_support::Server;
-
-    use super::*;
-    use crate::base::driven::DrivenClock;
-    use crate::wire::endpoint;
-    use crate::wire::epoch::Epochs;
-
-    fn refused(line: &str) -> Result<Value, Failure> {
-        match redis::parse_redis_value(line.as_bytes()) {
-            Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
-            Ok(value) => Ok(value),
-            Err(error) => Err(Failure::Refused(error)),
-        }
-    }
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn common(patience: Duration) -> Arc<Common> {
-        Arc::new(Common::new(patience, "command_timeout"))
-    }
-
-    fn connection<C: Clock + 'static>(
-        server: &Server,
-        common: &Arc<Common>,
-        clock: &Arc<C>,
-    ) -> Connection {
-        let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-        let inner = Line::open(&endpoint, None, endpoint.redis_settings(), SECOND).unwrap();
-        let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
-        let epoch = Epochs::default().current();
-        Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
-    }
-
-    #[test]
-    fn connection_without_its_time_outs_is_poisoned() {
-        let server = Server::start().unwrap();
-        let clock = Arc::new(DrivenClock::new(false));
-        let mut connection = connection(&server, &common(SECOND), &clock);
-        // No socket takes a time-out of zero.
-        connection.common = common(Duration::ZERO);
-        let failure =
-            connection.call(&Call::plain(&[b"PING"]), clock.now().after(SECOND)).unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
-        assert!(connection.is_poisoned());
-    }
-
-    /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
-    fn late(
-        server: &Server,
-        calls: &[Call],
-    ) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
-        let (common, clock) = (common(SECOND * 20), Arc::new(DrivenClock::new(false)));
-        let connect = || connection(server, &common, &clock);
-        let (idle, mut late, mut other) = (connect(), connect(), connect());
-        let deadline = clock.now().after(SECOND / 4);
-        clock.put_forward(clock.now().after(Duration::from_millis(1)));
-        let sent = late.send_all(calls, deadline).unwrap();
-        // Two later replies elsewhere: what the server has to say to these has arrived.
-        for _ in 0..2 {
-            other.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap();
-        }
-        clock.put_forward(deadline);
-        let replies = late.receive_all(calls.len(), sent, deadline);
-        (idle, late, replies)
-    }
-
-    #[test]
-    fn replies_that_arrived_are_read_after_the_deadline() {
-        let server = Server::start().unwrap();
-        let pings = [b"PING", b"PING"].map(|ping| Call::plain(&[ping]));
-        let (idle, late, replies) = late(&server, &pings);
-        assert!(replies.iter().all(Result::is_ok), "{replies:?}");
-        assert!(!late.is_poisoned() && !idle.is_silent());
-    }
-
-    #[test]
-    fn missing_reply_after_the_deadline_is_silence() {
-        let server = Server::start().unwrap();
-        // Nobody pushes to that list.
-        let (idle, late, replies) = late(&server, &[Call::plain(&[b"BLPOP", b"x", b"0"])]);
-        assert!(matches!(replies[..], [Err(Failure::Unknown(_))]), "{replies:?}");
-        assert!(late.is_poisoned() && idle.is_silent());
-    }
-
-    /// A clock that goes on by so much whenever it is read.
-    #[derive(Debug, Default)]
-    struct Steps(AtomicU64);
-
-    const STEP: Duration = Duration::from_millis(250);
-
-    impl Clock for Steps {
-        fn now(&self) -> Moment {
-            let step = self.0.fetch_add(1, Ordering::SeqCst);
-            Moment::PAST.after(STEP * u32::try_from(step).unwrap())
-        }
-    }
-
-    #[test]
-    fn excused_silence_outdates_nothing() {
-        let server = Server::start().unwrap();
-        let (common, clock) = (common(STEP), Arc::new(Steps::default()));
-        let connect = || connection(&server, &common, &clock);
-        let (idle, mut slow, mut silent) = (connect(), connect(), connect());
-        slow.call(&Call::plain(&[b"SET", b"x", b"1"]), Moment::FAR).unwrap();
-        let wait = Call::plain(&[b"WAIT", b"1", b"0"]);
-        let failure = slow.call_slow(&wait, SECOND * 60, Moment::FAR).unwrap_err();
-        assert!(matches!(failure, Failure::Unknown(_)), "{failure}");
-        assert!(slow.is_poisoned() && !idle.is_silent());
-        // No reply is noted that did not come.
-        assert!(!common.silence(clock.now()).is_zero());
-        // Without leave it is what it is.
-        silent.call(&Call::plain(&[b"BLPOP", b"y", b"0"]), Moment::FAR).unwrap_err();
-        assert!(idle.is_silent());
-    }
-
-    #[test]
-    fn every_refusal_of_a_replica_is_seen() {
-        let write = "READONLY You can't write against a read only replica.";
-        for line in [
-            format!("-{write}\r\n"),
-            format!("-{write} script: 5a9e, on @user_script:1.\r\n"),
-            format!("-ERR Error running script (call to f_5a9e): @user_script:1: -{write}\r\n"),
-            format!("-EXECABORT Transaction discarded because of: {write}\r\n"),
-            format!("*2\r\n+OK\r\n-{write}\r\n"),
-            format!("*2\r\n+OK\r\n*1\r\n-{write}\r\n"),
-            "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.\r\n".into(),
-            "-UNBLOCKED force unblock from blocking operation, instance state changed \
-             (master -> replica?)\r\n"
-                .into(),
-        ] {
-            assert!(is_of_a_replica(&refused(&line)), "{line}");
-        }
-        for line in [
-            "-ERR unknown command\r\n",
-            "-NOPERM User x has no permissions to run the 'get' command\r\n",
-            "-EXECABORT Transaction discarded because of previous errors.\r\n",
-            "-NOREPLICAS Not enough good replicas to write.\r\n",
-            "*2\r\n+READONLY\r\n:1\r\n",
-            "+OK\r\n",
-        ] {
-            assert!(!is_of_a_replica(&refused(line)), "{line}");
-        }
-    }
-}
+mod tests;

@@ -78,7 +78,7 @@ impl Follower {
         }
         let refusal = self.refusal.take();
         while let (Some(manager), Some(refusal)) = (self.manager.upgrade(), refusal)
-            && !refusal.is_over(manager.attempts().all(), manager.now())
+            && !refusal.is_over(manager.attempts().counts().all(), manager.now())
             && !mutated!("refusing-sentinel-asked-again")
         {
             drop(manager);
@@ -124,7 +124,7 @@ impl Follower {
 
 /// To be kept if what is tried next is refused.
 fn refusal_now(manager: &Manager) -> Refusal {
-    Refusal::before(manager.attempts().all(), manager.now())
+    Refusal::before(manager.attempts().counts().all(), manager.now())
 }
 
 /// When it looks again where the master is.
@@ -142,7 +142,7 @@ impl Next {
     /// Looks where the master is. A look that fails says nothing of the sentinel that is listened to.
     fn look(&mut self, manager: &Manager, asks_all: bool) {
         let now = refusal_now(manager);
-        let rests = |it: Refusal| !it.is_over(manager.attempts().all(), manager.now());
+        let rests = |it: Refusal| !it.is_over(manager.attempts().counts().all(), manager.now());
         if self.refused.is_some_and(rests) && !asks_all {
             return;
         }
@@ -252,8 +252,7 @@ mod tests {
         let failure = follower.listen().unwrap_err();
         let settings = PoolSettings::default().of_one();
         let connector = connector(Threads::of_a_new_client()).unwrap();
-        let clock = refusing.clock.clone();
-        let pool = Pool::new(&refusing.manager, clock, &settings, connector);
+        let pool = Pool::new(&refusing.manager, &settings, connector);
         pool.get(refusing.clock.now().after(LONG)).unwrap_err();
         let (sender, rested) = mpsc::channel();
         thread::spawn(move || {

@@ -1,26 +1,25 @@
 //! Makes connections for the pool.
 
 use std::fmt;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redis::{ProtocolVersion, RedisError, Value};
 
-use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::connection::{Common, Connection, Counter, Reply};
+use crate::wire::attempt::Attempts;
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{self, Failure, Hindrance, not_a_master};
+use crate::wire::failure::{Failure, Hindrance, not_a_master};
 use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
 use crate::wire::line::Line;
 use crate::wire::probation::Probation;
-use crate::wire::retry::{Bell, Passing, Retry};
 use crate::wire::script::Call;
 use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
+use crate::wire::silence::Common;
 use crate::wire::subscription::{Place, Subscription};
 
 /// What all connections of a client have in common.
@@ -32,10 +31,7 @@ pub(crate) struct Manager {
     timeouts: Timeouts,
     common: Arc<Common>,
     generation: AtomicU64,
-    attempts: Mutex<Attempts>,
-    attempted: Condvar,
-    last_failure: Mutex<Option<RedisError>>,
-    retry: Retry,
+    attempts: Attempts,
     /// Where the server is one of several.
     probation: Option<Arc<Probation>>,
 }
@@ -78,24 +74,6 @@ struct Goal {
     epoch: Epoch,
 }
 
-/// How many connections were made and could not be made so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Attempts {
-    pub(crate) made: u64,
-    /// When the last of these was.
-    pub(crate) made_at: Moment,
-    pub(crate) failed: u64,
-    /// The last of them could not.
-    pub(crate) is_failing: bool,
-}
-
-impl Attempts {
-    /// How many there were.
-    pub(crate) fn all(self) -> u64 {
-        self.made + self.failed
-    }
-}
-
 impl Manager {
     pub(crate) fn new(
         source: Source,
@@ -110,10 +88,7 @@ impl Manager {
             common: Arc::new(Common::new(timeouts.command, timeouts.settings[1])),
             timeouts,
             generation: AtomicU64::new(0),
-            attempts: Mutex::new(Attempts::default()),
-            attempted: Condvar::new(),
-            last_failure: Mutex::new(None),
-            retry: Retry::new(),
+            attempts: Attempts::new(),
             probation: None,
         }
     }
@@ -128,27 +103,8 @@ impl Manager {
         self.clock.now()
     }
 
-    pub(crate) fn attempts(&self) -> Attempts {
-        *self.attempts.lock()
-    }
-
-    /// Asks for an attempt where the last one failed. Returns whether the thread that connects has to be
-    /// told.
-    pub(crate) fn ask(&self) -> bool {
-        self.retry.ask()
-    }
-
-    /// Waits until there was another attempt than those that were seen, but not longer than this.
-    pub(crate) fn wait_for_attempt(&self, seen: Attempts, wait: Duration) {
-        let mut attempts = self.attempts.lock();
-        if *attempts == seen {
-            self.attempted.wait_for(&mut attempts, wait);
-        }
-    }
-
-    /// Why no connection can be made at the moment, if so.
-    pub(crate) fn trouble(&self) -> Option<RedisError> {
-        self.last_failure.lock().clone().filter(|_| self.attempts().is_failing)
+    pub(crate) fn attempts(&self) -> &Attempts {
+        &self.attempts
     }
 
     /// Whether a connection was made before the server was last seen to hang up, or to be elsewhere, or was
@@ -355,6 +311,23 @@ impl Manager {
         Ok(connection)
     }
 
+    /// Tests with a `PING` whether a connection is alive.
+    pub(crate) fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        match connection.call(&Call::plain(&[b"PING"]), self.reply_by(Moment::FAR)) {
+            Ok(_) => Ok(()),
+            // A server that denies it is there.
+            Err(failure) if failure.is_denied() => Ok(()),
+            Err(Failure::Refused(error)) => Err(error),
+            // Where it was silent, that outdates the others too.
+            Err(failure) => {
+                if failure.is_disconnect() {
+                    self.outdate(connection);
+                }
+                Err(silence())
+            }
+        }
+    }
+
     /// Asks a new connection something; `None` if its user may not, which is an error if it is needed.
     fn ask_first(
         &self,
@@ -392,118 +365,6 @@ impl Manager {
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The client has the user and the password.
-        f.debug_struct("Manager").field("attempts", &self.attempts()).finish_non_exhaustive()
-    }
-}
-
-/// The face that r2d2 sees; the pool keeps other handles of the same.
-#[derive(Debug)]
-pub(crate) struct Maker {
-    pub(crate) manager: Arc<Manager>,
-    pub(crate) counter: Arc<Counter>,
-    pub(crate) bell: Arc<Bell>,
-}
-
-/// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-impl Maker {
-    fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        let deadline = self.manager.clock.now().after(self.manager.timeouts.command);
-        match connection.call(&Call::plain(&[b"PING"]), deadline) {
-            Ok(_) => Ok(()),
-            // Whoever denies it is there.
-            Err(failure) if failure.is_denied() => Ok(()),
-            Err(Failure::Refused(error)) => Err(error),
-            // Where it was silent, that outdates the others too.
-            Err(failure) => {
-                if failure.is_disconnect() {
-                    self.manager.outdate(connection);
-                }
-                Err(dead())
-            }
-        }
-    }
-
-    /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
-    fn begin(&self) -> Result<(), RedisError> {
-        let manager = &*self.manager;
-        let rings = self.bell.rings();
-        let Err(left) = manager.retry.begin(manager.clock.now()) else { return Ok(()) };
-        self.bell.wait(rings, left.min(LONGEST_WAIT));
-        // It may have been another pool that needs the thread, or a pool that is no longer needed.
-        manager.retry.begin(manager.clock.now()).map_err(|_| {
-            let failure = manager.last_failure.lock().clone();
-            failure.unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
-        })
-    }
-}
-
-/// What a connection is refused with that is not worth a look.
-fn dead() -> RedisError {
-    io::Error::from(io::ErrorKind::TimedOut).into()
-}
-
-/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
-/// there is not, and a pool of one would never have another.
-fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
-    if mutated!("panic-in-connecting-goes-on") {
-        return body();
-    }
-    catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|_| Err(io::Error::other("a panic occurred while connecting").into()))
-}
-
-impl r2d2::ManageConnection for Maker {
-    type Connection = Connection;
-    type Error = RedisError;
-
-    fn connect(&self) -> Result<Connection, RedisError> {
-        self.begin()?;
-        let manager = &*self.manager;
-        let mut outcome = guarded(|| manager.open(Duration::MAX));
-        let passing = match &mut outcome {
-            // Whoever hears of it is to find it among those that live.
-            Ok(connection) => {
-                connection.counted = Arc::downgrade(&self.counter);
-                Ok(())
-            }
-            Err(error) => {
-                *manager.last_failure.lock() = Some(error.clone());
-                let failure = Failure::NotSent(Hindrance::Connect(error.clone()));
-                Err(Passing(failure.is_passing()))
-            }
-        };
-        let mut attempts = manager.attempts.lock();
-        attempts.is_failing = outcome.is_err();
-        match outcome {
-            Ok(_) => {
-                attempts.made += 1;
-                attempts.made_at = manager.clock.now();
-            }
-            Err(_) => attempts.failed += 1,
-        }
-        // Before a caller hears of it, who may ask for the next.
-        manager.retry.end(manager.clock.now(), passing);
-        manager.attempted.notify_all();
-        drop(attempts);
-        if let Err(error) = &outcome {
-            // A logger that panics must not keep r2d2 from trying again.
-            let log = || log::debug!("no connection to Redis: {}", failure::shown(error));
-            let _ = catch_unwind(AssertUnwindSafe(log));
-        }
-        outcome
-    }
-
-    fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        // r2d2 tests one after the other; a server that is silent must not be waited for at each.
-        if self.manager.is_outdated(connection) {
-            return Err(dead());
-        }
-        guarded(|| self.test(connection))
-    }
-
-    fn has_broken(&self, connection: &mut Connection) -> bool {
-        !self.manager.is_usable(connection)
+        f.debug_struct("Manager").field("attempts", &self.attempts.counts()).finish_non_exhaustive()
     }
 }

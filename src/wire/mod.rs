@@ -1,5 +1,5 @@
-//! Connections to Redis, and nothing about locks. The only layer that uses `r2d2`, and but for a few
-//! named files (`tests/it/layer.rs`) the only one that names `redis`.
+//! Connections to Redis, and nothing about locks. But for a few named files (`tests/it/layer.rs`) the only layer
+//! that names `redis`.
 //!
 //! | module | what it has |
 //! | --- | --- |
@@ -7,9 +7,10 @@
 //! | `greeting` | what a connection says first |
 //! | `line` | the bytes of a connection, in plain text or over TLS |
 //! | `epoch` | where the server is, as far as a client can tell |
-//! | `manager` | makes connections, remembers why one could not be made |
-//! | `retry` | when a connection that could not be made is tried again |
-//! | `pool` | r2d2 with bounds: how many, how long, what to do with a spoilt one |
+//! | `manager` | makes connections, and tells which may still be used |
+//! | `attempt` | how many could be made, why the last one could not, and when another may be |
+//! | `retry` | pauses between attempts |
+//! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
@@ -33,6 +34,7 @@
 pub(crate) use redis::{Arg, Pipeline, Value};
 
 mod advice;
+pub(crate) mod attempt;
 pub(crate) mod combine;
 pub(crate) mod connection;
 pub(crate) mod endpoint;

@@ -1,27 +1,9 @@
-//! When a connection that could not be made is tried again.
-//!
-//! r2d2 repeats an order that failed until it succeeds, also when nobody wants the connection any longer.
-//! Each server would be knocked at ten times a second for the life of the client, and a wrong password be
-//! sent each time. So the thread that connects looks here first:
-//!
-//! | the last attempt | a caller asks | the thread |
-//! | --- | --- | --- |
-//! | succeeded, or there was none | | tries |
-//! | failed | yes | tries once |
-//! | failed, and may succeed soon | no | tries after a pause that grows |
-//! | failed, and fails until somebody mends something | no | waits until a caller asks |
-//!
-//! A caller that asks during an attempt waits for that one.
+//! Pauses between attempts, and for how long a server is left alone that refuses the user.
 
 use std::time::Duration;
 
-use scheduled_thread_pool::ScheduledThreadPool;
-
-use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// For how long a server that refused the user is left alone. Each attempt is noted there, and the refusal
 /// is mended by hand.
 pub(crate) const REFUSED: Duration = Duration::from_secs(60);
@@ -52,70 +34,6 @@ impl Pauses {
     }
 }
 
-/// Whether one more attempt may be made.
-#[derive(Debug)]
-pub(crate) struct Retry(Mutex<State>);
-
-#[derive(Debug)]
-struct State {
-    /// From when on it may be tried again, if the last attempt failed.
-    failing: Option<Moment>,
-    pauses: Pauses,
-    /// An attempt is being made.
-    under_way: bool,
-    /// A caller asked since the last attempt began.
-    asked: bool,
-}
-
-impl Retry {
-    pub(crate) fn new() -> Retry {
-        let pauses = Pauses::between(FIRST_PAUSE, LONGEST_PAUSE);
-        Retry(Mutex::new(State { failing: None, pauses, under_way: false, asked: false }))
-    }
-
-    /// Asks for an attempt where the last one failed. Returns whether the thread has to be told.
-    pub(crate) fn ask(&self) -> bool {
-        let mut state = self.0.lock();
-        if state.failing.is_none() || state.under_way {
-            return false;
-        }
-        state.asked = true;
-        true
-    }
-
-    /// Begins an attempt, or returns for how long none may be made unless a caller asks.
-    pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
-        let mut state = self.0.lock();
-        if let Some(due) = state.failing
-            && now < due
-            && !state.asked
-            && !mutated!("refused-sign-in-repeated")
-        {
-            return Err(due.since(now));
-        }
-        (state.under_way, state.asked) = (true, false);
-        Ok(())
-    }
-
-    /// Ends an attempt. One that failed is repeated after a pause if the failure may pass.
-    pub(crate) fn end(&self, now: Moment, outcome: Result<(), Passing>) {
-        let mut state = self.0.lock();
-        state.under_way = false;
-        state.failing = match outcome {
-            Ok(()) => {
-                state.pauses.reset();
-                None
-            }
-            Err(Passing(true)) => Some(now.after(state.pauses.next())),
-            Err(Passing(false)) => Some(Moment::FAR),
-        };
-    }
-}
-
-/// Whether a failure may be over soon, without anybody's doing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Passing(pub(crate) bool);
-
 /// Since when a server is left alone that refuses the user who listens. It is listened to again when a
 /// connection was tried for a caller, or after [`REFUSED`]: while the callers' connections are healthy,
 /// nothing tells that the refusal is mended.
@@ -139,92 +57,22 @@ impl Refusal {
     }
 }
 
-/// The thread that makes the connections of all pools to one server.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    pub(crate) thread: Arc<ScheduledThreadPool>,
-    pub(crate) bell: Arc<Bell>,
-}
-
-impl Connector {
-    pub(crate) fn new(thread: ScheduledThreadPool) -> Connector {
-        Connector { thread: Arc::new(thread), bell: Arc::default() }
-    }
-}
-
-/// Wakes the thread while it waits for its next attempt. The pools share the thread, so whichever of them
-/// needs it must be able to wake it.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rings: Mutex<u64>,
-    rung: Condvar,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        *self.rings.lock() += 1;
-        self.rung.notify_all();
-    }
-
-    /// How often it rang so far.
-    pub(crate) fn rings(&self) -> u64 {
-        *self.rings.lock()
-    }
-
-    /// Waits until it has rung more often than this, or for this long.
-    pub(crate) fn wait(&self, seen: u64, span: Duration) {
-        let mut rings = self.rings.lock();
-        if *rings == seen {
-            self.rung.wait_for(&mut rings, span);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::time::{BootClock, Clock};
 
-    const LONG: Duration = Duration::from_secs(3_600);
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(5);
 
     #[test]
     fn pauses_double_up_to_their_bound() {
-        let mut pauses = Pauses::between(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = Pauses::between(FIRST, LONGEST);
         for power in 0..12 {
-            let longest = (FIRST_PAUSE * (1 << power)).min(LONGEST_PAUSE);
+            let longest = (FIRST * (1 << power)).min(LONGEST);
             let pause = pauses.next();
             assert!((longest / 2..=longest).contains(&pause), "{pause:?} of {longest:?}");
         }
         pauses.reset();
-        assert!(pauses.next() <= FIRST_PAUSE);
-    }
-
-    #[test]
-    fn passing_failure_is_repeated_after_a_pause() {
-        let (retry, now) = (Retry::new(), BootClock.now());
-        assert!(!retry.ask());
-        retry.begin(now).unwrap();
-        // The caller waits for the attempt that is under way.
-        assert!(!retry.ask());
-        retry.end(now, Err(Passing(true)));
-        let left = retry.begin(now).unwrap_err();
-        assert!(left <= FIRST_PAUSE, "{left:?}");
-        retry.begin(now.after(left)).unwrap();
-    }
-
-    #[test]
-    fn lasting_failure_is_repeated_once_for_each_caller() {
-        let (retry, now) = (Retry::new(), BootClock.now());
-        retry.begin(now).unwrap();
-        retry.end(now, Err(Passing(false)));
-        retry.begin(now.after(LONG)).unwrap_err();
-        assert!(retry.ask());
-        retry.begin(now).unwrap();
-        retry.end(now, Err(Passing(false)));
-        retry.begin(now.after(LONG)).unwrap_err();
-        assert!(retry.ask());
-        retry.begin(now).unwrap();
-        retry.end(now, Ok(()));
-        retry.begin(now).unwrap();
+        assert!(pauses.next() <= FIRST);
     }
 }

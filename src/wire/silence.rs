@@ -11,28 +11,67 @@
 
 use std::time::Duration;
 
-use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::Moment;
 
 /// A caller that waits for less time than this may have met a network that is slow, not one that is dead.
 const MEANINGFUL: Duration = Duration::from_millis(200);
 
-/// When the last request was sent that got no reply in time, for all connections of a client to a server.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Silence(Arc<AtomicU64>);
+/// What the connections of a manager have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// The longest wait for an answer, and the setting that says so.
+    pub(crate) patience: Duration,
+    pub(crate) setting: &'static str,
+    /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
+    /// that has leave to wait for so long.
+    replied: AtomicU64,
+    /// When the last request was sent that got no reply in time.
+    unanswered: AtomicU64,
+}
 
-impl Silence {
+impl Common {
+    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
+        let (replied, unanswered) = (AtomicU64::new(0), AtomicU64::new(0));
+        Common { patience, setting, replied, unanswered }
+    }
+
+    /// One plain store: each exchange pays for it.
+    pub(crate) fn note_reply(&self, at: Moment) {
+        self.replied.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Notes that a command runs which may keep the server silent until then. Returns what was noted before.
+    pub(crate) fn excuse(&self, now: Moment, until: Moment) -> Moment {
+        let before = self.replied.swap(until.as_nanos(), Ordering::Relaxed);
+        // Another such command may end before this one.
+        Moment::from_nanos(before).min(now)
+    }
+
+    /// Such a command has ended. Without a reply, all is as it was before.
+    pub(crate) fn end_excuse(&self, until: Moment, before: Moment) {
+        let (until, before) = (until.as_nanos(), before.as_nanos());
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.replied.compare_exchange(until, before, success, failure);
+    }
+
     /// Notes that a request got no reply until now, of the time that one may take.
-    pub(crate) fn note(&self, sent: Moment, now: Moment, patience: Duration) {
-        if now.since(sent) >= MEANINGFUL.min(patience / 2) {
+    pub(crate) fn note_silence(&self, sent: Moment, now: Moment) {
+        if now.since(sent) >= MEANINGFUL.min(self.patience / 2) {
             let since = if mutated!("silence-outdates-what-replied-since") { now } else { sent };
-            self.0.fetch_max(since.as_nanos(), Ordering::SeqCst);
+            self.unanswered.fetch_max(since.as_nanos(), Ordering::SeqCst);
         }
     }
 
     /// Whether a connection whose last reply came then is likely dead.
     pub(crate) fn covers(&self, replied: Moment) -> bool {
-        replied.as_nanos() < self.0.load(Ordering::SeqCst) && !mutated!("silence-outdates-nothing")
+        let unanswered = self.unanswered.load(Ordering::SeqCst);
+        replied.as_nanos() < unanswered && !mutated!("silence-outdates-nothing")
+    }
+
+    /// For how long no reply was received.
+    pub(crate) fn silence(&self, now: Moment) -> Duration {
+        now.since(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
     }
 }
 
@@ -42,26 +81,27 @@ mod tests {
 
     #[test]
     fn silence_covers_what_replied_before_its_request() {
-        let silence = Silence::default();
         let second = Duration::from_secs(1);
+        let silence = Common::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);
-        silence.note(sent, sent.after(second), second);
+        silence.note_silence(sent, sent.after(second));
         assert!(silence.covers(sent.before(second)));
         assert!(!silence.covers(sent.after(second / 2)));
         // An older request that ends later says nothing new.
-        silence.note(sent.before(second * 2), sent.after(second * 2), second);
+        silence.note_silence(sent.before(second * 2), sent.after(second * 2));
         assert!(silence.covers(sent.before(second)));
     }
 
     #[test]
     fn short_silence_covers_nothing() {
-        let silence = Silence::default();
         let second = Duration::from_secs(1);
+        let silence = Common::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);
-        silence.note(sent, sent.after(second / 10), second);
+        silence.note_silence(sent, sent.after(second / 10));
         assert!(!silence.covers(sent.before(second)));
         // Where a reply may take no longer, it is as long as any.
-        silence.note(sent, sent.after(second / 10), second / 10);
+        let silence = Common::new(second / 10, "command_timeout");
+        silence.note_silence(sent, sent.after(second / 10));
         assert!(silence.covers(sent.before(second)));
     }
 }

@@ -42,8 +42,8 @@ impl Transport {
         follow(&manager, threads);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
-            worker: Pool::new(&manager, Arc::clone(&clock), &settings.of_one(), connector.clone()),
-            pool: Pool::new(&manager, clock, settings, connector),
+            worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
+            pool: Pool::new(&manager, settings, connector),
             manager,
             server_clock,
             process: Process::here(),
@@ -56,7 +56,7 @@ impl Transport {
 
     /// How many connections were tried so far, whatever came of it.
     pub(crate) fn tried(&self) -> u64 {
-        self.manager.attempts().all()
+        self.manager.attempts().counts().all()
     }
 
     /// Until when the reply to a request that is sent now is waited for.
@@ -81,7 +81,7 @@ impl Transport {
         self.process.check()?;
         let carry = |batch: &mut Batch<'_>| {
             let (start, deadline) = batch.span();
-            self.pool.exchange_since(start, deadline, |connection| connection.carry(batch))
+            self.pool.exchange_since(start, deadline, |connection| batch.exchange(connection))
         };
         let limit = |start| self.pool.limit(start);
         let outcome = self.combiner.call(call, deadline, &limit, |batch| match carry(batch) {
@@ -92,7 +92,7 @@ impl Transport {
         match outcome {
             // Whoever would have taken it along had no connection either, if none can be made.
             Err(Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))) => {
-                let trouble = self.manager.trouble().map(Hindrance::Connect);
+                let trouble = self.manager.attempts().trouble().map(Hindrance::Connect);
                 Err(Failure::NotSent(trouble.unwrap_or_else(|| self.pool.hindrance(waited))))
             }
             outcome => {

@@ -26,14 +26,11 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::HEARTBEAT;
-use crate::engine::slot::{Inner, Patience, Paused, Slot};
-use crate::protocol::answer::{Released, Verdict};
+use crate::engine::heartbeat::HEARTBEAT;
 
 /// The pause, besides two round trips.
-const TURN: Duration = Duration::from_millis(5);
+pub(super) const TURN: Duration = Duration::from_millis(5);
 /// No round trip counts for more: then Redis was slow, and the way to it is not.
 const LONGEST_TRIP: Duration = Duration::from_millis(50);
 /// A lease is passed on for no longer than this while others listen.
@@ -49,17 +46,17 @@ pub(super) struct Courtesy {
     /// When a release of this process was last heard by others.
     listened_at: Moment,
     /// Until when the lock is left to others.
-    until: Moment,
+    pub(super) until: Moment,
     /// How many releases were heard since the last one of this process was sent…
     heard: u32,
     /// …and how many of its own this client was to hear since then: that one, and earlier ones that are
     /// late.
     due: u32,
     /// Whether this client has listened since before that release.
-    listens: bool,
+    pub(super) listens: bool,
     /// Whether the delegate has paused before the attempt that it makes now; then whether it paused to the
     /// end and would have heard the release of another.
-    paused: Option<bool>,
+    pub(super) paused: Option<bool>,
     /// In how many pauses in a row nobody else took the lock.
     vain: u32,
     /// Until when there is no other pause.
@@ -101,7 +98,7 @@ impl Courtesy {
 
     /// The release took so long. Whether this client listened before it was sent, and whether others heard
     /// it.
-    fn released(&mut self, listens: bool, others: bool, trip: Duration, now: Moment) {
+    pub(super) fn released(&mut self, listens: bool, others: bool, trip: Duration, now: Moment) {
         self.listens = listens;
         self.due = self.due.saturating_add(u32::from(listens));
         if !others {
@@ -119,14 +116,14 @@ impl Courtesy {
     }
 
     /// The client listens anew: what was said before does not come any more.
-    fn listen_anew(&mut self) {
+    pub(super) fn listen_anew(&mut self) {
         self.heard = 0;
         self.due = 0;
         self.listens = false;
     }
 
     /// Whether another had the lock since this process released it.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.heard > self.due
     }
 
@@ -151,78 +148,5 @@ impl Courtesy {
         if let Some(doublings) = self.vain.checked_sub(VAIN) {
             self.rest_until = now.after(TURN * (1 << doublings.min(DOUBLINGS)));
         }
-    }
-}
-
-impl Inner {
-    /// Whether a thread waits that has no more time than until then, and would not be told of the lock.
-    fn is_short_of_time(&self, until: Moment) -> bool {
-        let is_short = |patience| matches!(patience, Patience::Until(end) if end <= until);
-        self.queue.iter().any(|waiter| is_short(waiter.patience))
-    }
-}
-
-impl Slot {
-    /// Notes how many heard the release, which took so long, and whether this client was one of them.
-    pub(crate) fn released(&self, released: Released, listens: bool, trip: Duration) {
-        if released.verdict != Verdict::Done {
-            return;
-        }
-        let others = released.listeners > u32::from(listens) && !mutated!("no-pause-for-listeners");
-        self.inner.lock().courtesy.released(listens, others, trip, self.engine.now());
-    }
-
-    /// Until when this process leaves the lock to those who listen, if it does.
-    pub(crate) fn is_left_until(&self) -> Option<Moment> {
-        let inner = self.inner.lock();
-        inner.courtesy.is_left_at(self.engine.now()).then_some(inner.courtesy.until)
-    }
-
-    /// The delegate leaves the lock to others until then, or until one of them has had it, or for as long as
-    /// its caller and those behind it have time.
-    pub(crate) fn leave_to_others(&self, until: Moment, last: Moment, seen: &mut u64) -> Paused {
-        let mut inner = self.inner.lock();
-        let waits = |inner: &Inner, seen: u64| {
-            inner.cancellations == seen
-                && !inner.courtesy.is_over()
-                && !inner.is_short_of_time(until)
-        };
-        while waits(&inner, *seen) && self.engine.now() < until.min(last) {
-            self.engine.doze(until.min(last), &mut |left| {
-                self.pause.wait_for(&mut inner, left);
-            });
-        }
-        // What was heard meanwhile is no reason for another attempt after the next.
-        inner.nudged = false;
-        if self.is_called_off(&inner, seen) {
-            return Paused::CalledOff;
-        }
-        let to_the_end = until <= self.engine.now();
-        if to_the_end || inner.courtesy.is_over() {
-            inner.courtesy.until = Moment::PAST;
-        }
-        let listens = inner.courtesy.listens;
-        // The listener looks at slots while it has what the next question needs.
-        drop(inner);
-        let counts = to_the_end && listens && self.hears_others();
-        self.inner.lock().courtesy.paused = Some(counts);
-        Paused::Over
-    }
-
-    /// Whether this client hears the releases of all others.
-    fn hears_others(&self) -> bool {
-        let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
-        channel.is_some_and(|channel| self.engine.hub().hears(channel))
-    }
-
-    /// Somebody released the lock, perhaps this process.
-    pub(crate) fn hear_release(self: &Arc<Slot>) {
-        self.inner.lock().courtesy.hear_release();
-        self.nudge();
-    }
-
-    /// The client listens for releases anew.
-    pub(crate) fn listen_anew(&self) {
-        self.inner.lock().courtesy.listen_anew();
     }
 }

@@ -21,6 +21,9 @@
 mod bid;
 mod courtesy;
 mod linger;
+
+mod patience;
+mod pause;
 #[cfg(test)]
 mod tests;
 mod waiter;
@@ -33,15 +36,17 @@ use std::time::Duration;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
+use crate::engine::Engine;
+use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
-use crate::engine::{Engine, HEARTBEAT};
 use crate::protocol::target::Target;
 use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;
 use courtesy::{Courtesy, PASSED_ON_WHILE_LISTENED};
 pub(crate) use linger::Ending;
-pub(crate) use waiter::{Patience, Turn};
+pub(crate) use patience::Patience;
+pub(crate) use waiter::Turn;
 use waiter::{Waiter, refuse_the_hasty};
 pub(crate) use watch::Look;
 

@@ -5,21 +5,12 @@ use std::time::Duration;
 
 use crate::base::option::LockOptions;
 use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering};
-use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::Bid;
+use crate::engine::slot::bid::Bid;
+use crate::engine::slot::patience::Patience;
 
 /// How often it looks for its turn before it sleeps again.
 const LOOKS: u32 = 32;
-
-/// How long a caller waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// One attempt.
-    Once,
-    /// Until a moment; [`Moment::FAR`] is without end.
-    Until(Moment),
-}
 
 /// What a thread was told at the slot.
 #[derive(Debug)]

@@ -4,11 +4,15 @@
 //! A lease that is passed on inside the process, or taken again while it lingers, needs none: the
 //! entry of the hold before serves the next. What the worker finds when it looks is what counts.
 
+use std::time::Duration;
+
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::{Ending, Inner, Slot, State};
-use crate::engine::worker::SHOW_AFTER;
+
+/// Counts that people see follow within this time.
+const SHOW_AFTER: Duration = Duration::from_millis(20);
 
 /// What the worker finds at a slot.
 #[derive(Debug)]

@@ -26,6 +26,7 @@
 
 mod agenda;
 mod duty;
+mod give_back;
 mod job;
 mod report;
 mod runner;
@@ -46,38 +47,9 @@ use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 use agenda::Agenda;
+pub(crate) use give_back::GiveBack;
 use report::Report;
 use runner::Runner;
-
-/// Counts that people see follow within this time.
-pub(crate) const SHOW_AFTER: Duration = Duration::from_millis(20);
-
-/// An owner's value that must not stay in Redis.
-#[derive(Debug)]
-pub(crate) struct GiveBack {
-    pub(crate) target: Arc<Target>,
-    pub(crate) owner: Arc<[u8]>,
-    /// Requests for it may run until then, so that an answer to an earlier one is not the last
-    /// word (rule 6).
-    pub(crate) settled: Moment,
-    /// How long it lives after the last request for it.
-    pub(crate) ttl: Duration,
-    /// The last token used, where that is not the one minted.
-    pub(crate) last_token: Option<u64>,
-}
-
-impl GiveBack {
-    /// This and another one of the same owner.
-    fn and(&self, other: &GiveBack) -> GiveBack {
-        GiveBack {
-            target: Arc::clone(&self.target),
-            owner: Arc::clone(&self.owner),
-            settled: self.settled.max(other.settled),
-            ttl: self.ttl.max(other.ttl),
-            last_token: self.last_token.max(other.last_token),
-        }
-    }
-}
 
 /// The handle that callers have.
 #[derive(Debug)]

@@ -19,10 +19,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use crate::base::tag::SLOTS;
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::topology::cluster::map::{Address, Range, ranges};
+use crate::topology::cluster::address::{Address, Range, ranges};
+use crate::topology::cluster::map::Map;
 use crate::topology::cluster::member::{ClusterSettings, Member};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
@@ -47,45 +47,6 @@ pub(crate) struct Directory {
     /// Grows whenever another may have the word on a slot.
     changes: AtomicU64,
     process: Process,
-}
-
-/// What is known of the slots.
-#[derive(Debug, Default)]
-struct Map {
-    masters: Vec<Arc<Member>>,
-    /// The place of its master for each slot; empty at first.
-    slots: Vec<u16>,
-    /// Seeds that have no slots as far as is known; only while nobody tells who has.
-    spare: Vec<Arc<Member>>,
-    /// Grows whenever the nodes were asked.
-    version: u64,
-    due: bool,
-    /// Whether somebody is asking the nodes.
-    flight: bool,
-    /// From when on they may be asked again.
-    rested: Option<Moment>,
-    /// Why they told nothing the last time, and for how long they were asked.
-    trouble: Option<Failure>,
-    tried: Duration,
-    /// Who was seen to fail, and is asked last.
-    suspect: Option<Address>,
-}
-
-/// The place of a slot that nobody has.
-const NOBODY: u16 = u16::MAX;
-
-impl Map {
-    fn master(&self, slot: u16) -> Option<&Arc<Member>> {
-        self.masters.get(usize::from(*self.slots.get(usize::from(slot))?))
-    }
-
-    fn find(&self, address: &Address) -> Option<&Arc<Member>> {
-        self.masters.iter().find(|member| *member.address() == *address)
-    }
-
-    fn has(&self, member: &Arc<Member>) -> bool {
-        self.masters.iter().any(|other| Arc::ptr_eq(other, member))
-    }
 }
 
 /// Ends the search for the slots, whatever becomes of who searches.
@@ -158,25 +119,12 @@ impl Directory {
 
     /// Whether a node is the one to listen to for what is published about a slot.
     pub(crate) fn has_word(&self, slot: u16, member: &Arc<Member>) -> bool {
-        let map = self.map.lock();
-        let home = map.master(slot).filter(|home| home.is_heard());
-        let word = home.or_else(|| map.masters.iter().find(|member| member.is_heard()));
-        word.is_some_and(|word| Arc::ptr_eq(word, member))
+        self.map.lock().word(slot).is_some_and(|word| Arc::ptr_eq(word, member))
     }
 
     /// The slots that a node has.
     pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
-        let map = self.map.lock();
-        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
-        for slot in (0..SLOTS)
-            .filter(|&slot| map.master(slot).is_some_and(|master| Arc::ptr_eq(master, member)))
-        {
-            match ranges.last_mut() {
-                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
-                _ => ranges.push(slot..=slot),
-            }
-        }
-        ranges
+        self.map.lock().slots_of(member)
     }
 
     /// Makes a connection that listens to a channel at one node, on the caller's thread. Where that
@@ -350,7 +298,7 @@ impl Directory {
         map.version += 1;
         match told {
             Ok(ranges) => {
-                let gone = self.draw(&mut map, &asked, &ranges);
+                let gone = map.draw(&asked, &ranges, |address| self.member(address));
                 let spare = std::mem::take(&mut map.spare);
                 drop(map);
                 self.change();
@@ -400,35 +348,11 @@ impl Directory {
         })
     }
 
-    /// Draws the map anew. Answers who is on it no longer.
-    fn draw(&self, map: &mut Map, asked: &[Arc<Member>], ranges: &[Range]) -> Vec<Arc<Member>> {
-        let mut masters: Vec<Arc<Member>> = Vec::new();
-        let mut slots = vec![NOBODY; usize::from(SLOTS)];
-        for Range { first, last, master } in ranges {
-            let found = masters.iter().position(|member| *member.address() == *master);
-            let place = found.unwrap_or_else(|| {
-                let known = map
-                    .find(master)
-                    .or_else(|| asked.iter().find(|member| *member.address() == *master));
-                masters.push(known.map_or_else(|| self.member(master), Arc::clone));
-                masters.len() - 1
-            });
-            let place = u16::try_from(place).unwrap_or(NOBODY);
-            slots[usize::from(*first)..=usize::from(*last)].fill(place);
-        }
-        let before = std::mem::replace(&mut map.masters, masters);
-        (map.slots, map.due, map.trouble) = (slots, false, None);
-        before.into_iter().filter(|member| map.find(member.address()).is_none()).collect()
-    }
-
     /// Notes that a slot is elsewhere, and likely not alone.
     pub(super) fn note(&self, slot: u16, to: &Address) {
         let mut map = self.map.lock();
-        map.due = true;
         let place = self.place(&mut map, to);
-        if let Some(entry) = map.slots.get_mut(usize::from(slot)) {
-            *entry = u16::try_from(place).unwrap_or(NOBODY);
-        }
+        map.note(slot, place);
         self.change();
     }
 
@@ -466,7 +390,7 @@ impl Directory {
         };
         let ranges: Vec<Range> = nodes.iter().map(range).collect();
         let mut map = self.map.lock();
-        self.draw(&mut map, &[], &ranges);
+        map.draw(&[], &ranges, |address| self.member(address));
         Arc::clone(&map.masters[0])
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::Clock;
-use crate::topology::cluster::map::Address;
+use crate::topology::cluster::address::Address;
 use crate::topology::several::node::{Node, NodeSettings};
 use crate::topology::several::relay::Station as _;
 use crate::wire::endpoint::Endpoint;

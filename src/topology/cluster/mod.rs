@@ -12,9 +12,10 @@
 //! same. A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
 //! node's clock it was minted.
 
+pub(crate) mod address;
 mod directory;
 mod listener;
-pub(crate) mod map;
+mod map;
 mod member;
 mod route;
 #[cfg(test)]

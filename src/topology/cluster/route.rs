@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
+use crate::topology::cluster::address::Redirect;
 use crate::topology::cluster::directory::{Directory, adrift, nowhere};
-use crate::topology::cluster::map::Redirect;
 use crate::topology::cluster::member::Member;
 use crate::topology::several::node::{Lane, Node};
 use crate::topology::several::scatter::{self, Question};

@@ -8,7 +8,7 @@ use super::member::ClusterSettings;
 use crate::base::sync::Arc;
 use crate::base::thread::Threads;
 use crate::base::time::{BootClock, Clock as _};
-use crate::topology::cluster::map::Address;
+use crate::topology::cluster::address::Address;
 use crate::wire::endpoint;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::PoolSettings;

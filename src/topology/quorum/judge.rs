@@ -6,7 +6,7 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::protocol::answer::verdict;
 use crate::protocol::answer::{Told, Verdict};
-use crate::topology::quorum::Quorum;
+use crate::topology::quorum::members::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::topology::several::node::Lane;
 use crate::topology::several::scatter::Delivery;

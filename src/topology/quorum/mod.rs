@@ -2,6 +2,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | `members` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `judge` | what all say about an owner, and why too few agree |
@@ -69,6 +70,7 @@
 mod claim;
 mod judge;
 mod listener;
+mod members;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -81,7 +83,7 @@ use crate::base::id::{Holder, Identity};
 use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
-use crate::base::time::{Clock, Moment};
+use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, forced};
 use crate::protocol::errand::{Errand, Task};
@@ -90,60 +92,21 @@ use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Listener};
 use crate::protocol::{Protocol, wake};
-use crate::topology::quorum::claim::Claims;
 use crate::topology::quorum::judge::{Ask, is_open};
-use crate::topology::quorum::listener::{Audience, Chorus, Pace};
+use crate::topology::quorum::listener::{Audience, Chorus};
+use crate::topology::quorum::members::impossible;
 use crate::topology::several::node::Lane;
-use crate::topology::several::relay::{Relay, Wishes};
+use crate::topology::several::relay::Relay;
 use crate::topology::several::scatter::{Delivery, Question, ask};
 use crate::wire::Pipeline;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
 use crate::wire::script::{Call, trial};
 
 pub(crate) use crate::topology::several::node::{Node, NodeSettings};
 pub(crate) use claim::MOST_SERVERS;
-
-/// What a quorum goes by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    /// How many servers must agree.
-    pub(crate) need: usize,
-    /// How long one of them may take.
-    pub(crate) timeout: Duration,
-    /// No lease is longer.
-    pub(crate) longest: Duration,
-}
-
-/// Locks on several servers, on behalf of one client.
-#[derive(Debug)]
-pub(crate) struct Quorum {
-    nodes: Vec<Arc<Node>>,
-    rules: Rules,
-    identity: Arc<Identity>,
-    clock: Arc<dyn Clock>,
-    claims: Claims,
-    pace: Arc<Pace>,
-    wishes: Arc<Wishes>,
-}
+pub(crate) use members::{Quorum, Rules};
 
 impl Quorum {
-    pub(crate) fn new(
-        nodes: Vec<Node>,
-        rules: Rules,
-        identity: Arc<Identity>,
-        clock: Arc<dyn Clock>,
-    ) -> Quorum {
-        Quorum {
-            nodes: nodes.into_iter().map(Arc::new).collect(),
-            rules,
-            identity,
-            clock,
-            claims: Claims::default(),
-            pace: Arc::new(Pace::new()),
-            wishes: Arc::default(),
-        }
-    }
-
     /// Connects, and says why too few servers serve this user.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
@@ -184,70 +147,6 @@ impl Quorum {
         }
         Ok(())
     }
-
-    /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
-    /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
-    fn ask(
-        &self,
-        calls: Vec<Option<&[Call]>>,
-        lane: Lane,
-        enough: usize,
-        deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        let asked: Vec<Question<'_>> = self
-            .nodes
-            .iter()
-            .zip(&calls)
-            .filter_map(|(node, calls)| calls.map(|calls| Question { node, calls }))
-            .collect();
-        let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
-        calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
-    }
-
-    fn ask_all(&self, calls: &[Call], lane: Lane, deadline: Moment) -> Vec<Option<Delivery>> {
-        self.ask_all_for(calls, lane, self.rules.need, deadline)
-    }
-
-    fn ask_all_for(
-        &self,
-        calls: &[Call],
-        lane: Lane,
-        enough: usize,
-        deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        let calls = self.nodes.iter().map(|_| Some(calls)).collect();
-        self.ask(calls, lane, enough, deadline)
-    }
-
-    fn limit(&self, deadline: Moment) -> Moment {
-        deadline.min(self.clock.now().after(self.rules.timeout))
-    }
-
-    /// An answer that cannot be read may belong to another command, so no connection to that server
-    /// is trusted any longer.
-    fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(failure) = &outcome
-            && failure.is_unknown()
-        {
-            self.nodes[node].distrust();
-        }
-        outcome
-    }
-
-    fn check_lease(&self, field: &'static str, ttl: Duration) -> Result<(), Failure> {
-        if ttl <= self.rules.longest {
-            return Ok(());
-        }
-        Err(impossible(
-            field,
-            format!("{} is too long", Span(ttl)),
-            "at most max_lease of the QuorumClient",
-        ))
-    }
-}
-
-fn impossible(field: &'static str, wrong: impl Into<String>, expected: &'static str) -> Failure {
-    Failure::NotSent(Hindrance::Impossible { field, wrong: wrong.into(), expected })
 }
 
 impl Protocol for Quorum {

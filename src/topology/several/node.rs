@@ -9,11 +9,12 @@ use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::relay::Station;
+use crate::wire::attempt::AttemptCounts;
 use crate::wire::connection::{Connection, Standing};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fault::Limit;
-use crate::wire::manager::{Attempts, Manager, Source, Timeouts};
+use crate::wire::manager::{Manager, Source, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::probation::Probation;
 use crate::wire::process::Process;
@@ -99,7 +100,7 @@ impl Node {
             };
             let manager = Arc::new(manager);
             let connector = connector.clone();
-            let pool = Pool::new(&manager, Arc::clone(clock), pool, connector);
+            let pool = Pool::new(&manager, pool, connector);
             Connections { pool, manager }
         };
         Node {
@@ -156,13 +157,13 @@ impl Node {
         self.lane(lane).pool.is_empty()
     }
 
-    pub(crate) fn attempts(&self, lane: Lane) -> Attempts {
-        self.lane(lane).manager.attempts()
+    pub(crate) fn attempts(&self, lane: Lane) -> AttemptCounts {
+        self.lane(lane).manager.attempts().counts()
     }
 
     /// Why no connection can be made at the moment, if so.
     pub(crate) fn trouble(&self, lane: Lane) -> Option<RedisError> {
-        self.lane(lane).manager.trouble()
+        self.lane(lane).manager.attempts().trouble()
     }
 
     /// The server hung up: connections made before are likely dead too.
@@ -225,7 +226,10 @@ impl Station for Node {
     }
 
     fn tried(&self) -> u64 {
-        [&self.callers, &self.worker].iter().map(|lane| lane.manager.attempts().all()).sum()
+        [&self.callers, &self.worker]
+            .iter()
+            .map(|lane| lane.manager.attempts().counts().all())
+            .sum()
     }
 
     fn now(&self) -> Moment {

@@ -5,12 +5,13 @@ use std::io;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::combine::car::{Car, Outcome, Seat};
-use crate::wire::combine::{Combiner, Span};
+use crate::wire::combine::yard::{Span, Yard};
+use crate::wire::connection::Connection;
 use crate::wire::failure::Failure;
 
 /// What one driver takes to the server: its own command first, then those of its car.
 pub(crate) struct Batch<'a> {
-    combiner: &'a Combiner,
+    yard: &'a Yard,
     /// The car and the driver's seat. A caller that goes alone has none.
     car: Option<(&'a Arc<Car>, usize)>,
     packed: Vec<u8>,
@@ -27,13 +28,13 @@ pub(crate) struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(super) fn new(
-        combiner: &'a Combiner,
+        yard: &'a Yard,
         packed: Vec<u8>,
         span: Span<'a>,
         car: Option<(&'a Arc<Car>, usize)>,
     ) -> Batch<'a> {
         Batch {
-            combiner,
+            yard,
             car,
             packed,
             span,
@@ -58,10 +59,10 @@ impl<'a> Batch<'a> {
 
     /// Takes along who waits, now that there is a connection. Answers what is to be sent, how many
     /// commands that is, and when the last answer must be there.
-    pub(crate) fn board(&mut self) -> (&[u8], usize, Moment) {
+    pub(super) fn board(&mut self) -> (&[u8], usize, Moment) {
         self.boarded = true;
         if let Some((car, own)) = self.car {
-            let now = self.combiner.clock.now();
+            let now = self.yard.clock.now();
             let mut seats = car.seats.lock();
             seats.all[own] = Seat::Sent;
             for (number, seat) in seats.all.iter_mut().enumerate() {
@@ -79,8 +80,15 @@ impl<'a> Batch<'a> {
         (&self.packed, 1 + self.others.len(), self.deadline)
     }
 
+    /// Takes all of it to the server and back. A failure befalls all in it that were told nothing.
+    pub(crate) fn exchange(&mut self, connection: &mut Connection) -> Result<(), Failure> {
+        let (packed, count, deadline) = self.board();
+        let sent = connection.send(packed, count, deadline)?;
+        connection.receive_each(count, sent, deadline, |outcome| self.tell(outcome))
+    }
+
     /// The outcome of the next command, in the order in which they are sent.
-    pub(crate) fn tell(&mut self, outcome: Outcome) {
+    pub(super) fn tell(&mut self, outcome: Outcome) {
         match self.own {
             None => self.own = Some(outcome),
             Some(_) => self.outcomes.push(outcome),
@@ -102,11 +110,11 @@ impl<'a> Batch<'a> {
 
     /// Leaves the car without having got a connection.
     fn strand(&mut self, car: &Arc<Car>, own: usize) {
-        let mut yard = self.combiner.yard.lock();
+        let mut yard = self.yard.state.lock();
         let mut seats = car.seats.lock();
         seats.all[own] = Seat::Gone;
         // Others may have the time that the driver had not. What else fails would fail for them.
-        let had_time = self.combiner.clock.now() < self.span.limit();
+        let had_time = self.yard.clock.now() < self.span.limit();
         if !had_time && self.failure.is_some() && seats.elect() {
             yard.cars.push_front(Arc::clone(car));
             return;
@@ -129,9 +137,9 @@ impl Drop for Batch<'_> {
             }
             car.wake();
         }
-        let mut yard = self.combiner.yard.lock();
+        let mut yard = self.yard.state.lock();
         yard.taken -= 1;
-        self.combiner.invite(&yard);
+        self.yard.invite(&yard);
     }
 }
 

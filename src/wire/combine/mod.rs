@@ -20,7 +20,7 @@
 //! A car takes nobody with more time than its driver, so that it is never the driver's deadline
 //! that ends another's wait; a driver whose time is over hands on to whoever has the most.
 //!
-//! While any car gathers, all [`FEW`] places are taken or the driver of the first was *invited*:
+//! While any car gathers, all `FEW` places are taken or the driver of the first was *invited*:
 //! by whoever gave a place back, drove the car before, or dissolved it. Few places, because a
 //! larger car saves more than one more connection does. But a driver that waited for a [`TURN`]
 //! takes one besides: a connection that died unnoticed must hold up only those on it.
@@ -29,59 +29,29 @@ mod batch;
 mod car;
 #[cfg(test)]
 mod tests;
+mod yard;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::base::sync::{Arc, Mutex, crowd};
+use crate::base::sync::{Arc, crowd};
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::batch::abandoned;
-use crate::wire::combine::car::{Car, Outcome, Seat, Seats};
+use crate::wire::combine::car::{Car, Outcome, Seat};
+use crate::wire::combine::yard::{Span, Yard};
 use crate::wire::connection::is_no_script;
 use crate::wire::failure::{Failure, Hindrance, Shortage};
 use crate::wire::script::Call;
 
 pub(crate) use batch::Batch;
 
-/// How many places there are: as many threads never wait for each other. With fewer the server would
-/// idle, with more the cars be empty.
-const FEW: usize = 4;
 /// How long a driver waits for a place until it takes one besides.
 const TURN: Duration = Duration::from_millis(5);
-
-/// Locked before the seats of a car.
-#[derive(Debug, Default)]
-struct Yard {
-    /// Places that are taken.
-    taken: usize,
-    /// In the order in which they came.
-    cars: VecDeque<Arc<Car>>,
-}
 
 /// Where the callers of one pool meet.
 #[derive(Debug)]
 pub(crate) struct Combiner {
-    clock: Arc<dyn Clock>,
-    few: usize,
-    all: usize,
+    yard: Yard,
     turn: Duration,
-    yard: Mutex<Yard>,
-}
-
-/// How long a caller has.
-#[derive(Clone, Copy)]
-struct Span<'a> {
-    start: Moment,
-    deadline: Moment,
-    /// Until when a caller that came then waits for a connection, as things stand.
-    limit: &'a dyn Fn(Moment) -> Moment,
-}
-
-impl Span<'_> {
-    /// Until when it waits for a connection, as things stand.
-    fn limit(&self) -> Moment {
-        self.deadline.min((self.limit)(self.start))
-    }
 }
 
 /// What a driver without a place has to do.
@@ -94,8 +64,7 @@ enum Step {
 impl Combiner {
     /// For a pool of so many connections.
     pub(crate) fn new(clock: Arc<dyn Clock>, size: u32) -> Combiner {
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        Combiner { clock, few: FEW.min(size), all: size, turn: TURN, yard: Mutex::default() }
+        Combiner { yard: Yard::new(clock, size), turn: TURN }
     }
 
     /// One command and its answer. `limit` tells until when a caller that came then waits for a connection, as
@@ -108,7 +77,7 @@ impl Combiner {
         limit: &dyn Fn(Moment) -> Moment,
         carry: impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
-        let span = Span { start: self.clock.now(), deadline, limit };
+        let span = Span { start: self.yard.clock.now(), deadline, limit };
         match self.call_once(call.pack(), span, &carry) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
                 Some(whole) => self.call_once(whole.pack(), span, &carry),
@@ -125,29 +94,29 @@ impl Combiner {
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
         let deadline = span.deadline;
-        let mut yard = self.yard.lock();
-        if yard.cars.is_empty() && yard.taken < self.few {
+        let mut yard = self.yard.state.lock();
+        if yard.cars.is_empty() && self.yard.has_place(&yard) {
             yard.taken += 1;
             drop(yard);
-            return Batch::new(self, packed, span, None).run(carry);
+            return Batch::new(&self.yard, packed, span, None).run(carry);
         }
         if let Some(car) = yard.cars.back().cloned() {
             let mut seats = car.seats.lock();
             if let Some(number) = seats.enter(&mut packed, deadline) {
                 // Who runs already need not wait until the one that was invited has woken up.
                 let drives = yard.cars.len() == 1 && deadline >= seats.deadline;
-                if drives && yard.taken < self.few {
+                if drives && self.yard.has_place(&yard) {
                     (seats.driver, seats.deadline) = (number, deadline);
-                    let packed = self.depart(&mut yard, &car, &mut seats);
+                    let packed = self.yard.depart(&mut yard, &car, &mut seats);
                     drop((seats, yard));
                     let car = Some((&car, number));
-                    return Batch::new(self, packed, span, car).run(carry);
+                    return Batch::new(&self.yard, packed, span, car).run(carry);
                 }
                 drop((seats, yard));
                 return self.ride(&car, number, span, carry);
             }
         }
-        let car = Car::new(packed, deadline, self.clock.now().after(self.turn));
+        let car = Car::new(packed, deadline, self.yard.clock.now().after(self.turn));
         yard.cars.push_back(Arc::clone(&car));
         drop(yard);
         self.ride(&car, 0, span, carry)
@@ -162,7 +131,7 @@ impl Combiner {
         carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
     ) -> Outcome {
         let Span { start, deadline, .. } = span;
-        let mut now = self.clock.now();
+        let mut now = self.yard.clock.now();
         let mut limit = span.limit();
         let mut seats = car.seats.lock();
         let mut look = limit.min(seats.turn);
@@ -181,7 +150,7 @@ impl Combiner {
                     match self.step(car, number, now, limit) {
                         Step::Drive(packed) => {
                             let car = Some((car, number));
-                            return Batch::new(self, packed, span, car).run(carry);
+                            return Batch::new(&self.yard, packed, span, car).run(carry);
                         }
                         Step::Leave => return Err(exhausted(now.since(start))),
                         Step::Wait => {}
@@ -211,13 +180,13 @@ impl Combiner {
             };
             let woken = if drives { &car.invited } else { &car.told };
             seats = crowd::wait_for(woken, seats, until.since(now));
-            now = self.clock.now();
+            now = self.yard.clock.now();
         }
     }
 
     /// Looks for a place for a driver, or lets it go if its time is over.
     fn step(&self, car: &Arc<Car>, number: usize, now: Moment, limit: Moment) -> Step {
-        let mut yard = self.yard.lock();
+        let mut yard = self.yard.state.lock();
         let mut seats = car.seats.lock();
         let gathers = yard.cars.iter().any(|other| Arc::ptr_eq(other, car));
         if !gathers || seats.driver != number {
@@ -231,40 +200,14 @@ impl Combiner {
             } else {
                 drop(seats);
                 yard.cars.retain(|other| !Arc::ptr_eq(other, car));
-                self.invite(&yard);
+                self.yard.invite(&yard);
             }
             return Step::Leave;
         }
-        if yard.taken >= self.places(&seats, now) {
+        if yard.taken >= self.yard.places(&seats, now) {
             return Step::Wait;
         }
-        Step::Drive(self.depart(&mut yard, car, &mut seats))
-    }
-
-    /// Gives a car its place. Answers the driver's command.
-    fn depart(&self, yard: &mut Yard, car: &Arc<Car>, seats: &mut Seats) -> Vec<u8> {
-        yard.taken += 1;
-        yard.cars.retain(|other| !Arc::ptr_eq(other, car));
-        self.invite(yard);
-        match &mut seats.all[seats.driver] {
-            Seat::Waiting { packed, .. } => std::mem::take(packed),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Has the first driver look for a place, if there is one for it.
-    fn invite(&self, yard: &Yard) {
-        let Some(car) = yard.cars.front() else { return };
-        let mut seats = car.seats.lock();
-        if yard.taken < self.places(&seats, self.clock.now()) {
-            seats.invited = true;
-            drop(seats);
-            car.invited.notify_all();
-        }
-    }
-
-    fn places(&self, seats: &Seats, now: Moment) -> usize {
-        if now < seats.turn { self.few } else { self.all }
+        Step::Drive(self.yard.depart(&mut yard, car, &mut seats))
     }
 }
 

@@ -11,7 +11,7 @@ use redis::Value;
 
 use super::car::{BYTES, SEATS};
 use super::*;
-use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::BootClock;
 use crate::wire::connection::Reply;
 use crate::wire::script::Script;
@@ -103,7 +103,7 @@ impl Stage {
     /// Commands that wait, car by car.
     fn waiting(&self) -> Vec<usize> {
         let waits = |seat: &&Seat| matches!(seat, Seat::Waiting { .. });
-        let yard = self.combiner.yard.lock();
+        let yard = self.combiner.yard.state.lock();
         yard.cars.iter().map(|car| car.seats.lock().all.iter().filter(waits).count()).collect()
     }
 
@@ -141,7 +141,7 @@ impl Stage {
     }
 
     fn assert_idle(&self) {
-        let yard = self.combiner.yard.lock();
+        let yard = self.combiner.yard.state.lock();
         assert_eq!((yard.taken, yard.cars.len()), (0, 0));
     }
 }
@@ -327,11 +327,11 @@ fn others_may_have_the_time_that_their_driver_had_not() {
     for later in [MILLI, MILLI * 2] {
         car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
-    stage.combiner.yard.lock().taken = 1;
+    stage.combiner.yard.state.lock().taken = 1;
     let span = Span { start: Moment::PAST, deadline: end, limit: &|start| start };
-    let batch = Batch::new(&stage.combiner, Vec::new(), span, Some((&car, 0)));
+    let batch = Batch::new(&stage.combiner.yard, Vec::new(), span, Some((&car, 0)));
     batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
-    let yard = stage.combiner.yard.lock();
+    let yard = stage.combiner.yard.state.lock();
     assert_eq!((yard.taken, yard.cars.len()), (0, 1));
     let seats = car.seats.lock();
     assert_eq!((seats.driver, seats.deadline), (2, end.after(MILLI * 2)));
@@ -374,7 +374,7 @@ fn a_panic_leaves_nobody_waiting() {
 #[test]
 fn who_waited_for_a_turn_takes_a_place_besides() {
     let (mut stage, gate) = stage();
-    (stage.combiner.turn, stage.combiner.all) = (SHORT, 2);
+    (stage.combiner.turn, stage.combiner.yard.all) = (SHORT, 2);
     let stage = stage;
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
@@ -403,7 +403,7 @@ fn who_finds_place_and_car_drives_at_once() {
     let (stage, _gate) = stage();
     // As if a place had been given back, and the driver invited not yet woken up.
     let car = Car::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
-    stage.combiner.yard.lock().cars.push_back(Arc::clone(&car));
+    stage.combiner.yard.state.lock().cars.push_back(Arc::clone(&car));
     let call = Call::plain(&[b"awake"]);
     let outcome = stage.combiner.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
         let words = words(batch.board().0);
@@ -510,7 +510,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
             }
         });
         assert!(answered.load(Ordering::Relaxed) > 500);
-        let yard = combiner.yard.lock();
+        let yard = combiner.yard.state.lock();
         assert_eq!((yard.taken, yard.cars.len()), (0, 0));
     }
 }

@@ -198,7 +198,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "no-pause-for-listeners",
         "sharing with Redisson",
-        "leasehold::engine::slot::courtesy::tests::released_lock_is_left_to_a_listener_for_a_while",
+        "leasehold::engine::slot::pause::tests::released_lock_is_left_to_a_listener_for_a_while",
     ),
     bug(
         "holder-that-does-not-listen",
@@ -677,7 +677,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "ordered-into-the-void",
         "a broken connection is replaced at once",
-        "leasehold::wire::pool::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
+        "leasehold::wire::pool::adapter::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
     ),
     bug(
         "small-pools-of-a-quorum-as-outage",
@@ -727,7 +727,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "order-waits-behind-a-refused-one",
         "a pool waits for no order of another",
-        "leasehold::wire::pool::tests::order_does_not_wait_behind_those_of_a_refused_pool",
+        "leasehold::wire::pool::adapter::tests::order_does_not_wait_behind_those_of_a_refused_pool",
     ),
     bug(
         "silence-outdates-nothing",
@@ -757,7 +757,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "panic-in-connecting-goes-on",
         "a connection is made after a panic",
-        "leasehold::wire::pool::tests::panic_in_connecting_is_an_error",
+        "leasehold::wire::pool::adapter::tests::panic_in_connecting_is_an_error",
     ),
     bug(
         "poisoned-connection-kept",

@@ -1,19 +1,21 @@
 //! Where the master is, as sentinels tell.
 
-use std::collections::HashMap;
+mod miss;
+mod question;
+
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ErrorKind, RedisError, Value};
+use redis::{ConnectionAddr, RedisError};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::failure::{is_denial, is_tls_fault};
-use crate::wire::fault::{Limit, by_sentinel, locate, silence, words};
-use crate::wire::greeting;
-use crate::wire::line::Line;
+use crate::wire::endpoint::Endpoint;
+use crate::wire::failure::is_denial;
 use crate::wire::retry::REFUSED;
+use crate::wire::sentinel::miss::Misses;
+
+pub(crate) use question::is_master;
 
 /// The channel on which a sentinel tells that there is a new master.
 pub(crate) const SWITCHES: &[u8] = b"+switch-master";
@@ -158,88 +160,7 @@ impl Sentinels {
             return Ok((info, self.note(best)));
         }
         self.doubt();
-        Err(self.trouble(misses))
-    }
-
-    /// Why none told it.
-    fn trouble(&self, misses: Misses) -> RedisError {
-        let count = self.nodes.len();
-        if misses.strangers == count {
-            let text = match count {
-                1 => format!("the sentinel watches no master \"{}\"", self.master),
-                _ => format!("none of {count} sentinels watches a master \"{}\"", self.master),
-            };
-            return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
-        }
-        // As long as others may yet tell something of the master, it may be over soon.
-        let refused = misses.strangers + misses.refusals == count;
-        if let Some(refusal) = misses.refusal.clone().filter(|_| refused) {
-            return refusal;
-        }
-        let outdated = || "what they reported is out of date".to_owned();
-        let reason = misses.refusal.or(misses.last).map_or_else(outdated, |error| words(&error));
-        let text = match count {
-            1 => format!("the sentinel did not report the master: {reason}"),
-            _ => format!("none of {count} sentinels reported the master: {reason}"),
-        };
-        RedisError::from((ErrorKind::Io, "where the master is", text))
-    }
-
-    /// Where a sentinel says that the master is; `None` if it takes it for dead.
-    fn ask(&self, node: &Endpoint, left: Duration) -> Result<Option<Master>, RedisError> {
-        let deadline = self.clock.now().after(left);
-        let mut connection = self.connect(node, deadline)?;
-        let told: Told =
-            redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query(&mut connection)?;
-        let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
-        let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
-        let epoch = epoch.ok_or_else(odd)?;
-        if has_flag(&told, "failover_in_progress")
-            && !mutated!("promoted-not-looked-for")
-            && let Some(address) = self.promoted(&mut connection, deadline)
-        {
-            return Ok(Some(Master { rank: Rank { epoch, is_ahead: true }, address }));
-        }
-        // Whoever connects to one that hangs loses the time in which another takes its place.
-        if has_flag(&told, "_down") {
-            return Ok(None);
-        }
-        let address = address(&told).ok_or_else(odd)?;
-        Ok(Some(Master { rank: Rank { epoch, is_ahead: false }, address }))
-    }
-
-    /// The replica that the sentinel is making the master, if it says itself that it is one now.
-    ///
-    /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
-    /// the other replicas follow too. It chooses one only once it was elected to.
-    fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
-        self.limit(sentinel, deadline).ok()?;
-        let mut replicas = redis::cmd("SENTINEL");
-        let replicas: Vec<Told> =
-            replicas.arg("REPLICAS").arg(&self.master).query(sentinel).ok()?;
-        let address = address(replicas.iter().find(|told| has_flag(told, "promoted"))?)?;
-        let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
-        let role = redis::cmd("ROLE").query(&mut connection).ok()?;
-        is_master(&role).then_some(address)
-    }
-
-    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
-        let left = deadline.since(self.clock.now());
-        let limit = Limit { span: left, setting: None };
-        let connection = greeting::connect(to, &*self.clock, left)
-            .map_err(|error| locate(error, &endpoint::address(to), limit))?;
-        self.limit(&connection, deadline)?;
-        Ok(connection)
-    }
-
-    /// Its next answer may take what is left.
-    fn limit(&self, connection: &Line, deadline: Moment) -> Result<(), RedisError> {
-        let left = deadline.since(self.clock.now());
-        if left.is_zero() {
-            return Err(silence());
-        }
-        connection.set_read_timeout(Some(left))?;
-        connection.set_write_timeout(Some(left))
+        Err(misses.trouble(self.nodes.len(), &self.master))
     }
 
     /// Lets an older word count if what is known was known for long. Whether it does.
@@ -350,58 +271,6 @@ impl fmt::Debug for Sentinels {
         // The nodes and the template may have passwords.
         f.debug_struct("Sentinels").field("master", &self.master).finish_non_exhaustive()
     }
-}
-
-/// Why sentinels did not tell where the master is.
-#[derive(Default)]
-struct Misses {
-    /// How many watch no master of this name.
-    strangers: usize,
-    /// How many refuse this user, or could not be agreed with on TLS, and what the last of them said.
-    refusals: usize,
-    refusal: Option<RedisError>,
-    last: Option<RedisError>,
-}
-
-impl Misses {
-    fn note_down(&mut self) {
-        let text = "a sentinel reports that the master is down".to_owned();
-        self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
-    }
-
-    fn note(&mut self, node: &Endpoint, error: RedisError) {
-        if error.detail().is_some_and(|text| text.contains("No such master")) {
-            self.strangers += 1;
-        }
-        if is_denial(&error) {
-            self.refusals += 1;
-            self.refusal = Some(by_sentinel(&error, &endpoint::address(node)));
-        }
-        if is_tls_fault(&error) {
-            self.refusals += 1;
-            self.refusal = Some(error.clone());
-        }
-        self.last = Some(error);
-    }
-}
-
-/// What a sentinel tells of a server, by field.
-type Told = HashMap<String, String>;
-
-fn has_flag(told: &Told, flag: &str) -> bool {
-    told.get("flags").is_some_and(|flags| flags.contains(flag))
-}
-
-fn address(told: &Told) -> Option<(String, u16)> {
-    Some((told.get("ip")?.clone(), told.get("port")?.parse().ok()?))
-}
-
-/// Whether the answer to ROLE is a master's.
-pub(crate) fn is_master(role: &Value) -> bool {
-    let Value::Array(parts) = role else { return false };
-    parts.first().is_some_and(|name| {
-        redis::from_redis_value_ref::<String>(name).is_ok_and(|name| name == "master")
-    })
 }
 
 #[cfg(test)]

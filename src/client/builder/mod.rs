@@ -1,0 +1,294 @@
+//! How a client is built.
+
+mod pool;
+mod topology;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::sync::Arc;
+use crate::base::time::{BootClock, Clock, Moment};
+use crate::client::LockClient;
+use crate::client::setter::setters;
+use crate::client::settings::Settings;
+use crate::protocol::Protocol;
+#[cfg(any(test, feature = "testing"))]
+use crate::protocol::memory::{client::Memory, link::Link, server::Server};
+use crate::protocol::scripted::Scripted;
+use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::manager::Timeouts;
+use crate::wire::pool::check_timeout;
+use crate::wire::process::Process;
+
+impl LockClient {
+    /// Connects to a server with default settings, or says clearly why it cannot.
+    ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
+    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
+    /// and `protocol`. Any other parameter, and a fragment, are [refused](crate::Error::is_config), because the
+    /// driver would ignore them.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`LockClientBuilder::build`] with `connect_now`.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() {
+    /// match LockClient::open("redis://127.0.0.1:6379") {
+    ///     Ok(client) => println!("connected: {client:?}"),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub fn open(url: impl AsRef<str>) -> Result<LockClient> {
+        LockClient::builder(url).connect_now(true).build()
+    }
+
+    /// Begins to build a client. It connects only when it first needs to, so Redis may still be down.
+    ///
+    /// The URL is `redis://[user][:password@]host[:port][/database]`, or
+    /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
+    /// `%` and two digits.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let remote = LockClient::builder("redis://locks:p%40ss@localhost:6379/2").build()?;
+    /// let near = LockClient::builder("unix:///run/redis.sock?db=2").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
+        LockClientBuilder::new(url.as_ref())
+    }
+}
+
+/// Settings of a [`LockClient`]. [Options](crate::guide::options) has all of them in a table.
+///
+/// ```
+/// use leasehold::LockClient;
+/// use std::time::Duration;
+///
+/// # fn main() -> leasehold::Result<()> {
+/// let client = LockClient::builder("redis://:secret@localhost:6379/2")
+///     .max_size(16)
+///     .command_timeout(Duration::from_millis(500))
+///     .name_prefix("shop:")
+///     .label("billing")
+///     .on_loss(|loss| eprintln!("{loss}"))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct LockClientBuilder {
+    url: String,
+    sentinels: Option<Vec<String>>,
+    cluster: Option<Vec<String>>,
+    connect_timeout: Duration,
+    command_timeout: Duration,
+    settings: Settings,
+}
+
+impl LockClientBuilder {
+    pub(crate) fn new(url: &str) -> LockClientBuilder {
+        LockClientBuilder {
+            url: url.to_owned(),
+            sentinels: None,
+            cluster: None,
+            connect_timeout: Duration::from_secs(1),
+            command_timeout: Duration::from_secs(1),
+            settings: Settings::default(),
+        }
+    }
+
+    setters! {
+        client: LockClient,
+        open: r#"LockClient::builder("redis://127.0.0.1:6379")"#,
+        open_tls: r#"LockClient::builder("rediss://redis.example:6380")"#,
+        outage: "an outage of Redis",
+        connects: "cannot connect or may not run scripts",
+        needs_tls: "a `rediss://` URL, of the client or of a sentinel",
+    }
+
+    /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
+    /// 365 days. The addresses are tried in turn until one can be connected to, and each of them has all of
+    /// this time, with the log-in.
+    ///
+    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their own,
+    /// and happen on another thread: a connection that comes too late serves the next call.
+    ///
+    /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated after pauses
+    /// that grow from 0.1 s to 5 s, and not at all if the server refused the user or TLS failed.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .connect_timeout(Duration::from_millis(300))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> LockClientBuilder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that comes in
+    /// pieces may take that long for each piece, and the [test](LockClientBuilder::test_on_borrow) of a
+    /// connection may take that long too.
+    ///
+    /// Before that, a call waits for a connection: for the
+    /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
+    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer than
+    /// this time-out plus the longer of those two.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// // A lease should be ten times that or longer: 5 s.
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .command_timeout(Duration::from_millis(500))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn command_timeout(mut self, timeout: Duration) -> LockClientBuilder {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// A callback with the lock's name in Redis, for when somebody asks for a lock that a thread of this
+    /// client holds ([`request_release`](crate::Mutex::request_release)); default none.
+    ///
+    /// The holder decides whether to let go. The callback runs on a thread of its own; a panic in it is
+    /// logged. It must not own the client. A request that is made while the listening connection is broken is
+    /// not heard. One that the nodes of a cluster pass on very late may be heard twice.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use std::sync::mpsc;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let (sender, requests) = mpsc::channel();
+    /// let client = LockClient::builder("redis://127.0.0.1:6379")
+    ///     .on_release_request(move |name| _ = sender.send(name.to_vec()))
+    ///     .build()?;
+    /// // The work looks at `requests` between two steps.
+    /// assert!(requests.try_recv().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_release_request(
+        mut self,
+        callback: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> LockClientBuilder {
+        self.settings.callbacks.on_release_request = Some(Arc::new(callback));
+        self
+    }
+
+    /// Makes the client. It connects when it first needs a connection, unless
+    /// [`connect_now`](LockClientBuilder::connect_now) is set. Idle connections that the pool
+    /// [keeps ready](LockClientBuilder::min_idle), and those to
+    /// [sentinels](LockClientBuilder::sentinels), are made in the background from the start.
+    ///
+    /// # Errors
+    ///
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; also if the
+    ///   machine's certificates are to be trusted and there are none.
+    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
+    ///
+    /// With `connect_now`, within the time-outs, also:
+    ///
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if it cannot connect;
+    /// - [`is_denied`](crate::Error::is_denied) if the server refuses the user, or to run scripts;
+    /// - [`is_refused`](crate::Error::is_refused) for a fault of TLS;
+    /// - [`is_config`](crate::Error::is_config) if no sentinel knows the master.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // This URL has no scheme, which is refused before any I/O.
+    /// assert!(LockClient::builder("127.0.0.1:6379").build().unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn build(self) -> Result<LockClient> {
+        let info = self.check()?;
+        Process::settle()?;
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let identity = self.settings.identity();
+        let address = endpoint::shown(&info);
+        let protocol: Arc<dyn Protocol> = match &self.cluster {
+            Some(urls) => Arc::new(Scripted::new(self.in_cluster(info, urls, &clock, identity)?)),
+            None => Arc::new(Scripted::new(self.single(info, &clock, identity)?)),
+        };
+        // Whatever a call waits for first, it has all of its time for the reply left.
+        let wait = self.settings.pool.max_wait.max(self.connect_timeout);
+        let exchange = if mutated!("wait-and-reply-share-their-time") {
+            self.command_timeout
+        } else {
+            self.command_timeout.saturating_add(wait)
+        };
+        let bounds = (self.command_timeout, exchange);
+        Ok(self.settings.client(protocol, clock, bounds, address))
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        Timeouts {
+            connect: self.connect_timeout,
+            command: self.command_timeout,
+            settings: ["connect_timeout", "command_timeout"],
+        }
+    }
+
+    /// When what is tried in `build` is given up.
+    fn limit(&self, clock: &Arc<dyn Clock>) -> Moment {
+        clock.now().after(self.connect_timeout + self.command_timeout)
+    }
+
+    fn check(&self) -> Result<Endpoint> {
+        self.settings.check()?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        check_timeout("command_timeout", self.command_timeout)?;
+        match self.sentinels {
+            // Either may speak TLS without the other.
+            Some(_) => self.settings.one_of_several(&self.url),
+            None => self.settings.server(&self.url),
+        }
+    }
+
+    /// Makes a client of a server in memory, and tells what lies between them.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn build_over(self, server: &Arc<Server>) -> Result<(LockClient, Arc<Link>)> {
+        self.check()?;
+        let memory = Memory::new(Arc::clone(server), self.settings.identity());
+        let link = Arc::clone(memory.link());
+        let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
+        // Nobody waits for a connection there.
+        let bounds = (self.command_timeout, self.command_timeout);
+        let client = self.settings.client(Arc::new(memory), clock, bounds, address);
+        Ok((client, link))
+    }
+}
+
+impl fmt::Debug for LockClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may contain a password.
+        f.debug_struct("LockClientBuilder")
+            .field("pool", &self.settings.pool)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! One server, the master that sentinels name, or a cluster.
+
+use super::LockClientBuilder;
+use crate::base::error::{Error, Result};
+use crate::base::id::Identity;
+use crate::base::sync::Arc;
+use crate::base::time::Clock;
+use crate::client::address;
+use crate::topology::cluster::{Cluster, ClusterSettings, Directory};
+use crate::topology::single::Single;
+use crate::wire::endpoint::Endpoint;
+use crate::wire::manager::Source;
+use crate::wire::pool::connector;
+use crate::wire::sentinel::Sentinels;
+use crate::wire::transport::Transport;
+
+impl LockClientBuilder {
+    /// The sentinels that know where the master is; default none.
+    ///
+    /// The host of the client's URL is then the name that the sentinels have for the master. The user, the
+    /// password, the database and the scheme of that URL are those of the master. Each sentinel's URL has its
+    /// own: sentinels may speak plain text beside a master over TLS (`redis://` beside `rediss://`), and the
+    /// other way round.
+    ///
+    /// `build` rejects an empty list, duplicate addresses, a client's URL that is a socket, and a
+    /// [`cluster`](LockClientBuilder::cluster) at the same time.
+    ///
+    /// **How the client follows the master.** It asks the sentinels at every new connection, and the server
+    /// that they name must confirm that it is the master. A thread listens to one sentinel and asks another
+    /// every 500 ms; when one names another master, the client never uses a connection to the former one
+    /// again. During a fail-over the client uses the chosen replica as soon as it confirms that it is the
+    /// master, which is about a second before the sentinels announce it.
+    ///
+    /// **Permissions.** The user needs `SENTINEL` at the sentinels, and should have `SUBSCRIBE` there and
+    /// `ROLE` at the servers; without them the client notices a change later.
+    ///
+    /// **What remains of a former master.** It may still take itself for the master. With the default
+    /// time-outs, the client sends nothing to it from one second after a sentinel named another master. A
+    /// former master that hung may still run what it was sent before: a request to take a lock is too late by
+    /// then and does nothing; renewals and releases change its own copy, which it throws away as soon as it
+    /// becomes a replica. A client that is cut off together with the former master and one of its sentinels
+    /// goes on with that master; `min-replicas-to-write` with `min-replicas-max-lag` at the servers bounds
+    /// this.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://:secret@mymaster/0")
+    ///     .sentinels(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"])
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels<U: AsRef<str>>(
+        mut self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> LockClientBuilder {
+        self.sentinels = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
+        self
+    }
+
+    /// Makes this a client of a Redis Cluster; by default it is not.
+    ///
+    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none. Any node
+    /// knows where all nodes are.
+    ///
+    /// The user, the password and the scheme of the client's URL are used for every node, also for nodes
+    /// that the client learns of later. `build` rejects URLs with others, a socket, a database other than 0,
+    /// and [`sentinels`](LockClientBuilder::sentinels) at the same time. The bounds of the pool apply to each
+    /// node.
+    ///
+    /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and what happens
+    /// when nodes fail or slots move.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://:secret@10.0.0.1:7000")
+    ///     .cluster(["redis://10.0.0.2:7000", "redis://10.0.0.3:7000"])
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<U: AsRef<str>>(
+        mut self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> LockClientBuilder {
+        self.cluster = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
+        self
+    }
+
+    pub(super) fn single(
+        &self,
+        info: Endpoint,
+        clock: &Arc<dyn Clock>,
+        identity: Arc<Identity>,
+    ) -> Result<Single> {
+        let source = match &self.sentinels {
+            Some(urls) => {
+                let sentinels = address::sentinels(&self.settings, &info, urls)?;
+                Source::Sentinels(Sentinels::new(sentinels, info, Arc::clone(clock)))
+            }
+            None => Source::Fixed(info),
+        };
+        let transport = Arc::new(Transport::new(
+            source,
+            Arc::clone(clock),
+            &self.settings.pool,
+            self.timeouts(),
+            connector(identity.threads())?,
+            identity.threads(),
+        ));
+        if self.settings.connect_now {
+            transport.check(self.limit(clock))?;
+        }
+        Ok(Single::new(transport, identity))
+    }
+
+    pub(super) fn in_cluster(
+        &self,
+        info: Endpoint,
+        urls: &[String],
+        clock: &Arc<dyn Clock>,
+        identity: Arc<Identity>,
+    ) -> Result<Cluster> {
+        if self.sentinels.is_some() {
+            let allowed = "one of the two, as the nodes of a cluster watch each other";
+            return Err(Error::config("cluster", "set beside sentinels", allowed));
+        }
+        let seeds = address::seeds(&self.settings, &info, urls)?;
+        let settings = ClusterSettings {
+            pool: self.settings.pool.clone(),
+            timeouts: self.timeouts(),
+            threads: identity.threads(),
+        };
+        let directory = Directory::new(seeds, info, settings, Arc::clone(clock));
+        let cluster = Cluster::new(directory, identity);
+        if self.settings.connect_now {
+            cluster.check(self.limit(clock))?;
+        }
+        Ok(cluster)
+    }
+}

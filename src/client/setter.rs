@@ -1,0 +1,187 @@
+//! The setters that both builders have.
+
+/// Writes the setters of a builder that has `settings`.
+///
+/// `open` and `open_tls` are the code by which the examples begin to build such a `client`; the other texts
+/// complete sentences of the documentation.
+macro_rules! setters {
+    (
+        client: $client:ident,
+        open: $open:literal,
+        open_tls: $open_tls:literal,
+        outage: $outage:literal,
+        connects: $connects:literal,
+        needs_tls: $needs_tls:literal $(,)?
+    ) => {
+        /// How many connections there are to each server at most (Jedis: max total); default 10, from 1 to
+        /// 65,536.
+        ///
+        /// Two more connections to each server are not counted: one renews, one listens. A thread that waits
+        /// for a lock uses none.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        /// // Sixteen threads may talk to Redis at once.
+        #[doc = concat!("let client = ", $open, ".max_size(16).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn max_size(mut self, connections: u32) -> Self {
+            self.settings.pool.max_size = connections;
+            self
+        }
+
+        #[doc = concat!("How long a wait for a lock rides out ", $outage, "; default 10 s, from 1 ms to 365 days.")]
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        /// use std::time::Duration;
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        /// // Here a restart of Redis takes up to half a minute.
+        /// let restart = Duration::from_secs(30);
+        #[doc = concat!("let client = ", $open, ".give_up_after(restart).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn give_up_after(mut self, outage: Duration) -> Self {
+            self.settings.give_up_after = outage;
+            self
+        }
+
+        #[doc = concat!("Whether [`build`](Self::build) connects, and fails if it ", $connects, "; default no.")]
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn demo() -> leasehold::Result<()> {
+        /// // Without Redis this process need not start.
+        #[doc = concat!("let client = ", $open, ".connect_now(true).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn connect_now(mut self, connect: bool) -> Self {
+            self.settings.connect_now = connect;
+            self
+        }
+
+        /// What every lock's name begins with in Redis; default nothing.
+        ///
+        /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock is made, and
+        /// so is one that is [reserved](crate::LockClient::mutex) together with its prefix. So no prefix can
+        /// begin with `leasehold:`.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open, ".name_prefix(\"shop:\").build()?;")]
+        /// assert_eq!(client.mutex("orders:42")?.name(), b"shop:orders:42");
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn name_prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+            self.settings.name_prefix = prefix.as_ref().to_vec();
+            self
+        }
+
+        /// What [`holder`](crate::Mutex::holder) shows others about this client besides its host and its
+        /// process; default nothing. Control characters are left out, and anything beyond 128 bytes.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open, ".label(\"billing\").build()?;")]
+        /// // Others see that the lock is held by "billing, process 4711 on web-3".
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn label(mut self, label: impl AsRef<str>) -> Self {
+            self.settings.label = label.as_ref().to_owned();
+            self
+        }
+
+        /// A callback for every lock of this client that is lost before its release; default none.
+        ///
+        /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
+        /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
+        /// hold use [`Guard::on_loss`](crate::Guard::on_loss); threads that wait for losses use
+        #[doc = concat!("[`losses`](crate::", stringify!($client), "::losses).")]
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open)]
+        ///     .on_loss(|loss| {
+        ///         eprintln!("{loss}");
+        ///         std::process::abort();
+        ///     })
+        ///     .build()?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn on_loss(
+            mut self,
+            callback: impl Fn(&crate::base::loss::Loss) + Send + Sync + 'static,
+        ) -> Self {
+            self.settings.callbacks.on_loss = Some(Arc::new(callback));
+            self
+        }
+
+        /// CA certificates to trust, in PEM, and no others; default those of the machine.
+        ///
+        /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are read when the
+        /// client is built, and never again.
+        #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
+        ///
+        /// The cryptography is what the process has chosen for rustls
+        /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The
+        /// library chooses nothing for the process.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn demo(pem: &[u8]) -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open_tls, ".ca_certificate(pem).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[cfg(feature = "tls")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+        pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
+            self.settings.trust(pem.as_ref());
+            self
+        }
+
+        /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default none.
+        #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        ///
+        /// # fn demo(pem: &[u8], chain: &[u8], key: &[u8]) -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open_tls)]
+        ///     .ca_certificate(pem)
+        ///     .client_certificate(chain, key)
+        ///     .build()?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[cfg(feature = "tls")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+        pub fn client_certificate(
+            mut self,
+            chain: impl AsRef<[u8]>,
+            key: impl AsRef<[u8]>,
+        ) -> Self {
+            self.settings.identify(chain.as_ref(), key.as_ref());
+            self
+        }
+    };
+}
+
+pub(super) use setters;

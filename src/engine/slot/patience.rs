@@ -1,0 +1,12 @@
+//! How long a caller waits.
+
+use crate::base::time::Moment;
+
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// One attempt.
+    Once,
+    /// Until a moment; [`Moment::FAR`] is without end.
+    Until(Moment),
+}

@@ -1,0 +1,321 @@
+//! The pause after a release that others heard, on a clock that stands still.
+
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::id::Identity;
+use crate::base::name::Name;
+use crate::base::option::{LockOptions, Wait};
+use crate::base::time::Clock;
+use crate::engine::acquire::acquire;
+use crate::engine::lease::LiveLease;
+use crate::engine::release::release;
+use crate::engine::shutdown::shut_down;
+use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
+use crate::engine::{Bounds, Callbacks, Engine};
+use crate::kind::reentrant::ReentrantKind;
+use crate::protocol::memory::client::Memory;
+use crate::protocol::memory::link::Link;
+use crate::protocol::memory::server::{Ear, Server};
+
+const SECOND: Duration = Duration::from_secs(1);
+const ALWAYS: Patience = Patience::Until(Moment::FAR);
+
+/// A server with two clients and somebody who listens, and a clock that stands still.
+struct Bench {
+    clock: Arc<DrivenClock>,
+    server: Arc<Server>,
+    slot: Arc<Slot>,
+    other: Arc<Slot>,
+    /// Of the first client.
+    link: Arc<Link>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let clock = Arc::new(DrivenClock::new(false));
+        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let memories =
+            [(); 2].map(|()| Memory::new(Arc::clone(&server), Arc::new(Identity::new(""))));
+        let link = Arc::clone(memories[0].link());
+        let [slot, other] = memories.map(|memory| {
+            let engine = Engine::new(
+                Arc::new(memory),
+                Arc::clone(&clock) as Arc<dyn Clock>,
+                Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
+                Callbacks::default(),
+            );
+            engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap())
+        });
+        Bench { clock, server, slot, other, link }
+    }
+
+    fn listener(&self) -> Ear {
+        self.server.listen(&Arc::default(), self.slot.target().channel().unwrap())
+    }
+
+    fn put_forward(&self, span: Duration) {
+        self.clock.put_forward(self.clock.now().after(span));
+    }
+
+    /// The other client has the lock once, which must be free.
+    fn other_has_it(&self) -> Arc<LiveLease> {
+        take(&self.other, Patience::Once).expect("it is free")
+    }
+
+    /// Waits until a thread pauses until then, or has the lock.
+    fn until_paused<T>(&self, until: Moment, thread: &thread::ScopedJoinHandle<'_, T>) {
+        while self.clock.next_due() != Some(until) && !thread.is_finished() {
+            thread::yield_now();
+        }
+    }
+
+    /// Until when a thread pauses, or waits for something else.
+    fn pause<T>(&self, thread: &thread::ScopedJoinHandle<'_, T>) -> Option<Moment> {
+        let latest = self.clock.now().after(SECOND);
+        loop {
+            match self.clock.next_due() {
+                Some(due) if due <= latest => return Some(due),
+                _ if thread.is_finished() => return None,
+                _ => thread::yield_now(),
+            }
+        }
+    }
+
+    /// A release that others heard, and the pause after it, in which nobody takes the lock. Returns whether
+    /// there is a pause.
+    fn pause_in_vain(&self, listens: bool) -> bool {
+        let slot = &self.slot;
+        slot.inner.lock().courtesy.begin_release();
+        slot.released(Released { verdict: Verdict::Done, listeners: 2 }, listens, Duration::ZERO);
+        if listens {
+            slot.hear_release();
+        }
+        let until = slot.is_left_until();
+        if let Some(until) = until {
+            self.clock.put_forward(until);
+            assert_eq!(slot.leave_to_others(until, Moment::FAR, &mut 0), Paused::Over);
+        }
+        slot.inner.lock().courtesy.end(false, self.clock.now());
+        until.is_some()
+    }
+}
+
+/// Whether a thread ends while the clock stands.
+fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
+    let begin = Instant::now();
+    while !thread.is_finished() && begin.elapsed() < SECOND * 10 {
+        thread::yield_now();
+    }
+    thread.is_finished()
+}
+
+fn take(slot: &Arc<Slot>, patience: Patience) -> Option<Arc<LiveLease>> {
+    acquire(slot, &LockOptions::new().wait(Wait::notify()), patience).expect("no trouble")
+}
+
+fn have_once(slot: &Arc<Slot>) {
+    release(&take(slot, ALWAYS).expect("nobody has it")).expect("still ours");
+}
+
+#[test]
+fn released_lock_is_left_to_a_listener_for_a_while() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    have_once(&bench.slot);
+    let until = bench.clock.now().after(TURN);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| have_once(&bench.slot));
+        bench.until_paused(until, &again);
+        assert!(!again.is_finished(), "it took the lock before the listener could");
+        let lease = bench.other_has_it();
+        bench.clock.put_forward(until);
+        release(&lease).unwrap();
+    });
+}
+
+#[test]
+fn pause_ends_once_another_has_had_the_lock() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    let held = bench.other_has_it();
+    thread::scope(|scope| {
+        // A wait makes the client listen.
+        let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
+        while !bench.slot.engine().hub().hears(bench.slot.target().channel().unwrap()) {
+            thread::yield_now();
+        }
+        release(&held).unwrap();
+        let lease = first.join().unwrap();
+        // The other client has just released it, and would pause too.
+        bench.put_forward(TURN);
+        release(&lease).unwrap();
+        let until = bench.clock.now().after(TURN);
+        let again = scope.spawn(|| have_once(&bench.slot));
+        bench.until_paused(until, &again);
+        assert!(!again.is_finished(), "its own release ended the pause");
+        // The clock still stands.
+        release(&bench.other_has_it()).unwrap();
+    });
+}
+
+#[test]
+fn release_that_nobody_heard_has_no_pause_after_it() {
+    let bench = Bench::new();
+    (0..3).for_each(|_| have_once(&bench.slot));
+    let held = bench.other_has_it();
+    thread::scope(|scope| {
+        scope.spawn(|| (0..3).for_each(|_| have_once(&bench.slot)));
+        while !bench.slot.engine().hub().hears(bench.slot.target().channel().unwrap()) {
+            thread::yield_now();
+        }
+        // From here on the client itself hears its releases, and nobody else does.
+        release(&held).unwrap();
+    });
+    assert_eq!(bench.slot.is_left_until(), None);
+}
+
+#[test]
+fn lease_is_passed_on_only_briefly_while_others_listen() {
+    for (listened, held, passed_on) in [
+        (false, PASSED_ON_WHILE_LISTENED, true),
+        (true, PASSED_ON_WHILE_LISTENED / 2, true),
+        (true, PASSED_ON_WHILE_LISTENED, false),
+    ] {
+        let bench = Bench::new();
+        let _listener = listened.then(|| bench.listener());
+        have_once(&bench.slot);
+        bench.put_forward(TURN);
+        let lease = take(&bench.slot, ALWAYS).unwrap();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| drop(take(&bench.slot, ALWAYS)));
+            while bench.slot.waiters() == 0 {
+                thread::yield_now();
+            }
+            bench.put_forward(held);
+            release(&lease).unwrap();
+            let other = take(&bench.other, Patience::Once);
+            assert_eq!(other.is_none(), passed_on, "listened: {listened}, for {held:?}");
+            if let Some(lease) = other {
+                release(&lease).unwrap();
+                bench.put_forward(TURN);
+            }
+            next.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn pause_does_not_wait_for_its_subscription() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    let engine = bench.slot.engine();
+    engine.hub().ready(engine, Moment::FAR).unwrap();
+    have_once(&bench.slot);
+    // The client's listener is not told that there is another channel to ask for.
+    bench.link.lose_messages(u64::MAX);
+    let until = bench.clock.now().after(TURN);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| have_once(&bench.slot));
+        let due = bench.pause(&again);
+        bench.put_forward(SECOND);
+        assert_eq!(due, Some(until));
+    });
+}
+
+#[test]
+fn pause_ends_with_the_time_of_its_caller() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    have_once(&bench.slot);
+    let deadline = bench.clock.now().after(TURN / 2);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let due = bench.pause(&again);
+        bench.put_forward(TURN / 2);
+        let outcome = ends(&again);
+        bench.put_forward(SECOND);
+        assert_eq!((due, outcome), (Some(deadline), true));
+        assert!(again.join().unwrap().is_some(), "it did not ask");
+    });
+}
+
+/// It would be told that somebody has the lock, though nobody has asked.
+#[test]
+fn thread_with_less_time_ends_the_pause_before_it() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    have_once(&bench.slot);
+    let until = bench.clock.now().after(TURN);
+    let deadline = bench.clock.now().after(TURN / 2);
+    thread::scope(|scope| {
+        let delegate = scope.spawn(|| have_once(&bench.slot));
+        bench.until_paused(until, &delegate);
+        let next = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let asked = ends(&delegate);
+        bench.put_forward(TURN / 2);
+        let outcome = next.join().unwrap();
+        bench.put_forward(SECOND);
+        assert!(asked, "it pauses on");
+        assert!(outcome.is_some(), "nobody has it");
+    });
+}
+
+#[test]
+fn single_attempt_is_not_called_off_in_its_pause() {
+    for shut in [false, true] {
+        let bench = Bench::new();
+        let _listener = bench.listener();
+        have_once(&bench.slot);
+        let until = bench.clock.now().after(TURN);
+        thread::scope(|scope| {
+            let again = scope.spawn(|| {
+                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), Patience::Once)
+            });
+            bench.until_paused(until, &again);
+            if shut {
+                let _ = shut_down(bench.slot.engine(), Duration::ZERO);
+            } else {
+                assert_eq!(bench.slot.cancel(), 0);
+            }
+            let outcome = again.join().unwrap();
+            let called_off = outcome.as_ref().is_err_and(|error| error.is_cancelled());
+            assert_eq!(called_off, shut, "{outcome:?}");
+        });
+    }
+}
+
+#[test]
+fn pause_that_was_called_off_is_still_due() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    have_once(&bench.slot);
+    let until = bench.clock.now().after(TURN);
+    thread::scope(|scope| {
+        let again =
+            scope.spawn(|| acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), ALWAYS));
+        bench.until_paused(until, &again);
+        bench.slot.cancel();
+        assert!(again.join().unwrap().is_err_and(|error| error.is_cancelled()));
+    });
+    assert_eq!(bench.slot.is_left_until(), Some(until));
+    assert_eq!(bench.slot.inner.lock().courtesy.paused, None);
+}
+
+/// As with a cluster, or where the user may not listen.
+#[test]
+fn pause_counts_only_where_another_would_be_heard() {
+    for listens in [false, true] {
+        let bench = Bench::new();
+        if listens {
+            let channel = bench.slot.target().channel().unwrap();
+            bench.slot.engine().hub().listen_to(channel, &bench.slot, Moment::FAR).unwrap();
+        }
+        let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
+        assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");
+        let now = bench.clock.now();
+        assert_eq!(bench.slot.inner.lock().courtesy.is_listened_to(now), !listens);
+    }
+}

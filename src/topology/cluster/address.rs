@@ -1,0 +1,167 @@
+//! What nodes of a cluster tell of each other: who has which slots, and who should be asked instead.
+
+use std::fmt;
+
+use redis::{ConnectionAddr, Value};
+
+use crate::base::tag::SLOTS;
+use crate::wire::endpoint::Endpoint;
+use crate::wire::failure::Failure;
+
+/// Where a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// `None` for a socket.
+    pub(crate) fn of(endpoint: &Endpoint) -> Option<Address> {
+        match endpoint.addr() {
+            ConnectionAddr::Tcp(host, port) => Some(Address { host: host.clone(), port: *port }),
+            _ => None,
+        }
+    }
+
+    /// What a node tells of another. One that does not know the host means its own.
+    fn told(host: &str, port: u16, teller: &Address) -> Address {
+        let host = if matches!(host, "" | "?") { &teller.host } else { host };
+        Address { host: host.to_owned(), port }
+    }
+
+    /// How to connect there, by the user, the password and the certificates of this.
+    pub(crate) fn info(&self, template: &Endpoint) -> Endpoint {
+        template.at(self.host.clone(), self.port)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Slots, and the master that has them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) master: Address,
+}
+
+/// Reads the answer to `CLUSTER SLOTS` of a node; `None` if it is none.
+pub(crate) fn ranges(value: &Value, teller: &Address) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = value else { return None };
+    ranges.iter().map(|range| read(range, teller)).collect()
+}
+
+fn read(range: &Value, teller: &Address) -> Option<Range> {
+    // The master comes first, its replicas after it.
+    let Value::Array(parts) = range else { return None };
+    let [first, last, Value::Array(master), ..] = parts.as_slice() else { return None };
+    let [host, port, ..] = master.as_slice() else { return None };
+    let number = |value: &Value| match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    };
+    let host = match host {
+        Value::Nil => String::new(),
+        host => redis::from_redis_value_ref(host).ok()?,
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let master = Address::told(&host, number(port)?, teller);
+    (first <= last && last < SLOTS).then_some(Range { first, last, master })
+}
+
+/// A refusal that names another node.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) slot: u16,
+    pub(crate) to: Address,
+    /// Only for this once: the slot is still being moved there.
+    pub(crate) once: bool,
+}
+
+impl Redirect {
+    pub(crate) fn of(failure: &Failure, teller: &Address) -> Option<Redirect> {
+        let Failure::Refused(error) = failure else { return None };
+        let (place, slot) = error.redirect_node()?;
+        // The last colon, as the host may be of IPv6.
+        let (host, port) = place.rsplit_once(':')?;
+        let to = Address::told(host, port.parse().ok()?, teller);
+        Some(Redirect { slot, to, once: error.code() == Some("ASK") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{ErrorKind, ServerErrorKind};
+
+    use super::*;
+
+    fn address(host: &str, port: u16) -> Address {
+        Address { host: host.to_owned(), port }
+    }
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let node = Value::Array(vec![host, Value::Int(port), text("id"), Value::Array(vec![])]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), node.clone(), node])
+    }
+
+    #[test]
+    fn slots_are_read_and_an_unknown_host_is_that_of_who_tells() {
+        let told = Value::Array(vec![
+            range(0, 5460, text("10.0.0.1"), 7000),
+            range(5461, 5461, Value::Nil, 7001),
+            range(5462, 16383, text("?"), 7002),
+        ]);
+        let ranges = ranges(&told, &address("seed", 1)).unwrap();
+        let masters: Vec<_> = ranges.iter().map(|range| range.master.to_string()).collect();
+        assert_eq!(masters, ["10.0.0.1:7000", "seed:7001", "seed:7002"]);
+        assert_eq!((ranges[1].first, ranges[2].last), (5461, 16383));
+    }
+
+    #[test]
+    fn what_is_no_list_of_slots_is_not_believed() {
+        let teller = address("seed", 1);
+        let one = |range| Value::Array(vec![range]);
+        for odd in [
+            Value::Nil,
+            Value::Int(1),
+            one(Value::Nil),
+            one(Value::Array(vec![Value::Int(0), Value::Int(1)])),
+            one(range(5, 4, text("a"), 1)),
+            one(range(0, 16384, text("a"), 1)),
+            one(range(-1, 4, text("a"), 1)),
+            one(range(0, 4, text("a"), 70_000)),
+        ] {
+            assert_eq!(ranges(&odd, &teller), None, "{odd:?}");
+        }
+        assert_eq!(ranges(&Value::Array(vec![]), &teller), Some(vec![]));
+    }
+
+    #[test]
+    fn a_redirection_names_the_slot_and_the_node() {
+        let of = |kind, detail: &str| {
+            let error = (ErrorKind::Server(kind), "elsewhere", detail.to_owned());
+            Redirect::of(&Failure::Refused(error.into()), &address("seed", 1))
+        };
+        let moved = of(ServerErrorKind::Moved, "3999 10.0.0.1:6381").unwrap();
+        let to = address("10.0.0.1", 6381);
+        assert_eq!(moved, Redirect { slot: 3999, to, once: false });
+        assert!(of(ServerErrorKind::Ask, "3999 10.0.0.1:6381").unwrap().once);
+        let to = |detail| of(ServerErrorKind::Moved, detail).map(|moved| moved.to);
+        assert_eq!(to("1 :6381"), Some(address("seed", 6381)));
+        assert_eq!(to("1 ?:6381"), Some(address("seed", 6381)));
+        assert_eq!(to("1 ::1:6381"), Some(address("::1", 6381)));
+        for odd in ["", "x a:1", "1", "1 a", "1 a:x"] {
+            assert_eq!(to(odd), None, "{odd}");
+        }
+        assert_eq!(of(ServerErrorKind::TryAgain, "1 a:1"), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! The servers of a quorum, and asking them.
+
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::sync::Arc;
+use crate::base::text::Span;
+use crate::base::time::{Clock, Moment};
+use crate::topology::quorum::claim::Claims;
+use crate::topology::quorum::listener::Pace;
+use crate::topology::several::node::{Lane, Node};
+use crate::topology::several::relay::Wishes;
+use crate::topology::several::scatter::{Delivery, Question, ask};
+use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
+
+/// What a quorum goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How many servers must agree.
+    pub(crate) need: usize,
+    /// How long one of them may take.
+    pub(crate) timeout: Duration,
+    /// No lease is longer.
+    pub(crate) longest: Duration,
+}
+
+/// Locks on several servers, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct Quorum {
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) rules: Rules,
+    pub(super) identity: Arc<Identity>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) claims: Claims,
+    pub(super) pace: Arc<Pace>,
+    pub(super) wishes: Arc<Wishes>,
+}
+
+impl Quorum {
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        rules: Rules,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+    ) -> Quorum {
+        Quorum {
+            nodes: nodes.into_iter().map(Arc::new).collect(),
+            rules,
+            identity,
+            clock,
+            claims: Claims::default(),
+            pace: Arc::new(Pace::new()),
+            wishes: Arc::default(),
+        }
+    }
+
+    /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
+    /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
+    pub(super) fn ask(
+        &self,
+        calls: Vec<Option<&[Call]>>,
+        lane: Lane,
+        enough: usize,
+        deadline: Moment,
+    ) -> Vec<Option<Delivery>> {
+        let asked: Vec<Question<'_>> = self
+            .nodes
+            .iter()
+            .zip(&calls)
+            .filter_map(|(node, calls)| calls.map(|calls| Question { node, calls }))
+            .collect();
+        let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
+        calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
+    }
+
+    pub(super) fn ask_all(
+        &self,
+        calls: &[Call],
+        lane: Lane,
+        deadline: Moment,
+    ) -> Vec<Option<Delivery>> {
+        self.ask_all_for(calls, lane, self.rules.need, deadline)
+    }
+
+    pub(super) fn ask_all_for(
+        &self,
+        calls: &[Call],
+        lane: Lane,
+        enough: usize,
+        deadline: Moment,
+    ) -> Vec<Option<Delivery>> {
+        let calls = self.nodes.iter().map(|_| Some(calls)).collect();
+        self.ask(calls, lane, enough, deadline)
+    }
+
+    pub(super) fn limit(&self, deadline: Moment) -> Moment {
+        deadline.min(self.clock.now().after(self.rules.timeout))
+    }
+
+    /// An answer that cannot be read may belong to another command, so no connection to that server
+    /// is trusted any longer.
+    pub(super) fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &outcome
+            && failure.is_unknown()
+        {
+            self.nodes[node].distrust();
+        }
+        outcome
+    }
+
+    pub(super) fn check_lease(&self, field: &'static str, ttl: Duration) -> Result<(), Failure> {
+        if ttl <= self.rules.longest {
+            return Ok(());
+        }
+        Err(impossible(
+            field,
+            format!("{} is too long", Span(ttl)),
+            "at most max_lease of the QuorumClient",
+        ))
+    }
+}
+
+pub(super) fn impossible(
+    field: &'static str,
+    wrong: impl Into<String>,
+    expected: &'static str,
+) -> Failure {
+    Failure::NotSent(Hindrance::Impossible { field, wrong: wrong.into(), expected })
+}

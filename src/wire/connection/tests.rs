@@ -1,0 +1,140 @@
+use leasehold_support::Server;
+
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::wire::endpoint;
+use crate::wire::epoch::Epochs;
+
+fn refused(line: &str) -> Result<Value, Failure> {
+    match redis::parse_redis_value(line.as_bytes()) {
+        Ok(Value::ServerError(error)) => Err(Failure::Refused(error.into())),
+        Ok(value) => Ok(value),
+        Err(error) => Err(Failure::Refused(error)),
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn common(patience: Duration) -> Arc<Common> {
+    Arc::new(Common::new(patience, "command_timeout"))
+}
+
+fn connection<C: Clock + 'static>(
+    server: &Server,
+    common: &Arc<Common>,
+    clock: &Arc<C>,
+) -> Connection {
+    let endpoint = endpoint::parse(&server.unix_url()).unwrap();
+    let inner = Line::open(&endpoint, None, endpoint.redis_settings(), SECOND).unwrap();
+    let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
+    let epoch = Epochs::default().current();
+    Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
+}
+
+#[test]
+fn connection_without_its_time_outs_is_poisoned() {
+    let server = Server::start().unwrap();
+    let clock = Arc::new(DrivenClock::new(false));
+    let mut connection = connection(&server, &common(SECOND), &clock);
+    // No socket takes a time-out of zero.
+    connection.common = common(Duration::ZERO);
+    let failure = connection.call(&Call::plain(&[b"PING"]), clock.now().after(SECOND)).unwrap_err();
+    assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
+    assert!(connection.is_poisoned());
+}
+
+/// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
+fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
+    let (common, clock) = (common(SECOND * 20), Arc::new(DrivenClock::new(false)));
+    let connect = || connection(server, &common, &clock);
+    let (idle, mut late, mut other) = (connect(), connect(), connect());
+    let deadline = clock.now().after(SECOND / 4);
+    clock.put_forward(clock.now().after(Duration::from_millis(1)));
+    let sent = late.send_all(calls, deadline).unwrap();
+    // Two later replies elsewhere: what the server has to say to these has arrived.
+    for _ in 0..2 {
+        other.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap();
+    }
+    clock.put_forward(deadline);
+    let replies = late.receive_all(calls.len(), sent, deadline);
+    (idle, late, replies)
+}
+
+#[test]
+fn replies_that_arrived_are_read_after_the_deadline() {
+    let server = Server::start().unwrap();
+    let pings = [b"PING", b"PING"].map(|ping| Call::plain(&[ping]));
+    let (idle, late, replies) = late(&server, &pings);
+    assert!(replies.iter().all(Result::is_ok), "{replies:?}");
+    assert!(!late.is_poisoned() && !idle.is_silent());
+}
+
+#[test]
+fn missing_reply_after_the_deadline_is_silence() {
+    let server = Server::start().unwrap();
+    // Nobody pushes to that list.
+    let (idle, late, replies) = late(&server, &[Call::plain(&[b"BLPOP", b"x", b"0"])]);
+    assert!(matches!(replies[..], [Err(Failure::Unknown(_))]), "{replies:?}");
+    assert!(late.is_poisoned() && idle.is_silent());
+}
+
+/// A clock that goes on by so much whenever it is read.
+#[derive(Debug, Default)]
+struct Steps(AtomicU64);
+
+const STEP: Duration = Duration::from_millis(250);
+
+impl Clock for Steps {
+    fn now(&self) -> Moment {
+        let step = self.0.fetch_add(1, Ordering::SeqCst);
+        Moment::PAST.after(STEP * u32::try_from(step).unwrap())
+    }
+}
+
+#[test]
+fn excused_silence_outdates_nothing() {
+    let server = Server::start().unwrap();
+    let (common, clock) = (common(STEP), Arc::new(Steps::default()));
+    let connect = || connection(&server, &common, &clock);
+    let (idle, mut slow, mut silent) = (connect(), connect(), connect());
+    slow.call(&Call::plain(&[b"SET", b"x", b"1"]), Moment::FAR).unwrap();
+    let wait = Call::plain(&[b"WAIT", b"1", b"0"]);
+    let failure = slow.call_slow(&wait, SECOND * 60, Moment::FAR).unwrap_err();
+    assert!(matches!(failure, Failure::Unknown(_)), "{failure}");
+    assert!(slow.is_poisoned() && !idle.is_silent());
+    // No reply is noted that did not come.
+    assert!(!common.silence(clock.now()).is_zero());
+    // Without leave it is what it is.
+    silent.call(&Call::plain(&[b"BLPOP", b"y", b"0"]), Moment::FAR).unwrap_err();
+    assert!(idle.is_silent());
+}
+
+#[test]
+fn every_refusal_of_a_replica_is_seen() {
+    let write = "READONLY You can't write against a read only replica.";
+    for line in [
+        format!("-{write}\r\n"),
+        format!("-{write} script: 5a9e, on @user_script:1.\r\n"),
+        format!("-ERR Error running script (call to f_5a9e): @user_script:1: -{write}\r\n"),
+        format!("-EXECABORT Transaction discarded because of: {write}\r\n"),
+        format!("*2\r\n+OK\r\n-{write}\r\n"),
+        format!("*2\r\n+OK\r\n*1\r\n-{write}\r\n"),
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.\r\n".into(),
+        "-UNBLOCKED force unblock from blocking operation, instance state changed \
+         (master -> replica?)\r\n"
+            .into(),
+    ] {
+        assert!(is_of_a_replica(&refused(&line)), "{line}");
+    }
+    for line in [
+        "-ERR unknown command\r\n",
+        "-NOPERM User x has no permissions to run the 'get' command\r\n",
+        "-EXECABORT Transaction discarded because of previous errors.\r\n",
+        "-NOREPLICAS Not enough good replicas to write.\r\n",
+        "*2\r\n+READONLY\r\n:1\r\n",
+        "+OK\r\n",
+    ] {
+        assert!(!is_of_a_replica(&refused(line)), "{line}");
+    }
+}

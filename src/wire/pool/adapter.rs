@@ -1,0 +1,342 @@
+//! All that is as it is because of r2d2 and its thread pool, the only file that names them.
+//!
+//! | r2d2 | so |
+//! | --- | --- |
+//! | starts three threads for each pool | all pools to a server share one, the [`Connector`] |
+//! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a [`Bell`] wakes it |
+//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](Attempts) |
+//! | counts a connection only when it is in the pool, after it was made | each connection points to a [`Counter`] while it lives |
+//! | makes no other if the thread panics | what may panic is [`guarded`] |
+//! | panics if it cannot start its thread | that is an error |
+//!
+//! An order is never given twice: the many callers that ask while none can be made leave one order, and as one
+//! thread makes all connections, a second order before the first is done brings nothing sooner.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use redis::RedisError;
+use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
+
+use super::setting::PoolSettings;
+use crate::base::sync::{Arc, Condvar, Mutex, Weak};
+use crate::base::thread::{Role, Threads};
+use crate::base::time::Moment;
+use crate::wire::attempt::{AttemptCounts, Attempts};
+use crate::wire::connection::Connection;
+use crate::wire::failure::{self, Failure, Hindrance};
+use crate::wire::fault::NO_THREAD;
+use crate::wire::manager::Manager;
+
+/// How often to look whether a connection was made.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same where one may come to the pool at any moment.
+const MOMENT: Duration = Duration::from_millis(1);
+/// r2d2 tries again to connect after pauses of half of this.
+const RECONNECT: Duration = Duration::from_millis(200);
+/// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// The thread that makes the connections of all pools to one server.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    thread: Arc<ScheduledThreadPool>,
+    bell: Arc<Bell>,
+}
+
+/// A new thread that makes connections. There is one for each client and server: were it shared, a server that
+/// does not reply would keep it from all others.
+pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
+    let name = threads.name(Role::Connector);
+    let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
+    let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
+    // It panics where no thread can be started, which a guard's drop must not.
+    catch_unwind(|| Connector { thread: Arc::new(thread.build()), bell: Arc::default() })
+        .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
+}
+
+/// Wakes the thread while it waits for its next attempt. The pools share the thread, so whichever of them
+/// needs it must be able to wake it.
+#[derive(Debug, Default)]
+struct Bell {
+    rings: Mutex<u64>,
+    rung: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rings.lock() += 1;
+        self.rung.notify_all();
+    }
+
+    /// How often it rang so far.
+    fn rings(&self) -> u64 {
+        *self.rings.lock()
+    }
+
+    /// Waits until it has rung more often than this, or for this long.
+    fn wait(&self, seen: u64, span: Duration) {
+        let mut rings = self.rings.lock();
+        if *rings == seen {
+            self.rung.wait_for(&mut rings, span);
+        }
+    }
+}
+
+/// The connections of a pool point to it, so that it tells how many of them live.
+#[derive(Debug, Default)]
+struct Counter;
+
+/// A connection as r2d2 has it.
+#[derive(Debug)]
+pub(crate) struct Pooled {
+    /// Counts it among those of its pool, until it begins to be dropped.
+    _counted: Weak<Counter>,
+    connection: Connection,
+}
+
+impl Deref for Pooled {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+/// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
+pub(crate) type Borrowed = r2d2::PooledConnection<Maker>;
+
+/// r2d2's pool of our connections.
+pub(super) struct RawPool {
+    inner: r2d2::Pool<Maker>,
+    bell: Arc<Bell>,
+    manager: Arc<Manager>,
+    counter: Arc<Counter>,
+    /// When a connection was last ordered, and the attempts up to then.
+    ordered: Mutex<Option<(AttemptCounts, Moment)>>,
+}
+
+impl RawPool {
+    pub(super) fn new(
+        manager: &Arc<Manager>,
+        settings: &PoolSettings,
+        connector: Connector,
+    ) -> RawPool {
+        RawPool::with(manager, settings, connector, Box::new(r2d2::NopConnectionCustomizer))
+    }
+
+    fn with(
+        manager: &Arc<Manager>,
+        settings: &PoolSettings,
+        Connector { thread, bell }: Connector,
+        customizer: Box<dyn r2d2::CustomizeConnection<Pooled, RedisError>>,
+    ) -> RawPool {
+        let (manager, counter) = (Arc::clone(manager), Arc::new(Counter));
+        let maker = Maker {
+            manager: Arc::clone(&manager),
+            counter: Arc::clone(&counter),
+            bell: Arc::clone(&bell),
+        };
+        let inner = r2d2::Pool::builder()
+            .max_size(settings.max_size)
+            .min_idle(Some(settings.min_idle))
+            .idle_timeout(settings.idle_timeout)
+            .max_lifetime(settings.max_lifetime)
+            .test_on_check_out(settings.test_on_borrow)
+            .connection_timeout(RECONNECT)
+            .thread_pool(thread)
+            .error_handler(Box::new(Quiet))
+            .connection_customizer(customizer)
+            .build_unchecked(maker);
+        RawPool { inner, bell, manager, counter, ordered: Mutex::new(None) }
+    }
+
+    /// Whether there is no connection at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inner.state().connections == 0
+    }
+
+    /// Whether all connections that there may be are there.
+    pub(super) fn is_full(&self) -> bool {
+        self.inner.state().connections >= self.max_size()
+    }
+
+    pub(super) fn max_size(&self) -> u32 {
+        self.inner.max_size()
+    }
+
+    /// How many connections nobody uses.
+    pub(super) fn idle(&self) -> u32 {
+        self.inner.state().idle_connections
+    }
+
+    /// A connection that is there.
+    pub(super) fn try_get(&self) -> Option<Borrowed> {
+        self.inner.try_get()
+    }
+
+    /// Makes the thread look again whether it may make an attempt.
+    pub(super) fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Waits for a short while: for a connection to come free if no more may be made, and otherwise for the
+    /// end of another attempt than those that were `seen`.
+    pub(super) fn wait(&self, seen: AttemptCounts, most: Duration) -> Option<Borrowed> {
+        if self.is_full() {
+            return self.inner.get_timeout(most.min(LOOK)).ok();
+        }
+        self.order().or_else(|| {
+            let connections = self.inner.state().connections;
+            let soon = connections > 0 || self.is_one_coming(connections);
+            self.attempts().wait(seen, most.min(if soon { MOMENT } else { LOOK }));
+            self.inner.try_get()
+        })
+    }
+
+    /// Has one more connection made, if that may be, without waiting for it. Returns one that was there.
+    ///
+    /// The thread may rest with an order of another pool, whose last attempt failed, while this pool's order
+    /// is behind it in the queue. So each look of a caller that waits rings. One ring for each order would not
+    /// do: the next order in the queue may rest too, and a ring before a rest begins does not end it. An order
+    /// that is woken too early makes no attempt, and comes again after a pause of r2d2's.
+    pub(super) fn order(&self) -> Option<Borrowed> {
+        if self.may_order() {
+            let found = self.inner.get_timeout(Duration::ZERO).ok();
+            if found.is_some() {
+                // So none was ordered.
+                *self.ordered.lock() = None;
+                return found;
+            }
+        }
+        if !mutated!("order-waits-behind-a-refused-one") {
+            self.wake();
+        }
+        None
+    }
+
+    /// Whether one more connection may be ordered. While another is about to come, r2d2 may have no room for
+    /// it, and says nothing: the caller would wait for an attempt that never begins.
+    fn may_order(&self) -> bool {
+        // In this order: what was made by then and is not counted here is about to come.
+        let connections = self.inner.state().connections;
+        let (attempts, now) = (self.attempts().counts(), self.manager.now());
+        let is_full = connections >= self.max_size();
+        if attempts.is_failing || is_full || self.is_one_coming(connections) {
+            return false;
+        }
+        let mut ordered = self.ordered.lock();
+        let span = self.manager.longest_attempt();
+        if ordered.is_some_and(|(before, at)| before == attempts && now.since(at) < span) {
+            return false;
+        }
+        *ordered = Some((attempts, now));
+        true
+    }
+
+    /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
+    /// then, and tells only those that wait for r2d2.
+    fn is_one_coming(&self, connections: u32) -> bool {
+        Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
+    }
+
+    fn attempts(&self) -> &Attempts {
+        self.manager.attempts()
+    }
+}
+
+impl fmt::Debug for RawPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawPool").field("state", &self.inner.state()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for RawPool {
+    fn drop(&mut self) {
+        // The thread may wait with r2d2's half of the pool in its hands, and the connections in it.
+        self.wake();
+    }
+}
+
+/// Failures to connect reach the caller as errors, and each is logged where it happens.
+#[derive(Debug)]
+struct Quiet;
+
+impl r2d2::HandleError<RedisError> for Quiet {
+    fn handle_error(&self, _: RedisError) {}
+}
+
+/// Makes connections for r2d2, on the thread that connects.
+#[derive(Debug)]
+pub(crate) struct Maker {
+    manager: Arc<Manager>,
+    counter: Arc<Counter>,
+    bell: Arc<Bell>,
+}
+
+impl Maker {
+    /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
+    fn begin(&self) -> Result<(), RedisError> {
+        let (manager, attempts) = (&*self.manager, self.manager.attempts());
+        let rings = self.bell.rings();
+        let Err(left) = attempts.begin(manager.now()) else { return Ok(()) };
+        self.bell.wait(rings, left.min(LONGEST_WAIT));
+        // It may have been another pool that needs the thread, or a pool that is no longer needed.
+        attempts.begin(manager.now()).map_err(|_| {
+            attempts.trouble().unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
+        })
+    }
+}
+
+impl r2d2::ManageConnection for Maker {
+    type Connection = Pooled;
+    type Error = RedisError;
+
+    fn connect(&self) -> Result<Pooled, RedisError> {
+        self.begin()?;
+        let outcome = guarded(|| self.manager.open(Duration::MAX)).map(|connection| {
+            // Before a caller hears of it, which looks for it among those that live.
+            Pooled { _counted: Arc::downgrade(&self.counter), connection }
+        });
+        self.manager.attempts().end(self.manager.now(), outcome.as_ref().err());
+        outcome.inspect_err(|error| {
+            // A logger that panics must not keep r2d2 from trying again.
+            let log = || log::debug!("no connection to Redis: {}", failure::shown(error));
+            let _ = catch_unwind(AssertUnwindSafe(log));
+        })
+    }
+
+    fn is_valid(&self, connection: &mut Pooled) -> Result<(), RedisError> {
+        // r2d2 tests one after the other; a server that is silent must not be waited for at each.
+        if self.manager.is_outdated(connection) {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+        guarded(|| self.manager.test(connection))
+    }
+
+    fn has_broken(&self, connection: &mut Pooled) -> bool {
+        !self.manager.is_usable(connection)
+    }
+}
+
+/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
+/// there is not, and a pool of one would never have another.
+fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
+    if mutated!("panic-in-connecting-goes-on") {
+        return body();
+    }
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|_| Err(io::Error::other("a panic occurred while connecting").into()))
+}
+
+#[cfg(test)]
+mod tests;

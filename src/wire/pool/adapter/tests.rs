@@ -1,0 +1,139 @@
+use std::thread;
+
+use leasehold_support::Server;
+
+use super::*;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::time::{BootClock, Clock};
+use crate::wire::endpoint;
+use crate::wire::manager::{Source, Timeouts};
+use crate::wire::pool::Pool;
+
+const LATE: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(20);
+
+/// The thread that makes connections is held up before each comes to the pool.
+#[derive(Debug, Default)]
+struct HeldUp(Arc<AtomicU64>);
+
+impl r2d2::CustomizeConnection<Pooled, RedisError> for HeldUp {
+    fn on_acquire(&self, _: &mut Pooled) -> Result<(), RedisError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(LATE);
+        Ok(())
+    }
+}
+
+/// A clock that panics at one of its calls by other threads than the test's, counted from one.
+#[derive(Debug)]
+struct Panicking {
+    test: thread::ThreadId,
+    left: AtomicU64,
+}
+
+impl Clock for Panicking {
+    fn now(&self) -> Moment {
+        let other = thread::current().id() != self.test;
+        assert!(!other || self.left.fetch_sub(1, Ordering::SeqCst) != 1, "a planted panic");
+        BootClock.now()
+    }
+}
+
+fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
+    let manager = Arc::new(Manager::new(
+        Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
+        Arc::clone(clock),
+        Arc::default(),
+        Timeouts::both(LONG),
+    ));
+    let settings = PoolSettings::default().of_one();
+    Pool::new(&manager, &settings, connector(Threads::of_a_new_client()).unwrap())
+}
+
+#[test]
+fn panic_in_connecting_is_an_error() {
+    let server = Server::start().unwrap();
+    // The first call asks whether to connect; connecting begins with the second.
+    let clock = Panicking { test: thread::current().id(), left: AtomicU64::new(2) };
+    let clock: Arc<dyn Clock> = Arc::new(clock);
+    let pool = pool_of_one(&server, &clock);
+    let begin = clock.now();
+    let failure = pool.get(begin.after(LONG)).unwrap_err();
+    assert!(failure.to_string().contains("panic"), "{failure}");
+    drop(pool.get(begin.after(LONG)).unwrap());
+    assert!(clock.now().since(begin) < LONG / 2);
+}
+
+/// Counts how often it is read.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Clock for Counting {
+    fn now(&self) -> Moment {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        BootClock.now()
+    }
+}
+
+/// Several orders of a pool whose password is refused rest on the thread, one after the other, each for
+/// as long as it may.
+#[test]
+fn order_does_not_wait_behind_those_of_a_refused_pool() {
+    let server = Server::builder().tcp().start().unwrap();
+    let mut command = redis::cmd("ACL");
+    command.arg(&["SETUSER", "locks", "reset", "on", ">right", "~*", "&*", "+@all"]);
+    command.exec(&mut server.connection()).unwrap();
+    let connector = connector(Threads::of_a_new_client()).unwrap();
+    let pool = |user: &str, clock: Arc<dyn Clock>, min_idle| {
+        let info = endpoint::parse(&format!("redis://{user}@{}", server.addr())).unwrap();
+        let timeouts = Timeouts::both(LONG);
+        let source = Source::Fixed(info);
+        let manager = Manager::new(source, clock, Arc::default(), timeouts);
+        let settings = PoolSettings { min_idle, ..PoolSettings::default() };
+        Pool::new(&Arc::new(manager), &settings, connector.clone())
+    };
+    let counting = Arc::new(Counting::default());
+    let refused = pool("locks:wrong", counting.clone(), 3);
+    let begin = BootClock.now();
+    while refused.manager.attempts().counts().failed == 0 {
+        assert!(BootClock.now().since(begin) < LONG, "it is not refused");
+        thread::sleep(MOMENT);
+    }
+    let healthy = pool("locks:right", Arc::new(BootClock), 0);
+    let (begin, reads) = (BootClock.now(), counting.0.load(Ordering::SeqCst));
+    drop(healthy.get(begin.after(LONG)).unwrap());
+    let took = BootClock.now().since(begin);
+    assert!(took < LONGEST_WAIT / 2, "{took:?}");
+    // The orders that are woken too early send no password, and each comes again after r2d2's pause.
+    assert_eq!(server.error_count("WRONGPASS"), 1);
+    let rounds = 2 + took.as_millis() / (RECONNECT / 2).as_millis();
+    let reads = counting.0.load(Ordering::SeqCst) - reads;
+    assert!(u128::from(reads) <= rounds * 3 * 2, "{reads} looks in {took:?}");
+}
+
+/// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is
+/// another at once when that one breaks.
+#[test]
+fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
+    let server = Server::start().unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    let manager = Arc::new(Manager::new(
+        Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
+        Arc::clone(&clock),
+        Arc::default(),
+        Timeouts::both(LONG),
+    ));
+    let held_up = HeldUp::default();
+    let made = Arc::clone(&held_up.0);
+    let settings = PoolSettings::default().of_one();
+    let connector = connector(Threads::of_a_new_client()).unwrap();
+    let raw = RawPool::with(&manager, &settings, connector, Box::new(held_up));
+    let pool = Pool::over(raw, &manager, &settings);
+    for count in 1..=3 {
+        let begin = clock.now();
+        pool.get(begin.after(LONG)).unwrap().poison();
+        let took = clock.now().since(begin);
+        assert!((LATE..LONG / 4).contains(&took), "{took:?}");
+        assert_eq!(made.load(Ordering::SeqCst), count);
+    }
+}

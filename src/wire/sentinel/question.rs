@@ -1,0 +1,95 @@
+//! Asking one sentinel, and the server that it may be making the master.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, Value};
+
+use super::{Master, Rank, Sentinels};
+use crate::base::time::Moment;
+use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::fault::{Limit, locate, silence};
+use crate::wire::greeting;
+use crate::wire::line::Line;
+
+impl Sentinels {
+    /// Where a sentinel says that the master is; `None` if it takes it for dead.
+    pub(super) fn ask(
+        &self,
+        node: &Endpoint,
+        left: Duration,
+    ) -> Result<Option<Master>, RedisError> {
+        let deadline = self.clock.now().after(left);
+        let mut connection = self.connect(node, deadline)?;
+        let told: Told =
+            redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query(&mut connection)?;
+        let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
+        let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
+        let epoch = epoch.ok_or_else(odd)?;
+        if has_flag(&told, "failover_in_progress")
+            && !mutated!("promoted-not-looked-for")
+            && let Some(address) = self.promoted(&mut connection, deadline)
+        {
+            return Ok(Some(Master { rank: Rank { epoch, is_ahead: true }, address }));
+        }
+        // Whoever connects to one that hangs loses the time in which another takes its place.
+        if has_flag(&told, "_down") {
+            return Ok(None);
+        }
+        let address = address(&told).ok_or_else(odd)?;
+        Ok(Some(Master { rank: Rank { epoch, is_ahead: false }, address }))
+    }
+
+    /// The replica that the sentinel is making the master, if it says itself that it is one now.
+    ///
+    /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
+    /// the other replicas follow too. It chooses one only once it was elected to.
+    fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
+        self.limit(sentinel, deadline).ok()?;
+        let mut replicas = redis::cmd("SENTINEL");
+        let replicas: Vec<Told> =
+            replicas.arg("REPLICAS").arg(&self.master).query(sentinel).ok()?;
+        let address = address(replicas.iter().find(|told| has_flag(told, "promoted"))?)?;
+        let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
+        let role = redis::cmd("ROLE").query(&mut connection).ok()?;
+        is_master(&role).then_some(address)
+    }
+
+    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
+        let left = deadline.since(self.clock.now());
+        let limit = Limit { span: left, setting: None };
+        let connection = greeting::connect(to, &*self.clock, left)
+            .map_err(|error| locate(error, &endpoint::address(to), limit))?;
+        self.limit(&connection, deadline)?;
+        Ok(connection)
+    }
+
+    /// Its next answer may take what is left.
+    fn limit(&self, connection: &Line, deadline: Moment) -> Result<(), RedisError> {
+        let left = deadline.since(self.clock.now());
+        if left.is_zero() {
+            return Err(silence());
+        }
+        connection.set_read_timeout(Some(left))?;
+        connection.set_write_timeout(Some(left))
+    }
+}
+
+/// What a sentinel tells of a server, by field.
+type Told = HashMap<String, String>;
+
+fn has_flag(told: &Told, flag: &str) -> bool {
+    told.get("flags").is_some_and(|flags| flags.contains(flag))
+}
+
+fn address(told: &Told) -> Option<(String, u16)> {
+    Some((told.get("ip")?.clone(), told.get("port")?.parse().ok()?))
+}
+
+/// Whether the answer to ROLE is a master's.
+pub(crate) fn is_master(role: &Value) -> bool {
+    let Value::Array(parts) = role else { return false };
+    parts.first().is_some_and(|name| {
+        redis::from_redis_value_ref::<String>(name).is_ok_and(|name| name == "master")
+    })
+}
