@@ -3,6 +3,7 @@
 //! | folder | what it has |
 //! | --- | --- |
 //! | `single` | the backend that is one server, wherever its master is |
+//! | `sentinel` | where the master is, as sentinels report, and the thread that follows it |
 //! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `several` | asking several servers at once, and listening to them: for `cluster` and `quorum` |
@@ -11,5 +12,6 @@
 
 pub(crate) mod cluster;
 pub(crate) mod quorum;
+pub(crate) mod sentinel;
 mod several;
 pub(crate) mod single;

@@ -106,6 +106,11 @@ impl Connection {
         })
     }
 
+    /// The address of its server, as errors name it.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
     }

@@ -129,6 +129,14 @@ impl Failure {
         Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
     }
 
+    /// Why no connection could be made, if that is what failed.
+    pub(crate) fn in_connecting(&self) -> Option<&RedisError> {
+        match self {
+            Failure::NotSent(Hindrance::Connect(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// The same failure with the server that it is about, unless it names one.
     pub(crate) fn at(self, address: &str, limit: Limit) -> Failure {
         let here = |error| locate(error, address, limit);

@@ -11,20 +11,19 @@ use crate::wire::attempt::Attempts;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance, not_a_master};
+use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
 use crate::wire::line::Line;
-use crate::wire::probation::Probation;
 use crate::wire::script::Call;
-use crate::wire::sentinel::{SWITCHES, Sentinels, is_master};
 use crate::wire::server_clock::ServerClock;
 use crate::wire::silence::Common;
+use crate::wire::source::{Question, Source};
 use crate::wire::subscription::{Place, Subscription};
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
-    source: Source,
+    source: Arc<dyn Source>,
     clock: Arc<dyn Clock>,
     /// Managers that share it know of the same moves.
     server_clock: Arc<ServerClock>,
@@ -32,8 +31,6 @@ pub(crate) struct Manager {
     common: Arc<Common>,
     generation: AtomicU64,
     attempts: Attempts,
-    /// Where the server is one of several.
-    probation: Option<Arc<Probation>>,
 }
 
 /// How long a server may take.
@@ -55,18 +52,6 @@ impl Timeouts {
     }
 }
 
-/// Where connections go to.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// Always to the same server.
-    Fixed(Endpoint),
-    /// Always to the same node of a cluster, to listen there. Nodes pass on to each other what is published,
-    /// so that a replica is as good a place as its master.
-    ClusterNode(Endpoint),
-    /// To the master that sentinels tell of.
-    Sentinels(Sentinels),
-}
-
 /// Where a connection goes to, and what it belongs to.
 struct Goal {
     info: Endpoint,
@@ -76,7 +61,7 @@ struct Goal {
 
 impl Manager {
     pub(crate) fn new(
-        source: Source,
+        source: Arc<dyn Source>,
         clock: Arc<dyn Clock>,
         server_clock: Arc<ServerClock>,
         timeouts: Timeouts,
@@ -89,14 +74,7 @@ impl Manager {
             timeouts,
             generation: AtomicU64::new(0),
             attempts: Attempts::new(),
-            probation: None,
         }
-    }
-
-    /// Asks the server at every connection since when it runs, and so from when on it counts.
-    pub(crate) fn with_probation(mut self, probation: Arc<Probation>) -> Manager {
-        self.probation = Some(probation);
-        self
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -147,60 +125,35 @@ impl Manager {
         let epochs = self.server_clock.epochs();
         let here = || (self.generation.load(Ordering::SeqCst), epochs.current());
         let (mut generation, mut epoch) = here();
-        let info = match &self.source {
-            Source::Fixed(info) | Source::ClusterNode(info) => info.clone(),
-            Source::Sentinels(sentinels) => {
-                let (info, moved) = sentinels.locate(self.timeouts.connect, most, asks_all)?;
-                if moved {
-                    self.move_on();
-                    (generation, epoch) = here();
-                }
-                info
-            }
-        };
-        Ok(Goal { info, generation, epoch })
-    }
-
-    pub(crate) fn has_sentinels(&self) -> bool {
-        self.sentinels().is_some()
-    }
-
-    pub(crate) fn sentinel_count(&self) -> usize {
-        self.sentinels().map_or(0, Sentinels::count)
-    }
-
-    fn sentinels(&self) -> Option<&Sentinels> {
-        match &self.source {
-            Source::Fixed(_) | Source::ClusterNode(_) => None,
-            Source::Sentinels(sentinels) => Some(sentinels),
+        let (info, moved) = self.source.locate(self.timeouts.connect, most, asks_all)?;
+        if moved {
+            self.move_on();
+            (generation, epoch) = here();
         }
+        Ok(Goal { info, generation, epoch })
     }
 
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
         let goal = self.locate(self.timeouts.connect, false).map_err(connect)?;
-        let place = match &self.source {
-            Source::ClusterNode(_) => Place::Any,
-            Source::Fixed(_) | Source::Sentinels(_) => Place::Master(goal.epoch),
-        };
-        let opened = self.open_resp3(&goal.info).map_err(connect);
-        opened
-            .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, place))
-            .map_err(|failure| failure.at(&endpoint::address(&goal.info), self.reply_limit()))
-            .inspect_err(|_| self.doubt())
+        let anywhere = self.source.is_heard_at_replicas();
+        let place = if anywhere { Place::Any } else { Place::Master(goal.epoch) };
+        self.subscribe_at(&goal.info, channel, place).inspect_err(|_| self.doubt())
     }
 
-    /// Makes a connection to a sentinel that listens to what it tells of new masters, and answers which
-    /// of them it is.
-    pub(crate) fn subscribe_to_sentinel(&self) -> Result<(usize, Subscription), Failure> {
-        let Some(sentinels) = self.sentinels() else { return Err(Failure::silent()) };
-        let (number, info) = sentinels.first();
-        let opened = self.open_resp3(info);
-        sentinels.note_manner(number, opened.as_ref().err());
-        let inner = opened.map_err(|error| Failure::NotSent(Hindrance::Connect(error)))?;
-        let patience = self.timeouts.command;
-        Ok((number, Subscription::new(inner, patience, SWITCHES, Place::Any)?))
+    /// Makes a connection that listens at a certain server.
+    pub(crate) fn subscribe_at(
+        &self,
+        info: &Endpoint,
+        channel: &[u8],
+        place: Place,
+    ) -> Result<Subscription, Failure> {
+        let connect = |error| Failure::NotSent(Hindrance::Connect(error));
+        let opened = self.open_resp3(info).map_err(connect);
+        opened
+            .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, place))
+            .map_err(|failure| failure.at(&endpoint::address(info), self.reply_limit()))
     }
 
     /// Until when the reply to a request that is sent now is waited for.
@@ -211,11 +164,6 @@ impl Manager {
     /// How long it takes to find out whether a connection can be made, as a rule.
     pub(crate) fn longest_attempt(&self) -> Duration {
         self.timeouts.connect
-    }
-
-    /// Whether a sentinel was not silent of late.
-    pub(crate) fn sentinel_speaks(&self, number: usize) -> bool {
-        self.sentinels().is_some_and(|sentinels| sentinels.speaks(number))
     }
 
     fn open_resp3(&self, info: &Endpoint) -> Result<Line, RedisError> {
@@ -229,10 +177,7 @@ impl Manager {
 
     /// The server that connections lead to, as errors name it.
     pub(crate) fn address(&self) -> String {
-        match &self.source {
-            Source::Fixed(info) | Source::ClusterNode(info) => endpoint::address(info),
-            Source::Sentinels(sentinels) => sentinels.master_address(),
-        }
+        self.source.address()
     }
 
     /// For how long no connection of this manager received a reply.
@@ -256,16 +201,9 @@ impl Manager {
         self.locate(self.timeouts.connect, asks_all).map(drop)
     }
 
-    /// Whether a message of a sentinel tells of a new master of ours that was not known yet.
-    pub(crate) fn is_switch(&self, payload: &[u8]) -> bool {
-        self.sentinels().is_some_and(|sentinels| sentinels.is_news(payload))
-    }
-
-    /// Another sentinel is asked first the next time.
+    /// Notes that the server could not be spoken to where it was found.
     pub(crate) fn doubt(&self) {
-        if let Some(sentinels) = self.sentinels() {
-            sentinels.doubt();
-        }
+        self.source.doubt();
     }
 
     /// Makes a connection, on the caller's thread. Finding the server, connecting and each first
@@ -288,25 +226,13 @@ impl Manager {
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.
-        let needed = self.probation.is_some();
+        let needed = self.source.needs_time();
         if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed, deadline)? {
             self.note_time(&reply);
         }
-        if self.sentinels().is_some()
-            && let Some(reply) = self.ask_first(&mut connection, &[b"ROLE"], false, deadline)?
-            && !is_master(&reply.value)
-            && !mutated!("role-not-verified")
-        {
-            let address = endpoint::address(&goal.info);
-            return Err(not_a_master(&format!(
-                "the sentinel reported {address}, which is a replica"
-            )));
-        }
-        if let Some(probation) = &self.probation {
-            let info: [&[u8]; 2] = [b"INFO", b"server"];
-            let needed = probation.is_needed();
-            let reply = self.ask_first(&mut connection, &info, needed, deadline)?;
-            connection.standing = probation.standing(reply.as_ref());
+        if let Some(Question { command, needed }) = self.source.question() {
+            let reply = self.ask_first(&mut connection, command, needed, deadline)?;
+            self.source.judge(&mut connection, reply.as_ref())?;
         }
         Ok(connection)
     }

@@ -14,13 +14,11 @@
 //! | `combine` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
-//! | `probation` | from when on such a server counts |
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no answer |
 //! | `fault` | the driver's errors in words, with the server's address |
-//! | `sentinel` | where the master is, as sentinels tell |
-//! | `follower` | the thread that notices when it is elsewhere |
+//! | `source` | where connections lead, and what a new one has to show |
 //! | `subscription` | a connection that listens |
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
@@ -41,20 +39,18 @@ pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fault;
-pub(crate) mod follower;
-mod greeting;
+pub(crate) mod greeting;
 pub(crate) mod line;
 pub(crate) mod manager;
 pub(crate) mod pool;
-pub(crate) mod probation;
 pub(crate) mod process;
 pub(crate) mod retry;
 pub(crate) mod script;
 #[cfg(feature = "tls")]
 mod sealed;
-pub(crate) mod sentinel;
 pub(crate) mod server_clock;
 pub(crate) mod silence;
+pub(crate) mod source;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

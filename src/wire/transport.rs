@@ -1,17 +1,16 @@
 //! What callers send to one server, and what its worker sends where there is one server.
 
 use crate::base::sync::Arc;
-use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::wire::combine::{Batch, Combiner};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance, Shortage};
-use crate::wire::follower::follow;
-use crate::wire::manager::{Manager, Source, Timeouts};
+use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
 use crate::wire::process::Process;
 use crate::wire::script::{Call, trial};
 use crate::wire::server_clock::ServerClock;
+use crate::wire::source::Source;
 use crate::wire::subscription::Subscription;
 
 /// One server: the pool for callers, and a connection of its own for the worker.
@@ -29,17 +28,15 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn new(
-        source: Source,
+        source: Arc<dyn Source>,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
         timeouts: Timeouts,
         connector: Connector,
-        threads: Threads,
     ) -> Transport {
         let server_clock = Arc::new(ServerClock::default());
         let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
         let manager = Arc::new(manager);
-        follow(&manager, threads);
         Transport {
             combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
@@ -48,6 +45,11 @@ impl Transport {
             server_clock,
             process: Process::here(),
         }
+    }
+
+    /// The maker of its connections.
+    pub(crate) fn manager(&self) -> &Arc<Manager> {
+        &self.manager
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {

@@ -16,7 +16,7 @@ const LAYERS: [&str; 10] = [
 
 /// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
 /// errors, the client hands its addresses on, and the root shows the crate to users.
-const REDIS: [&str; 11] = [
+const REDIS: [&str; 17] = [
     "client/address.rs",
     "lib.rs",
     "protocol/answer.rs",
@@ -26,7 +26,13 @@ const REDIS: [&str; 11] = [
     "topology/cluster/route.rs",
     "topology/quorum/judge.rs",
     "topology/quorum/tests.rs",
+    "topology/sentinel/follower.rs",
+    "topology/sentinel/master.rs",
+    "topology/sentinel/miss.rs",
+    "topology/sentinel/mod.rs",
+    "topology/sentinel/question.rs",
     "topology/several/node.rs",
+    "topology/several/probation.rs",
     "topology/several/scatter.rs",
 ];
 

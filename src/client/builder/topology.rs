@@ -7,11 +7,11 @@ use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::address;
 use crate::topology::cluster::{Cluster, ClusterSettings, Directory};
+use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
 use crate::wire::endpoint::Endpoint;
-use crate::wire::manager::Source;
 use crate::wire::pool::connector;
-use crate::wire::sentinel::Sentinels;
+use crate::wire::source::{Fixed, Source};
 use crate::wire::transport::Transport;
 
 impl LockClientBuilder {
@@ -97,12 +97,16 @@ impl LockClientBuilder {
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Single> {
-        let source = match &self.sentinels {
+        let sentinels = match &self.sentinels {
             Some(urls) => {
-                let sentinels = address::sentinels(&self.settings, &info, urls)?;
-                Source::Sentinels(Sentinels::new(sentinels, info, Arc::clone(clock)))
+                let nodes = address::sentinels(&self.settings, &info, urls)?;
+                Some(Arc::new(Sentinels::new(nodes, info.clone(), Arc::clone(clock))))
             }
-            None => Source::Fixed(info),
+            None => None,
+        };
+        let source: Arc<dyn Source> = match &sentinels {
+            Some(sentinels) => Arc::clone(sentinels) as Arc<dyn Source>,
+            None => Arc::new(Fixed::new(info)),
         };
         let transport = Arc::new(Transport::new(
             source,
@@ -110,8 +114,10 @@ impl LockClientBuilder {
             &self.settings.pool,
             self.timeouts(),
             connector(identity.threads())?,
-            identity.threads(),
         ));
+        if let Some(sentinels) = sentinels {
+            sentinel::follow(sentinels, transport.manager(), identity.threads());
+        }
         if self.settings.connect_now {
             transport.check(self.limit(clock))?;
         }

@@ -10,8 +10,9 @@ use crate::topology::several::node::{Node, NodeSettings};
 use crate::topology::several::relay::Station as _;
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
-use crate::wire::manager::{Manager, Source, Timeouts};
+use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{PoolSettings, connector};
+use crate::wire::source::Fixed;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Transport;
 
@@ -90,12 +91,11 @@ impl Member {
             let worker =
                 Node::with_connector(self.info.clone(), &self.clock, &settings, &connector);
             let callers = Transport::new(
-                Source::Fixed(self.info.clone()),
+                Arc::new(Fixed::new(self.info.clone())),
                 Arc::clone(&self.clock),
                 pool,
                 *timeouts,
                 connector,
-                *threads,
             );
             Links { callers: Arc::new(callers), worker: Arc::new(worker) }
         }))
@@ -117,7 +117,8 @@ impl Member {
 
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let ear = self.ear.get_or_init(|| {
-            let (source, clock) = (Source::ClusterNode(self.info.clone()), Arc::clone(&self.clock));
+            let (source, clock) =
+                (Arc::new(Fixed::heard_at_replicas(self.info.clone())), Arc::clone(&self.clock));
             Manager::new(source, clock, Arc::default(), self.settings.timeouts)
         });
         ear.subscribe(channel)

@@ -30,7 +30,7 @@
 //! lease has ended, or two majorities could share only a server that forgot. So each new connection
 //! asks since when the server runs, and its acceptance counts only when that is longer ago than the
 //! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`wire::probation`). A restart breaks the connection, so none outlives the run that was asked
+//! it (`topology::several::probation`). A restart breaks the connection, so none outlives the run that was asked
 //! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
 //! it counts, it knows all that is live.
 //!

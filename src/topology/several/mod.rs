@@ -3,9 +3,11 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `node` | one of them: a pool for callers, one for the worker, whether it is silent |
+//! | `probation` | from when on a server counts that may have forgotten |
 //! | `scatter` | the same question to all of them, on one thread |
 //! | `relay` | listening to all of them |
 
 pub(crate) mod node;
+mod probation;
 pub(crate) mod relay;
 pub(crate) mod scatter;

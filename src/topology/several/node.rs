@@ -8,17 +8,18 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
+use crate::topology::several::probation::Probation;
 use crate::topology::several::relay::Station;
 use crate::wire::attempt::AttemptCounts;
-use crate::wire::connection::{Connection, Standing};
+use crate::wire::connection::{Connection, Reply, Standing};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fault::Limit;
-use crate::wire::manager::{Manager, Source, Timeouts};
+use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
-use crate::wire::probation::Probation;
 use crate::wire::process::Process;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::source::{Fixed, Question, Source};
 use crate::wire::subscription::Subscription;
 
 /// Who asks: renewals must not wait for callers.
@@ -47,6 +48,42 @@ pub(crate) struct NodeSettings {
     pub(crate) probation: Option<Duration>,
     /// What the threads of its client are called.
     pub(crate) threads: Threads,
+}
+
+/// A server that has to report since when it runs, and so from when on it counts.
+#[derive(Debug)]
+struct Voter {
+    info: Endpoint,
+    probation: Arc<Probation>,
+}
+
+impl Source for Voter {
+    fn locate(
+        &self,
+        _each: Duration,
+        _most: Duration,
+        _asks_all: bool,
+    ) -> Result<(Endpoint, bool), RedisError> {
+        Ok((self.info.clone(), false))
+    }
+
+    fn address(&self) -> String {
+        endpoint::address(&self.info)
+    }
+
+    /// No request goes out without a deadline.
+    fn needs_time(&self) -> bool {
+        true
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(Question { command: &[b"INFO", b"server"], needed: self.probation.is_needed() })
+    }
+
+    fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
+        connection.standing = self.probation.standing(reply);
+        Ok(())
+    }
 }
 
 /// One server of several: a pool for callers, a connection for the worker.
@@ -83,9 +120,13 @@ impl Node {
         let address = endpoint::address(&info);
         let server_clock = Arc::new(ServerClock::default());
         let probation = settings.probation.map(|span| Arc::new(Probation::new(span)));
+        let source: Arc<dyn Source> = match &probation {
+            Some(probation) => Arc::new(Voter { info, probation: Arc::clone(probation) }),
+            None => Arc::new(Fixed::new(info)),
+        };
         let lane = |pool: &PoolSettings| {
             let manager = Manager::new(
-                Source::Fixed(info.clone()),
+                Arc::clone(&source),
                 Arc::clone(clock),
                 Arc::clone(&server_clock),
                 Timeouts {
@@ -94,10 +135,6 @@ impl Node {
                     settings: [settings.setting; 2],
                 },
             );
-            let manager = match &probation {
-                Some(probation) => manager.with_probation(Arc::clone(probation)),
-                None => manager,
-            };
             let manager = Arc::new(manager);
             let connector = connector.clone();
             let pool = Pool::new(&manager, pool, connector);

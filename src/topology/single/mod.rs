@@ -133,8 +133,9 @@ mod tests {
     use crate::protocol::request::{Attempt, Mode};
     use crate::protocol::scripted::Scripted;
     use crate::wire::endpoint;
-    use crate::wire::manager::{Source, Timeouts};
+    use crate::wire::manager::Timeouts;
     use crate::wire::pool::{PoolSettings, connector};
+    use crate::wire::source::Fixed;
 
     const LEASE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_secs(20);
@@ -153,19 +154,13 @@ mod tests {
         fn new() -> Stage {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
-            let source = Source::Fixed(endpoint::parse(&proxy.url()).unwrap());
+            let source = Arc::new(Fixed::new(endpoint::parse(&proxy.url()).unwrap()));
             let timeouts = Timeouts::both(SOON);
             let (settings, identity) = (PoolSettings::default(), Arc::new(Identity::new("")));
             let threads = identity.threads();
             let connector = connector(threads).unwrap();
-            let transport = Transport::new(
-                source,
-                Arc::new(BootClock),
-                &settings,
-                timeouts,
-                connector,
-                threads,
-            );
+            let transport =
+                Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);
             let transport = Arc::new(transport);
             let single = Single::new(Arc::clone(&transport), Arc::clone(&identity));
             let locks = Scripted::new(single);

@@ -6,8 +6,9 @@ use super::*;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::{BootClock, Clock};
 use crate::wire::endpoint;
-use crate::wire::manager::{Source, Timeouts};
+use crate::wire::manager::Timeouts;
 use crate::wire::pool::Pool;
+use crate::wire::source::Fixed;
 
 const LATE: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(20);
@@ -41,7 +42,7 @@ impl Clock for Panicking {
 
 fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
     let manager = Arc::new(Manager::new(
-        Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
+        Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(clock),
         Arc::default(),
         Timeouts::both(LONG),
@@ -87,7 +88,7 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
     let pool = |user: &str, clock: Arc<dyn Clock>, min_idle| {
         let info = endpoint::parse(&format!("redis://{user}@{}", server.addr())).unwrap();
         let timeouts = Timeouts::both(LONG);
-        let source = Source::Fixed(info);
+        let source = Arc::new(Fixed::new(info));
         let manager = Manager::new(source, clock, Arc::default(), timeouts);
         let settings = PoolSettings { min_idle, ..PoolSettings::default() };
         Pool::new(&Arc::new(manager), &settings, connector.clone())
@@ -118,7 +119,7 @@ fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
     let server = Server::start().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let manager = Arc::new(Manager::new(
-        Source::Fixed(endpoint::parse(&server.unix_url()).unwrap()),
+        Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(&clock),
         Arc::default(),
         Timeouts::both(LONG),

@@ -722,7 +722,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "refusal-lasts-for-ever",
         "a server that is mended is listened to again",
-        "leasehold::wire::follower::tests::mended_sentinel_is_heard_though_nobody_connects",
+        "leasehold::topology::sentinel::follower::tests::mended_sentinel_is_heard_though_nobody_connects",
     ),
     bug(
         "order-waits-behind-a-refused-one",

@@ -1,5 +1,7 @@
 //! Where the master is, as sentinels tell.
 
+mod follower;
+mod master;
 mod miss;
 mod question;
 
@@ -10,15 +12,18 @@ use redis::{ConnectionAddr, RedisError};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::topology::sentinel::master::{Master, Rank, is_master};
+use crate::topology::sentinel::miss::Misses;
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::Endpoint;
-use crate::wire::failure::is_denial;
+use crate::wire::failure::{is_denial, not_a_master};
 use crate::wire::retry::REFUSED;
-use crate::wire::sentinel::miss::Misses;
+use crate::wire::source::{Question, Source};
 
-pub(crate) use question::is_master;
+pub(crate) use follower::follow;
 
 /// The channel on which a sentinel tells that there is a new master.
-pub(crate) const SWITCHES: &[u8] = b"+switch-master";
+const SWITCHES: &[u8] = b"+switch-master";
 
 /// Sentinels tell each other of a fail-over every two seconds. An older word that all of them give for
 /// so long after it was not late: they were told to watch the master anew, and count from the start.
@@ -65,31 +70,6 @@ struct Known {
     since: Moment,
 }
 
-/// What a sentinel tells of its master.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Master {
-    /// Grows with every fail-over.
-    rank: Rank,
-    address: (String, u16),
-}
-
-/// How new the word of a sentinel is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    /// Counts the fail-overs that were told of.
-    epoch: u64,
-    /// One more is under way, and its new master is one already.
-    is_ahead: bool,
-}
-
-impl Master {
-    /// Whether this is no older than what was known. The sentinel that leads a fail-over counts it before
-    /// its end, and is ahead then of all that is told afterwards: of the same place, by itself too.
-    fn is_as_new_as(&self, known: Option<&Master>) -> bool {
-        known.is_none_or(|known| self.rank >= known.rank || self.address == known.address)
-    }
-}
-
 impl Sentinels {
     /// The host of `template` is the master's name.
     pub(crate) fn new(
@@ -106,12 +86,101 @@ impl Sentinels {
         Sentinels { nodes, master, template, clock, first, avoided, known }
     }
 
+    /// Lets an older word count if what is known was known for long. Whether it does.
+    fn forget(&self) -> bool {
+        let mut known = self.known.lock();
+        let now = self.clock.now();
+        let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
+            return false;
+        };
+        known.master.rank = Rank { epoch: 0, is_ahead: false };
+        true
+    }
+
+    /// Notes where the master is now. Answers whether it was known to be elsewhere.
+    fn note(&self, master: Master) -> bool {
+        let mut known = self.known.lock();
+        let since = match &*known {
+            Some(known) if known.master.rank > master.rank => return false,
+            Some(known) if known.master == master => return false,
+            _ => self.clock.now(),
+        };
+        let address = master.address.clone();
+        let before = known.replace(Known { master, since });
+        before.is_some_and(|before| before.master.address != address)
+    }
+
+    fn at(&self, (host, port): (String, u16)) -> Endpoint {
+        self.template.at(host, port)
+    }
+
+    /// Whether a message on [`SWITCHES`] tells that this master is elsewhere than is known.
+    pub(crate) fn is_news(&self, payload: &[u8]) -> bool {
+        let words: Vec<&str> = payload
+            .split(|&byte| byte == b' ')
+            .map(|word| std::str::from_utf8(word).unwrap_or_default())
+            .collect();
+        let known = self.known.lock();
+        let known = known.as_ref().map(|known| &known.master.address);
+        words.first() == Some(&self.master.as_str())
+            && !known.is_some_and(|(host, port)| {
+                matches!(words[..], [_, _, _, ip, at] if ip == host && at.parse() == Ok(*port))
+            })
+    }
+
+    /// In which order they are asked, and how many of them come before those that are asked last.
+    fn order(&self) -> (Vec<usize>, usize) {
+        let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
+        let all = (0..count).map(|place| first.wrapping_add(place) % count);
+        let is_good = |&number: &usize| self.reason(number).is_none();
+        let (mut order, avoided): (Vec<_>, Vec<_>) = all.partition(is_good);
+        let good = order.len();
+        order.extend(avoided);
+        (order, good)
+    }
+
+    /// Why one is asked last at the moment, if it is.
+    fn reason(&self, number: usize) -> Option<Reason> {
+        let now = self.clock.now();
+        let (since, reason) = self.avoided.lock()[number]?;
+        (now.since(since) <= reason.lasts()).then_some(reason)
+    }
+
+    /// Whether one was not silent of late.
+    pub(crate) fn speaks(&self, number: usize) -> bool {
+        self.reason(number) != Some(Reason::Silent)
+    }
+
+    /// Notes how one behaved. One that is silent, as a host is that lost its power, or that refuses this
+    /// user is asked last for a while.
+    pub(crate) fn note_manner(&self, number: usize, error: Option<&RedisError>) {
+        let reason = match error {
+            Some(error) if error.is_timeout() => Some(Reason::Silent),
+            Some(error) if is_denial(error) => Some(Reason::Refused),
+            _ => None,
+        };
+        self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The sentinel that is asked first, and its number.
+    pub(crate) fn first(&self) -> (usize, &Endpoint) {
+        let number = self.order().0[0];
+        (number, &self.nodes[number])
+    }
+}
+
+impl Source for Sentinels {
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
     /// `most`, of which each has a share. Answers where it is, and whether that is elsewhere than before.
     ///
     /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
     /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
-    pub(crate) fn locate(
+    fn locate(
         &self,
         each: Duration,
         most: Duration,
@@ -163,32 +232,8 @@ impl Sentinels {
         Err(misses.trouble(self.nodes.len(), &self.master))
     }
 
-    /// Lets an older word count if what is known was known for long. Whether it does.
-    fn forget(&self) -> bool {
-        let mut known = self.known.lock();
-        let now = self.clock.now();
-        let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
-            return false;
-        };
-        known.master.rank = Rank { epoch: 0, is_ahead: false };
-        true
-    }
-
-    /// Notes where the master is now. Answers whether it was known to be elsewhere.
-    fn note(&self, master: Master) -> bool {
-        let mut known = self.known.lock();
-        let since = match &*known {
-            Some(known) if known.master.rank > master.rank => return false,
-            Some(known) if known.master == master => return false,
-            _ => self.clock.now(),
-        };
-        let address = master.address.clone();
-        let before = known.replace(Known { master, since });
-        before.is_some_and(|before| before.master.address != address)
-    }
-
-    /// Where the master was last, as errors name it.
-    pub(crate) fn master_address(&self) -> String {
+    /// Where the master was last.
+    fn address(&self) -> String {
         match &*self.known.lock() {
             Some(Known { master: Master { address: (host, port), .. }, .. }) => {
                 format!("{host}:{port}")
@@ -197,72 +242,24 @@ impl Sentinels {
         }
     }
 
-    fn at(&self, (host, port): (String, u16)) -> Endpoint {
-        self.template.at(host, port)
-    }
-
-    /// Whether a message on [`SWITCHES`] tells that this master is elsewhere than is known.
-    pub(crate) fn is_news(&self, payload: &[u8]) -> bool {
-        let words: Vec<&str> = payload
-            .split(|&byte| byte == b' ')
-            .map(|word| std::str::from_utf8(word).unwrap_or_default())
-            .collect();
-        let known = self.known.lock();
-        let known = known.as_ref().map(|known| &known.master.address);
-        words.first() == Some(&self.master.as_str())
-            && !known.is_some_and(|(host, port)| {
-                matches!(words[..], [_, _, _, ip, at] if ip == host && at.parse() == Ok(*port))
-            })
-    }
-
     /// The one that was told of cannot be spoken to: who told it is asked last the next time.
-    pub(crate) fn doubt(&self) {
+    fn doubt(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// In which order they are asked, and how many of them come before those that are asked last.
-    fn order(&self) -> (Vec<usize>, usize) {
-        let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
-        let all = (0..count).map(|place| first.wrapping_add(place) % count);
-        let is_good = |&number: &usize| self.reason(number).is_none();
-        let (mut order, avoided): (Vec<_>, Vec<_>) = all.partition(is_good);
-        let good = order.len();
-        order.extend(avoided);
-        (order, good)
+    fn question(&self) -> Option<Question> {
+        Some(Question { command: &[b"ROLE"], needed: false })
     }
 
-    /// Why one is asked last at the moment, if it is.
-    fn reason(&self, number: usize) -> Option<Reason> {
-        let now = self.clock.now();
-        let (since, reason) = self.avoided.lock()[number]?;
-        (now.since(since) <= reason.lasts()).then_some(reason)
-    }
-
-    /// Whether one was not silent of late.
-    pub(crate) fn speaks(&self, number: usize) -> bool {
-        self.reason(number) != Some(Reason::Silent)
-    }
-
-    /// Notes how one behaved. One that is silent, as a host is that lost its power, or that refuses this
-    /// user is asked last for a while.
-    pub(crate) fn note_manner(&self, number: usize, error: Option<&RedisError>) {
-        let reason = match error {
-            Some(error) if error.is_timeout() => Some(Reason::Silent),
-            Some(error) if is_denial(error) => Some(Reason::Refused),
-            _ => None,
-        };
-        self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// The sentinel that is asked first, and its number.
-    pub(crate) fn first(&self) -> (usize, &Endpoint) {
-        let number = self.order().0[0];
-        (number, &self.nodes[number])
+    /// The server that the sentinels named must say itself that it is the master.
+    fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
+        match reply {
+            Some(reply) if !is_master(&reply.value) && !mutated!("role-not-verified") => {
+                let address = connection.address();
+                Err(not_a_master(&format!("the sentinel reported {address}, which is a replica")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

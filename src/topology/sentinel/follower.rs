@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc, Weak};
 use crate::base::thread::{Role, Threads};
+use crate::topology::sentinel::{SWITCHES, Sentinels};
 use crate::wire::failure::{self, Failure, is_denial};
 use crate::wire::manager::Manager;
 use crate::wire::retry::{Pauses, Refusal};
-use crate::wire::subscription::Event;
+use crate::wire::source::Source as _;
+use crate::wire::subscription::{Event, Place, Subscription};
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
 /// off from the others.
@@ -25,14 +27,11 @@ const SOON: Duration = Duration::from_millis(200);
 const FIRST_REST: Duration = Duration::from_millis(200);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Follows the master for as long as the manager lives, if sentinels tell where it is.
-pub(crate) fn follow(manager: &Arc<Manager>, threads: Threads) {
-    if !manager.has_sentinels() {
-        return;
-    }
+/// Follows the master for as long as the manager of its connections lives.
+pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads: Threads) {
     let weak = Arc::downgrade(manager);
     let body = move || {
-        let mut follower = Follower::new(weak);
+        let mut follower = Follower::new(sentinels, weak);
         while follower.manager.strong_count() > 0 {
             if let Err(failure) = follower.listen() {
                 log::debug!("a sentinel is not heard: {failure}");
@@ -46,6 +45,7 @@ pub(crate) fn follow(manager: &Arc<Manager>, threads: Threads) {
 }
 
 struct Follower {
+    sentinels: Arc<Sentinels>,
     manager: Weak<Manager>,
     pauses: Pauses,
     /// How many sentinels refused to be listened to since the last one was heard.
@@ -55,23 +55,24 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(manager: Weak<Manager>) -> Follower {
+    fn new(sentinels: Arc<Sentinels>, manager: Weak<Manager>) -> Follower {
         let pauses = Pauses::between(FIRST_REST, LONGEST_REST);
-        Follower { manager, pauses, refusals: 0, refusal: None }
+        Follower { sentinels, manager, pauses, refusals: 0, refusal: None }
     }
 
     /// Rests before it listens to another sentinel. When all have refused, it rests until the refusal is
     /// over.
     fn rest(&mut self, failure: &Failure) {
-        let Some(manager) = self.manager.upgrade() else { return };
-        manager.doubt();
+        if self.manager.strong_count() == 0 {
+            return;
+        }
+        self.sentinels.doubt();
         if failure.is_passing() {
             (self.refusals, self.refusal) = (0, None);
         } else {
             self.refusals += 1;
         }
-        let all = self.refusals >= manager.sentinel_count();
-        drop(manager);
+        let all = self.refusals >= self.sentinels.count();
         sync::sleep(self.pauses.next());
         if !all {
             return;
@@ -86,18 +87,27 @@ impl Follower {
         }
     }
 
+    /// Makes a connection that listens to the sentinel that is asked first. Returns which that is.
+    fn subscribe(&self, manager: &Manager) -> Result<(usize, Subscription), Failure> {
+        let (number, info) = self.sentinels.first();
+        let opened = manager.subscribe_at(info, SWITCHES, Place::Any);
+        let error = opened.as_ref().err().and_then(Failure::in_connecting);
+        self.sentinels.note_manner(number, error);
+        Ok((number, opened?))
+    }
+
     /// Listens to one sentinel until it fails, or the client has gone (`Ok`).
     fn listen(&mut self) -> Result<(), Failure> {
         let Some(manager) = self.manager.upgrade() else { return Ok(()) };
         self.refusal.get_or_insert_with(|| refusal_now(&manager));
-        let (number, mut subscription) = manager.subscribe_to_sentinel()?;
+        let (number, mut subscription) = self.subscribe(&manager)?;
         drop(manager);
         let mut next = Next::new();
         loop {
             let event = subscription.next(next.wait)?;
             let Some(manager) = self.manager.upgrade() else { return Ok(()) };
             match event {
-                Event::Message { payload, .. } if manager.is_switch(&payload) => {
+                Event::Message { payload, .. } if self.sentinels.is_news(&payload) => {
                     // Also where nobody can be asked for the new one.
                     manager.move_on();
                     next.look(&manager, true);
@@ -110,12 +120,12 @@ impl Follower {
                         (self.refusals, self.refusal) = (0, None);
                         self.pauses.reset();
                     }
-                    manager.doubt();
+                    self.sentinels.doubt();
                     next.look(&manager, false);
                 }
             }
             // Nothing breaks where it lost its power.
-            if !manager.sentinel_speaks(number) {
+            if !self.sentinels.speaks(number) {
                 return Err(Failure::silent());
             }
         }
@@ -169,10 +179,9 @@ mod tests {
     use crate::base::driven::DrivenClock;
     use crate::base::time::Clock as _;
     use crate::wire::endpoint;
-    use crate::wire::manager::{Source, Timeouts};
+    use crate::wire::manager::Timeouts;
     use crate::wire::pool::{Pool, PoolSettings, connector};
     use crate::wire::retry::REFUSED;
-    use crate::wire::sentinel::Sentinels;
 
     /// The longest that a test waits for what must come.
     const LONG: Duration = Duration::from_secs(20);
@@ -182,6 +191,7 @@ mod tests {
     struct Refusing {
         server: Server,
         clock: Arc<DrivenClock>,
+        sentinels: Arc<Sentinels>,
         manager: Arc<Manager>,
     }
 
@@ -191,10 +201,10 @@ mod tests {
             let clock = Arc::new(DrivenClock::new(false));
             let node = endpoint::parse(&format!("redis://locks:wrong@{}", server.addr())).unwrap();
             let template = endpoint::parse("redis://mymaster").unwrap();
-            let source = Source::Sentinels(Sentinels::new(vec![node], template, clock.clone()));
+            let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone()));
             let timeouts = Timeouts::both(LONG);
-            let manager = Manager::new(source, clock.clone(), Arc::default(), timeouts);
-            let refusing = Refusing { server, clock, manager: Arc::new(manager) };
+            let manager = Manager::new(sentinels.clone(), clock.clone(), Arc::default(), timeouts);
+            let refusing = Refusing { server, clock, sentinels, manager: Arc::new(manager) };
             refusing.set_password("right");
             refusing
         }
@@ -226,7 +236,7 @@ mod tests {
     #[test]
     fn mended_sentinel_is_heard_though_nobody_connects() {
         let refusing = Refusing::new();
-        follow(&refusing.manager, Threads::of_a_new_client());
+        follow(refusing.sentinels.clone(), &refusing.manager, Threads::of_a_new_client());
         until("it refuses", || refusing.server.error_count("WRONGPASS") > 0);
         refusing.set_password("wrong");
         refusing.clock.put_forward(refusing.clock.now().after(REFUSED));
@@ -248,7 +258,8 @@ mod tests {
     #[test]
     fn attempt_between_refusal_and_rest_ends_the_rest() {
         let refusing = Refusing::new();
-        let mut follower = Follower::new(Arc::downgrade(&refusing.manager));
+        let mut follower =
+            Follower::new(refusing.sentinels.clone(), Arc::downgrade(&refusing.manager));
         let failure = follower.listen().unwrap_err();
         let settings = PoolSettings::default().of_one();
         let connector = connector(Threads::of_a_new_client()).unwrap();

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, Value};
+use redis::{ErrorKind, RedisError};
 
-use super::{Master, Rank, Sentinels};
+use super::Sentinels;
 use crate::base::time::Moment;
+use crate::topology::sentinel::master::{Master, Rank, is_master};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::fault::{Limit, locate, silence};
 use crate::wire::greeting;
@@ -84,12 +85,4 @@ fn has_flag(told: &Told, flag: &str) -> bool {
 
 fn address(told: &Told) -> Option<(String, u16)> {
     Some((told.get("ip")?.clone(), told.get("port")?.parse().ok()?))
-}
-
-/// Whether the answer to ROLE is a master's.
-pub(crate) fn is_master(role: &Value) -> bool {
-    let Value::Array(parts) = role else { return false };
-    parts.first().is_some_and(|name| {
-        redis::from_redis_value_ref::<String>(name).is_ok_and(|name| name == "master")
-    })
 }

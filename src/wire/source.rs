@@ -1,0 +1,97 @@
+//! Where connections lead, and what a new one has to show.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::RedisError;
+
+use crate::wire::connection::{Connection, Reply};
+use crate::wire::endpoint::{self, Endpoint};
+
+/// A server that connections lead to, wherever it is.
+pub(crate) trait Source: Send + Sync + fmt::Debug {
+    /// Finds the server within `most`, and asks no one for longer than `each`. Returns whether it is elsewhere
+    /// than before. `asks_all`: not only the first who knows.
+    fn locate(
+        &self,
+        each: Duration,
+        most: Duration,
+        asks_all: bool,
+    ) -> Result<(Endpoint, bool), RedisError>;
+
+    /// The server, as errors name it.
+    fn address(&self) -> String;
+
+    /// Notes that the server could not be spoken to where it was found.
+    fn doubt(&self) {}
+
+    /// Whether a replica is as good a place to listen at as its master.
+    fn is_heard_at_replicas(&self) -> bool {
+        false
+    }
+
+    /// Whether a connection is of no use before the server has told its time.
+    fn needs_time(&self) -> bool {
+        false
+    }
+
+    /// What each new connection is asked besides the time, if anything.
+    fn question(&self) -> Option<Question> {
+        None
+    }
+
+    /// Judges a new connection by the reply to that question; there is none where the user may not ask it.
+    fn judge(
+        &self,
+        _connection: &mut Connection,
+        _reply: Option<&Reply>,
+    ) -> Result<(), RedisError> {
+        Ok(())
+    }
+}
+
+/// A command for a new connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) command: &'static [&'static [u8]],
+    /// Whether a user who may not ask it cannot use the connection.
+    pub(crate) needed: bool,
+}
+
+/// Always the same server.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    info: Endpoint,
+    is_heard_at_replicas: bool,
+}
+
+impl Fixed {
+    pub(crate) fn new(info: Endpoint) -> Fixed {
+        Fixed { info, is_heard_at_replicas: false }
+    }
+
+    /// A node of a cluster to listen at. Nodes pass on to each other what is published, so that a replica is
+    /// as good a place as its master.
+    pub(crate) fn heard_at_replicas(info: Endpoint) -> Fixed {
+        Fixed { info, is_heard_at_replicas: true }
+    }
+}
+
+impl Source for Fixed {
+    fn locate(
+        &self,
+        _each: Duration,
+        _most: Duration,
+        _asks_all: bool,
+    ) -> Result<(Endpoint, bool), RedisError> {
+        Ok((self.info.clone(), false))
+    }
+
+    fn address(&self) -> String {
+        endpoint::address(&self.info)
+    }
+
+    fn is_heard_at_replicas(&self) -> bool {
+        self.is_heard_at_replicas
+    }
+}
