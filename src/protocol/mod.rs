@@ -8,6 +8,7 @@
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
+//! | `session` | several round trips on one connection, for `transaction` and `replica` |
 //! | `replica` | making sure that replicas or disks have a lock |
 //! | `single` | the protocol over one server |
 //! | `cluster` | the protocol over the one server of a cluster that has the lock |
@@ -73,6 +74,7 @@ pub(crate) mod mutex;
 pub(crate) mod quorum;
 pub(crate) mod reentrant;
 mod replica;
+mod session;
 pub(crate) mod single;
 pub(crate) mod transaction;
 pub(crate) mod wake;

@@ -10,8 +10,8 @@ use redis::{RedisError, Value};
 use crate::base::option::{Copies, Least};
 use crate::base::time::{Moment, millis};
 use crate::protocol::answer::{unexpected, verdict};
+use crate::protocol::session::Session;
 use crate::protocol::{Target, Verdict};
-use crate::wire::connection::Connection;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Argument::Bytes;
 use crate::wire::script::{Call, Script};
@@ -22,31 +22,31 @@ static TOUCH: Script = Script::new(include_str!("script/touch.lua"));
 /// are wanted, and no longer than they may take. Of a lock that is not the owner's there are none,
 /// and the verdict says why.
 pub(crate) fn replicate(
-    connection: &mut Connection,
+    session: &mut dyn Session,
     target: &Target,
     owner: &[u8],
     copies: Copies,
     deadline: Moment,
 ) -> Result<Result<Least, Verdict>, Failure> {
     let touch = TOUCH.call(target.lasting(), &[Bytes(owner)]);
-    let verdict = verdict(&connection.call(&touch, deadline)?.value)?;
+    let verdict = verdict(&session.call(&touch, deadline)?.value)?;
     if verdict != Verdict::Done {
         return Ok(Err(verdict));
     }
     // A lease may end before the wait does. The server's word for too few copies has to come before that.
-    let within = copies.within.min(connection.longest_wait(deadline));
+    let within = copies.within.min(session.longest_wait(deadline));
     let within = if mutated!("wait-outlasts-its-lease") { copies.within } else { within };
     let span = millis(within).to_string();
     let value = match copies.least {
         Least::Replicas(least) => {
             let least = least.to_string();
             let wait = Call::plain(&[b"WAIT", least.as_bytes(), span.as_bytes()]);
-            connection.call_slow(&wait, within, deadline)?.value
+            session.call_slow(&wait, within, deadline)?.value
         }
         Least::Disks { local, replicas } => {
             let (local, least) = (u8::from(local).to_string(), replicas.to_string());
             let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), span.as_bytes()];
-            let reply = connection.call_slow(&Call::plain(&parts), within, deadline);
+            let reply = session.call_slow(&Call::plain(&parts), within, deadline);
             reply.map_err(impossible)?.value
         }
     };

@@ -6,7 +6,7 @@ use crate::base::time::Moment;
 use crate::protocol::Return;
 use crate::protocol::answer::{Verdict, unexpected};
 use crate::protocol::kind::{Target, fence};
-use crate::wire::connection::Connection;
+use crate::protocol::session::Session;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};
@@ -62,10 +62,10 @@ pub(crate) fn out_of_place(pipeline: &Pipeline) -> Option<&[u8]> {
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
-/// Runs commands if the lock is the owner's, on a connection that is spoilt if that fails: one that
+/// Runs commands if the lock is the owner's, on a session that is spoilt if that fails: one that
 /// is left watching, or within a transaction, must not serve another caller.
 pub(crate) fn apply(
-    connection: &mut Connection,
+    session: &mut dyn Session,
     target: &Target,
     owner: &[u8],
     calls: Vec<Call>,
@@ -74,15 +74,15 @@ pub(crate) fn apply(
     let mut transaction = vec![Call::plain(&[b"MULTI"])];
     transaction.extend(calls);
     transaction.push(Call::plain(&[b"EXEC"]));
-    let outcome = apply_inner(connection, target, owner, &transaction, deadline);
+    let outcome = apply_inner(session, target, owner, &transaction, deadline);
     if outcome.is_err() {
-        connection.poison();
+        session.poison();
     }
     outcome
 }
 
 fn apply_inner(
-    connection: &mut Connection,
+    session: &mut dyn Session,
     target: &Target,
     owner: &[u8],
     transaction: &[Call],
@@ -90,17 +90,17 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         if !mutated!("transaction-without-watch") {
-            connection.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+            session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
         }
-        let found = connection.call(&target.inspect(), deadline)?.value;
+        let found = session.call(&target.inspect(), deadline)?.value;
         let holder = target.kind().inspected(found)?;
         let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
         if !ours && !mutated!("transaction-without-a-look") {
-            connection.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
+            session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
             return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
         }
         let mut last = Value::Nil;
-        for reply in connection.call_all(transaction, deadline) {
+        for reply in session.call_all(transaction, deadline) {
             last = reply?.value;
         }
         match last {
@@ -116,7 +116,7 @@ fn apply_inner(
 /// Gives a string lock back if it is still the owner's, and notes the last token used where that is not
 /// the one minted. Nobody else has minted one since, or the owner would be another.
 pub(crate) fn release(
-    connection: &mut Connection,
+    session: &mut dyn Session,
     target: &Target,
     returned: &Return<'_>,
     deadline: Moment,
@@ -128,7 +128,7 @@ pub(crate) fn release(
         let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply(connection, target, returned.owner, calls, deadline)? {
+    match apply(session, target, returned.owner, calls, deadline)? {
         Applied::Done(answers) => match answers.first() {
             Some(Value::Int(1)) => Ok(Verdict::Done),
             Some(Value::Int(0)) => Ok(Verdict::Gone),
