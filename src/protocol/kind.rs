@@ -46,12 +46,6 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 
     /// Reads the answer to that.
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
-
-    /// The same scripts over a store in memory; `None` for what one server alone does not do.
-    #[cfg(any(test, feature = "testing"))]
-    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
-        None
-    }
 }
 
 /// The scripts of a kind; those of all kinds take the same arguments.
@@ -66,7 +60,7 @@ pub(crate) struct Scripts {
 }
 
 /// The tokens of a lock outlive its lease at least this long.
-pub(crate) const SHORTEST_FENCE: Duration = Duration::from_secs(1);
+const SHORTEST_FENCE: Duration = Duration::from_secs(1);
 /// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
 /// server does not empty it.
 const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
@@ -109,12 +103,6 @@ impl Target {
 
     pub(crate) fn name(&self) -> &Name {
         &self.name
-    }
-
-    /// All its keys.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn keys(&self) -> &[Vec<u8>] {
-        &self.keys
     }
 
     /// The keys that are there for as long as it is held: the lock's own and its fence.
@@ -217,7 +205,7 @@ impl fmt::Debug for Target {
 }
 
 /// The time to live of the queue for which an attempt keeps it, in milliseconds.
-pub(crate) fn queue(attempt: &Attempt<'_>) -> u64 {
+fn queue(attempt: &Attempt<'_>) -> u64 {
     millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
 }
 

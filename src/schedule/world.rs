@@ -13,6 +13,7 @@ use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Protocol;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
+use crate::wire::Value;
 use crate::{Guard, LockClient, LockOptions, Mutex, Result};
 
 /// The lock of all scenarios.
@@ -54,16 +55,17 @@ impl World {
 
     /// The keys of the lock that live.
     pub(super) fn keys(&self) -> Vec<String> {
-        self.server.with_store(|store, micros| {
-            store.live_keys(micros).map(|key| String::from_utf8_lossy(key).into_owned()).collect()
-        })
+        let keys = self.server.keys().into_iter();
+        keys.map(|key| String::from_utf8_lossy(&key).into_owned()).collect()
     }
 
     /// How many stand in the queue of the server.
     pub(super) fn queued(&self) -> u64 {
-        self.server.with_store(|store, micros| {
-            store.at(micros).zcard(format!("{{{NAME}}}:queue").as_bytes()).expect("a sorted set")
-        })
+        let queue = format!("{{{NAME}}}:queue").into_bytes();
+        match self.server.call(&[b"ZCARD", &queue]) {
+            Ok(Value::Int(count)) => count.unsigned_abs(),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Ends a scenario: nobody has anything any more, here and on the server.

@@ -86,7 +86,7 @@ fn refusal_of_one_channel_leaves_another_asked_for() {
     let (engine, hub, slot) = live();
     with_ear(&engine, &hub, Some(b"x".to_vec()), |ear| {
         ear.ask().unwrap();
-        assert_eq!(ear.refuse(Failure::only_on_a_server()).unwrap(), Wake::Nothing);
+        assert_eq!(ear.refuse(Failure::wrong_type()).unwrap(), Wake::Nothing);
         ear.take(Wake::Listening { channel: b"y".to_vec() }).unwrap();
         assert!(hub.hears(b"y"), "it was not refused");
         // A pause does not ask again for what was refused.

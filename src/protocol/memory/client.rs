@@ -4,23 +4,24 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
-use crate::base::option::ReleaseKind;
+use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed};
 use crate::protocol::{
     Answer, Applied, Attempt, Errand, GrantMessage, Listener, Protocol, Released, Return, Target,
-    Told, Wake, wake,
+    Told, Verdict, Wake, replica, transaction, wake,
 };
 use crate::wire::Pipeline;
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 
 use super::link::Link;
-use super::request::Request;
 use super::server::{Ear, Server};
+use super::session::Connection;
 
 /// Locks on a server in memory, on behalf of one client.
 #[derive(Debug)]
@@ -41,13 +42,9 @@ impl Memory {
         &self.link
     }
 
-    fn exchange(
-        &self,
-        target: &Target,
-        request: Request,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        let mut replies = self.server.exchange(&self.link, &[(target, request)], deadline);
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let calls = std::slice::from_ref(call);
+        let mut replies = self.server.exchange(&self.link, None, calls, deadline);
         replies.pop().unwrap_or_else(|| Err(Failure::silent()))
     }
 }
@@ -74,7 +71,7 @@ impl Protocol for Memory {
         let mut again = true;
         loop {
             let by = clock.deadline(deadline);
-            let reply = self.exchange(target, Request::acquire(attempt, by), deadline)?;
+            let reply = self.call(&target.acquire(attempt, by), deadline)?;
             let (answer, micros) = acquired(&reply, attempt.ttl)?;
             clock.note(reply.epoch, micros, reply.sent, reply.received);
             if answer != Answer::Late || !std::mem::take(&mut again) {
@@ -90,11 +87,14 @@ impl Protocol for Memory {
         deadline: Moment,
     ) -> Result<Released, Failure> {
         let Return { owner, ttl, last_token, how } = *returned;
-        let request = match how {
-            ReleaseKind::Lua => Request::release(owner, ttl, last_token),
-            ReleaseKind::Watch => Request::delete(owner, ttl, last_token),
-        };
-        released(&self.exchange(target, request, deadline)?.value)
+        if how == ReleaseKind::Watch {
+            let mut session = Connection::open(&self.server, &self.link);
+            let outcome = transaction::release(&mut session, target, returned, deadline);
+            if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
+                return outcome.map(Released::from);
+            }
+        }
+        released(&self.call(&target.release(owner, ttl, last_token), deadline)?.value)
     }
 
     fn extend(
@@ -105,18 +105,28 @@ impl Protocol for Memory {
         count: u32,
         deadline: Moment,
     ) -> Result<Told, Failure> {
-        renewed(&self.exchange(target, Request::renew(owner, ttl, count), deadline)?)
+        renewed(&self.call(&target.renew(owner, ttl, count), deadline)?)
+    }
+
+    fn replicate(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        copies: Copies,
+        deadline: Moment,
+    ) -> Result<Result<Least, Verdict>, Failure> {
+        let mut session = Connection::open(&self.server, &self.link);
+        replica::replicate(&mut session, target, owner, copies, deadline)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let requests: Vec<_> =
-            errands.iter().map(|errand| (errand.target, Request::of(errand))).collect();
-        let replies = self.server.exchange(&self.link, &requests, deadline);
+        let calls: Vec<_> = errands.iter().map(Errand::call).collect();
+        let replies = self.server.exchange(&self.link, None, &calls, deadline);
         errands.iter().zip(replies).map(|(errand, reply)| errand.read(&reply?)).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = Failure::repeating(|| self.exchange(target, Request::Inspect, deadline))?;
+        let reply = Failure::repeating(|| self.call(&target.inspect(), deadline))?;
         target.kind().inspected(reply.value)
     }
 
@@ -130,7 +140,7 @@ impl Protocol for Memory {
         let mut again = true;
         loop {
             let by = clock.deadline(deadline);
-            let reply = self.exchange(target, Request::force(owner, by), deadline)?;
+            let reply = self.call(&target.force(owner, by), deadline)?;
             match forced(&reply.value)? {
                 Forced::Done(had) => return Ok(had),
                 Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),
@@ -143,16 +153,19 @@ impl Protocol for Memory {
 
     fn apply(
         &self,
-        _target: &Target,
-        _owner: &[u8],
-        _pipeline: &Pipeline,
-        _deadline: Moment,
+        target: &Target,
+        owner: &[u8],
+        pipeline: &Pipeline,
+        deadline: Moment,
     ) -> Result<Applied, Failure> {
-        Err(Failure::only_on_a_server())
+        let mut session = Connection::open(&self.server, &self.link);
+        let calls = pipeline.cmd_iter().map(Call::of).collect();
+        transaction::apply(&mut session, target, owner, calls, deadline)
     }
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        flag(&self.exchange(target, Request::Ask, deadline)?.value)
+        let Some(call) = target.request() else { return Ok(false) };
+        flag(&self.call(&call, deadline)?.value)
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
@@ -164,8 +177,9 @@ impl Protocol for Memory {
     }
 
     fn nudge_listener(&self, _deadline: Moment) -> Result<(), Failure> {
-        self.server.publish(&wake::client_channel(&self.identity), wake::NUDGE);
-        Ok(())
+        let channel = wake::client_channel(&self.identity);
+        let told = self.server.call(&[b"PUBLISH", &channel, wake::NUDGE]);
+        told.map(drop).map_err(|error| Failure::refused(error.text()))
     }
 
     fn not_before(&self, grant: &GrantMessage, now: Moment) -> Option<Moment> {
