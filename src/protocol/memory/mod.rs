@@ -4,7 +4,8 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `redis` | keys, commands, scripts and transactions, without a network, a clock or threads |
-//! | `server` | that for several clients, with a clock, and with what is on its way to it |
+//! | `server` | that for several clients, with a clock and a network |
+//! | `state` | what it keeps: the store, its connections, and what is on its way |
 //! | `link` | what goes wrong between one client and the server |
 //! | `session` | one connection of a client |
 //! | `client` | the protocol of one client |
@@ -19,5 +20,6 @@ pub(crate) mod link;
 mod redis;
 pub(crate) mod server;
 mod session;
+mod state;
 #[cfg(test)]
 mod tests;

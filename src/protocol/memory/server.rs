@@ -1,11 +1,10 @@
 //! A store that several clients share, with a clock, and with what is still on its way.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::sync::channel::{Receiver, Sender, unbounded};
-use crate::base::sync::{self, Arc, Mutex, MutexGuard, ThreadId};
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{self, Arc, Mutex, MutexGuard};
 use crate::base::time::{Clock, Moment};
 use crate::wire::Value;
 use crate::wire::connection::Reply;
@@ -14,7 +13,8 @@ use crate::wire::script::Call;
 use crate::wire::subscription::Event;
 
 use super::link::{Fate, Link};
-use super::redis::{self, ErrorReply, Published, Store};
+use super::redis::ErrorReply;
+use super::state::{EarEnd, Late, Session, State};
 
 /// The server's time when the clients' clock shows nothing: far from both 0 and 2^53, in
 /// microseconds.
@@ -24,42 +24,6 @@ const EPOCH: u64 = 1_700_000_000_000_000;
 pub(crate) struct Server {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    store: Store,
-    ears: BTreeMap<u64, EarEnd>,
-    last_ear: u64,
-    sessions: BTreeMap<u64, Session>,
-    last_session: u64,
-    /// Commands that arrive later, by the server's time and the order in which they were sent.
-    late: BTreeMap<(u64, u64), Late>,
-    last_late: u64,
-}
-
-/// The server's end of a connection on which keys are watched.
-#[derive(Default)]
-struct Session {
-    inner: redis::Session,
-    /// Its client sends nothing more, and something is still on its way.
-    is_closed: bool,
-}
-
-struct Late {
-    session: Option<u64>,
-    words: Vec<Vec<u8>>,
-}
-
-/// The server's end of a connection that listens.
-struct EarEnd {
-    link: Arc<Link>,
-    sender: Sender<Event>,
-    /// Who listens.
-    thread: ThreadId,
-    told: u64,
-    /// How much of that its listener is done with.
-    handled: u64,
 }
 
 impl Server {
@@ -270,73 +234,6 @@ impl Server {
 
 fn micros_at(moment: Moment) -> u64 {
     EPOCH + moment.as_nanos() / 1000
-}
-
-impl State {
-    /// Runs a command, in a session or in none, and tells the others of it.
-    fn call(
-        &mut self,
-        session: Option<u64>,
-        words: &[Vec<u8>],
-        micros: u64,
-    ) -> Result<Value, ErrorReply> {
-        let expired = self.store.expire(micros);
-        self.note(&expired);
-        let State { store, sessions, .. } = self;
-        let session = session.and_then(|number| sessions.get_mut(&number));
-        let (outcome, effects) = store.run(micros, |run| match session {
-            Some(session) => session.inner.call(run, words),
-            None => redis::call(run, words),
-        });
-        self.note(&effects.touched);
-        self.deliver(effects.published);
-        outcome
-    }
-
-    /// Tells all sessions which keys were touched.
-    fn note(&mut self, touched: &BTreeSet<Vec<u8>>) {
-        self.sessions.values_mut().for_each(|session| session.inner.note(touched));
-    }
-
-    /// Forgets a session that its client has closed, once nothing is on its way any more.
-    fn forget_session(&mut self, number: Option<u64>) {
-        let Some(number) = number else { return };
-        let is_closed = self.sessions.get(&number).is_some_and(|session| session.is_closed);
-        if is_closed && self.late.values().all(|late| late.session != Some(number)) {
-            self.sessions.remove(&number);
-        }
-    }
-
-    fn subscribe(&mut self, ear: u64, channel: &[u8]) {
-        let State { store, ears, .. } = self;
-        // One that was disconnected finds out by itself.
-        if let Some(end) = ears.get_mut(&ear) {
-            store.subscribe(ear, channel);
-            end.tell(Event::Subscribed { channel: channel.to_vec() });
-        }
-    }
-
-    fn deliver(&mut self, published: Vec<Published>) {
-        let State { store, ears, .. } = self;
-        for Published { channel, payload } in published {
-            for ear in store.hearers(&channel) {
-                if let Some(end) = ears.get_mut(&ear)
-                    && end.link.lets_message_through()
-                {
-                    let (channel, payload) = (channel.clone(), payload.clone());
-                    end.tell(Event::Message { channel, payload });
-                }
-            }
-        }
-    }
-}
-
-impl EarEnd {
-    fn tell(&mut self, event: Event) {
-        // A listener that is gone has taken its end along.
-        let _ = self.sender.send(event);
-        self.told += 1;
-    }
 }
 
 impl fmt::Debug for Server {
