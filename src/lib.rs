@@ -73,7 +73,7 @@
 //! | feature | what it brings |
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
-//! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts |
+//! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
 //! | `crossbeam` | the channel beneath a [`LossReceiver`], for `crossbeam_channel::select!`; it follows that crate's version |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -3,6 +3,9 @@
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+/// A cell whose value is computed without waiting for another thread, the same under a model checker: it may
+/// outlive a schedule.
+pub(crate) use std::sync::OnceLock as StaticCell;
 /// A counter that nobody waits for, the same under a model checker: it may outlive a schedule.
 pub(crate) use std::sync::atomic::AtomicU32 as Tally;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -546,6 +546,7 @@ mod tests {
     use crate::kind::mutex::MutexKind;
     use crate::protocol::memory::client::Memory;
     use crate::protocol::memory::server::Server;
+    use crate::protocol::scripted::Scripted;
 
     const SECOND: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);
@@ -564,7 +565,7 @@ mod tests {
             let clock = Arc::new(DrivenClock::new(false));
             let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
             let engine = Engine::new(
-                Arc::new(Memory::new(server, Arc::new(Identity::new("")))),
+                Arc::new(Scripted::new(Memory::new(server, Arc::new(Identity::new(""))))),
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),

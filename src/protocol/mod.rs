@@ -10,6 +10,7 @@
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and listening for them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
+//! | `session` | several round trips on one connection, for `transaction` and `replica` |
 //! | `replica` | making sure that replicas or disks have a lock |
 //! | `session` | several round trips on one connection |
 //! | `backend` | how calls reach the server that has a lock |

@@ -41,12 +41,6 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 
     /// Reads the answer to that.
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
-
-    /// The same scripts over a store in memory; `None` for what one server alone does not do.
-    #[cfg(any(test, feature = "testing"))]
-    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
-        None
-    }
 }
 
 /// The scripts of a kind; those of all kinds take the same arguments.

@@ -13,7 +13,7 @@ use crate::wire::script::Argument::{Bytes, Number};
 use crate::wire::script::Call;
 
 /// The tokens of a lock outlive its lease at least this long.
-pub(crate) const SHORTEST_FENCE: Duration = Duration::from_secs(1);
+const SHORTEST_FENCE: Duration = Duration::from_secs(1);
 /// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
 /// server does not empty it.
 const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
@@ -65,7 +65,7 @@ impl Target {
     }
 
     /// All its keys.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }
@@ -176,7 +176,7 @@ impl fmt::Debug for Target {
 }
 
 /// The time to live of the queue for which an attempt keeps it, in milliseconds.
-pub(crate) fn queue(attempt: &Attempt<'_>) -> u64 {
+fn queue(attempt: &Attempt<'_>) -> u64 {
     millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn out_of_place(pipeline: &Pipeline) -> Option<&[u8]> {
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
-/// Runs commands if the lock is the owner's, on a connection that is spoilt if that fails: one that
+/// Runs commands if the lock is the owner's, on a session that is spoilt if that fails: one that
 /// is left watching, or within a transaction, must not serve another caller.
 pub(crate) fn apply(
     session: &mut dyn Session,

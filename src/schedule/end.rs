@@ -35,7 +35,7 @@ fn shutdown() {
         })),
         ..Callbacks::default()
     };
-    let ending = world.process_with(callbacks, |memory| Arc::new(memory));
+    let ending = world.process_with(callbacks, Seam::before);
     let other = world.process();
     let (lost, cancelled, over) = (Count::default(), Count::default(), Count::default());
     let threads = [(); 2].map(|()| {
@@ -109,7 +109,7 @@ fn worker_panics_renewing() {
     let holder = world.process_with(Callbacks::default(), |memory| {
         let seam = Seam::before(memory).panics(2);
         left = seam.panics_left();
-        Arc::new(seam)
+        seam
     });
     let waiting = world.process();
     let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(3)));
@@ -126,8 +126,7 @@ fn worker_panics_renewing() {
 
 fn worker_panics_giving_back() {
     let world = World::new();
-    let holder =
-        world.process_with(Callbacks::default(), |memory| Arc::new(Seam::before(memory).panics(1)));
+    let holder = world.process_with(Callbacks::default(), |memory| Seam::before(memory).panics(1));
     let waiting = world.process();
     let forgetting = holder.clone();
     let forgetful =

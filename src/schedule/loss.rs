@@ -79,7 +79,7 @@ fn renewal_against_release() {
     let process = world.process_with(Callbacks::default(), |memory| {
         let seam = Seam::before(memory);
         renewals = seam.renewals();
-        Arc::new(seam)
+        seam
     });
     let mutex = process.mutex_with(short());
     let guard = mutex.lock().expect("granted");
@@ -102,7 +102,7 @@ fn renewal_against_release() {
 fn renewal_against_passing_on() {
     let world = World::new();
     let losses = Losses::default();
-    let process = world.process_with(losses.callbacks(), |memory| Arc::new(memory));
+    let process = world.process_with(losses.callbacks(), Seam::before);
     let guard = process.mutex_with(short()).lock().expect("granted");
     // The next holds it across the time at which the first is renewed.
     let (next, witness) = (process.clone(), world.witness.clone());
@@ -123,7 +123,7 @@ fn renewal_against_passing_on() {
 fn theft_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), |memory| Arc::new(memory));
+    let holder = world.process_with(losses.callbacks(), Seam::before);
     let operator = world.process();
     let guard = holder.mutex().lock().expect("granted");
     losses.watch(&guard);
@@ -140,7 +140,7 @@ fn theft_against_release() {
 fn theft_against_renewal() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), |memory| Arc::new(memory));
+    let holder = world.process_with(losses.callbacks(), Seam::before);
     let operator = world.process();
     let guard = holder.mutex_with(short()).lock().expect("granted");
     losses.watch(&guard);
@@ -168,7 +168,7 @@ fn theft_against_renewal() {
 fn expiry_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), |memory| Arc::new(memory));
+    let holder = world.process_with(losses.callbacks(), Seam::before);
     let waiting = world.process();
     let span = Duration::from_millis(100);
     let options = LockOptions::new().lease(Lease::fixed(span));
@@ -191,7 +191,7 @@ fn expiry_against_release() {
 fn max_hold_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), |memory| Arc::new(memory));
+    let holder = world.process_with(losses.callbacks(), Seam::before);
     let most = Duration::from_millis(500);
     let guard = holder.mutex_with(short().max_hold(most)).lock().expect("granted");
     losses.watch(&guard);
@@ -207,9 +207,8 @@ fn max_hold_against_release() {
 fn unanswered_renewals() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), |memory| {
-        Arc::new(Seam::before(memory).deaf(usize::from(u8::MAX)))
-    });
+    let holder = world
+        .process_with(losses.callbacks(), |memory| Seam::before(memory).deaf(usize::from(u8::MAX)));
     let waiting = world.process();
     let Ok(guard) = holder.mutex_with(short()).lock() else {
         return world.end([holder, waiting]);

@@ -10,6 +10,7 @@ use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
 use crate::schedule::scenario::Group;
+use crate::schedule::seam::Seam;
 use crate::schedule::world::{
     NAME, World, assert_at_once, eventually, join, let_all_wait, released,
 };
@@ -147,7 +148,7 @@ fn request() {
         })),
         ..Callbacks::default()
     };
-    let holder = world.process_with(callbacks, |memory| Arc::new(memory));
+    let holder = world.process_with(callbacks, Seam::before);
     let other = world.process();
     let guard = holder.mutex().lock().expect("granted");
     let_all_wait();

@@ -4,20 +4,21 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
-use crate::protocol::Protocol;
-use crate::protocol::answer::{Acquired, Released, Told};
-use crate::protocol::errand::{Errand, Task};
+use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::memory::client::Memory;
-use crate::protocol::request::{Attempt, Mode, Return};
+use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Listener};
-use crate::schedule::world::EXCHANGE;
-use crate::wire::Pipeline;
+use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+
+/// How long an exchange may take.
+pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
 
 /// How often something is still to happen, or has happened.
 #[derive(Clone, Debug, Default)]
@@ -105,10 +106,6 @@ impl Seam {
     pub(super) fn panics_left(&self) -> Count {
         self.panics.clone()
     }
-
-    fn lose<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if self.lost_answers.take() { Err(Failure::silent()) } else { outcome }
-    }
 }
 
 impl std::fmt::Debug for Seam {
@@ -117,80 +114,55 @@ impl std::fmt::Debug for Seam {
     }
 }
 
-impl Protocol for Seam {
+/// Whether a word of a call is this one.
+fn has(call: &Call, word: &[u8]) -> bool {
+    call.words().iter().any(|other| other == word)
+}
+
+/// Whether a call renews a lock.
+fn renews(target: &Target, call: &Call) -> bool {
+    let renewal = target.renew(b"", Duration::ZERO, 0);
+    // The script comes second.
+    renewal.words().get(1) == call.words().get(1)
+}
+
+impl Backend for Seam {
+    type Server<'a> = Seam;
+
     fn identity(&self) -> &Identity {
         self.memory.identity()
     }
 
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
-        if self.stalls.take() {
-            sleep(EXCHANGE * 2);
-        }
-        let acquired = self.memory.acquire(target, attempt, deadline);
-        if attempt.mode == Mode::Join && self.late.take() {
-            (self.before_answer)();
-        }
-        Acquired { outcome: self.lose(acquired.outcome), ..acquired }
-    }
-
-    fn release(
+    fn at<T>(
         &self,
-        target: &Target,
-        returned: &Return<'_>,
-        deadline: Moment,
-    ) -> Result<Released, Failure> {
-        self.lose(self.memory.release(target, returned, deadline))
+        _target: &Target,
+        _trips: Trips,
+        _deadline: Moment,
+        mut operation: impl FnMut(&Seam) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(self)
     }
 
-    fn extend(
+    fn call_many(
         &self,
-        target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        count: u32,
+        targets: &[&Target],
+        calls: &[Call],
         deadline: Moment,
-    ) -> Result<Told, Failure> {
-        self.lose(self.memory.extend(target, owner, ttl, count, deadline))
-    }
-
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
+    ) -> Vec<Result<Reply, Failure>> {
         if self.panics.take() {
             // Without the hook, which would print the schedule.
             resume_unwind(Box::new("planted"));
         }
-        let renewals = errands.iter().filter(|errand| matches!(errand.task, Task::Renew { .. }));
+        let renewals = targets.iter().zip(calls).filter(|(target, call)| renews(target, call));
         renewals.for_each(|_| self.renewals.one_more());
         if self.deaf.take() {
-            return errands.iter().map(|_| Err(Failure::silent())).collect();
+            return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
-        self.memory.run(errands, deadline)
+        self.memory.call_many(targets, calls, deadline)
     }
 
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.memory.holder(target, deadline)
-    }
-
-    fn force_release(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        deadline: Moment,
-    ) -> Result<bool, Failure> {
-        self.memory.force_release(target, owner, deadline)
-    }
-
-    fn apply(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        pipeline: &Pipeline,
-        deadline: Moment,
-    ) -> Result<Applied, Failure> {
-        self.memory.apply(target, owner, pipeline, deadline)
-    }
-
-    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        self.memory.request_release(target, deadline)
+    fn distrust(&self, target: &Target) {
+        Backend::distrust(&self.memory, target);
     }
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
@@ -208,5 +180,51 @@ impl Protocol for Seam {
         queued: Option<Moment>,
     ) -> Option<Moment> {
         self.memory.granted_after(grant, received, queued)
+    }
+}
+
+impl Server for Seam {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let asks = [&b"try"[..], b"join", b"beat"].iter().any(|mode| has(call, mode));
+        if asks && self.stalls.take() {
+            sleep(EXCHANGE * 2);
+        }
+        let outcome = self.memory.call(call, deadline);
+        if has(call, b"join") && self.late.take() {
+            (self.before_answer)();
+        }
+        if self.lost_answers.take() { Err(Failure::silent()) } else { outcome }
+    }
+
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.call(&request(), deadline)
+    }
+
+    fn session<T>(
+        &self,
+        deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.memory.session(deadline, operation)
+    }
+
+    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
+        self.memory.connect(deadline)
+    }
+
+    fn clock(&self) -> &ServerClock {
+        self.memory.clock()
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        self.memory.reply_by(deadline)
+    }
+
+    fn distrust(&self) {
+        Server::distrust(&self.memory);
     }
 }

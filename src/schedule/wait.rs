@@ -141,10 +141,10 @@ fn grant_before_reply() {
     let seen = joined.clone();
     let waiting = world.process_with(Callbacks::default(), |memory| {
         // The answer to the join comes when the grant was long heard.
-        Arc::new(Seam::before(memory).late_join(move || {
+        Seam::before(memory).late_join(move || {
             seen.store(true, Ordering::Relaxed);
             sleep(Duration::from_millis(150));
-        }))
+        })
     });
     let guard = holder.mutex().lock().expect("granted");
     let waiter = waiting.worker(LockOptions::new(), 1);
@@ -158,9 +158,8 @@ fn grant_before_reply() {
 
 fn lost_answer() {
     let world = World::new();
-    let unlucky = world.process_with(Callbacks::default(), |memory| {
-        Arc::new(Seam::before(memory).lost_answers(2))
-    });
+    let unlucky =
+        world.process_with(Callbacks::default(), |memory| Seam::before(memory).lost_answers(2));
     let other = world.process();
     let options = LockOptions::new();
     join([unlucky.worker(options, 1), other.worker(options, 1)]);
@@ -171,7 +170,7 @@ fn lost_answer() {
 fn stall() {
     let world = World::new();
     let stalling =
-        world.process_with(Callbacks::default(), |memory| Arc::new(Seam::before(memory).stalls(2)));
+        world.process_with(Callbacks::default(), |memory| Seam::before(memory).stalls(2));
     let other = world.process();
     let options = LockOptions::new();
     join([stalling.worker(options, 1), other.worker(options, 1)]);

@@ -10,15 +10,15 @@ use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::LiveLease;
 use crate::engine::{Bounds, Callbacks, Engine};
-use crate::protocol::Protocol;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
+use crate::protocol::scripted::Scripted;
+use crate::schedule::seam::{EXCHANGE, Seam};
+use crate::wire::Value;
 use crate::{Guard, LockClient, LockOptions, Mutex, Result};
 
 /// The lock of all scenarios.
 pub(super) const NAME: &str = "x";
-/// How long an exchange may take.
-pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
 /// What nobody should have waited for is shorter than a heartbeat, and longer than a retry.
 const AT_ONCE: Duration = Duration::from_millis(400);
 
@@ -35,35 +35,41 @@ impl World {
     }
 
     pub(super) fn process(&self) -> Process {
-        self.process_with(Callbacks::default(), |memory| Arc::new(memory))
+        self.process_with(Callbacks::default(), Seam::before)
     }
 
     /// A process with callbacks, and with something of one's own before the server.
     pub(super) fn process_with(
         &self,
         callbacks: Callbacks,
-        before: impl FnOnce(Memory) -> Arc<dyn Protocol>,
+        before: impl FnOnce(Memory) -> Seam,
     ) -> Process {
         let memory = Memory::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
         let give_up_after = Duration::from_secs(10);
         let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after };
-        let engine = Engine::new(before(memory), Arc::new(ModelClock), bounds, callbacks);
+        let engine = Engine::new(
+            Arc::new(Scripted::new(before(memory))),
+            Arc::new(ModelClock),
+            bounds,
+            callbacks,
+        );
         let client = LockClient::new(Arc::clone(&engine), Vec::new(), String::new());
         Process { engine, client, witness: Arc::clone(&self.witness) }
     }
 
     /// The keys of the lock that live.
     pub(super) fn keys(&self) -> Vec<String> {
-        self.server.with_store(|store, micros| {
-            store.live_keys(micros).map(|key| String::from_utf8_lossy(key).into_owned()).collect()
-        })
+        let keys = self.server.keys().into_iter();
+        keys.map(|key| String::from_utf8_lossy(&key).into_owned()).collect()
     }
 
     /// How many stand in the queue of the server.
     pub(super) fn queued(&self) -> u64 {
-        self.server.with_store(|store, micros| {
-            store.at(micros).zcard(format!("{{{NAME}}}:queue").as_bytes()).expect("a sorted set")
-        })
+        let queue = format!("{{{NAME}}}:queue").into_bytes();
+        match self.server.call(&[b"ZCARD", &queue]) {
+            Ok(Value::Int(count)) => count.unsigned_abs(),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Ends a scenario: nobody has anything any more, here and on the server.

@@ -1,9 +1,11 @@
 //! A server in memory, for tests of code that locks. With the feature `testing`.
 //!
 //! The [`LockClient`]s of a [`Server`] are real ones: slots, queue, renewal, loss and release are the code that
-//! runs in production. Only the network, and what Redis keeps, are played. A test makes things go wrong on a
-//! [`Link`], or at the [`Server`], and decides how time passes. [Testing](crate::guide::testing) in the guide
-//! has a table of the faults, a whole test, and the limits.
+//! runs in production, and so are the scripts, which the server runs in Lua. Only the network, and what Redis keeps,
+//! are played. A test makes things go wrong on a [`Link`], or at the [`Server`], and decides how time passes.
+//! [Testing](crate::guide::testing) in the guide has a table of the faults, a whole test, and the limits.
+//!
+//! Lua is built from its source. If the build of `mlua-sys` fails with `failed to find tool`, install a C compiler.
 //!
 //! ```
 //! use leasehold::testing::Server;

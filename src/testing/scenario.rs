@@ -10,6 +10,7 @@ use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::OwnedLease;
+use crate::wire::Value;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The longest that a test waits for what must come.
@@ -456,12 +457,38 @@ fn time_goes_by_itself_unless_it_stands_still() {
 }
 
 #[test]
-fn commands_of_the_user_are_refused_with_an_error_that_says_so() {
+fn transaction_is_applied_while_the_lock_is_held_and_not_after_its_loss() {
     let server = Server::new();
     let guard = server.client().mutex("a").unwrap().lock().unwrap();
-    let error = guard.transaction(|pipe| _ = pipe.cmd("GET").arg("x")).unwrap_err();
-    assert!(error.is_refused() && error.to_string().contains("test double"), "{error}");
+    let replies = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("x")).unwrap();
+    assert_eq!(replies, [Value::Int(1)]);
+    let error = guard.transaction(|pipe| _ = pipe.cmd("GEOADD").arg("x")).unwrap_err();
+    assert!(error.is_refused() && error.to_string().contains("'GEOADD'"), "{error}");
+    assert!(guard.is_valid());
+    server.steal("a", SECOND * 60);
+    let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("x")).unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(server.inner().call(&[b"GET", b"x"]).unwrap(), Value::BulkString(b"1".to_vec()));
+}
+
+#[test]
+fn full_memory_keeps_nobody_from_renewing_releasing_and_handing_over() {
+    let server = Server::new();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let other = taker(&there, true);
+    until(|| server.is_queued_for("a"));
+    server.set_out_of_memory(true);
+    let error = there.mutex("b").unwrap().try_lock().unwrap_err();
+    assert!(error.is_refused(), "{error}");
+    // Beats are refused, and so the waiter counts as dead by then; it is asked, and says that it lives.
+    server.advance(SECOND * 20);
+    assert!(guard.is_valid());
     guard.release().unwrap();
+    let owned = other.recv_timeout(SOON).unwrap().unwrap().expect("it waits");
+    owned.release().unwrap();
+    server.set_out_of_memory(false);
+    drop(there.mutex("b").unwrap().lock().unwrap());
 }
 
 #[test]

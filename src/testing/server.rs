@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::protocol::memory::link::Link as InnerLink;
 use crate::protocol::memory::server::Server as Inner;
 use crate::testing::Link;
+use crate::wire::Value;
 
 /// How often it is looked whether all threads have done what is due.
 const LOOK: Duration = Duration::from_micros(200);
@@ -301,7 +302,7 @@ impl Server {
     /// # }
     /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
-        self.inner.with_store(|store, micros| store.at(micros).del(key.as_ref()))
+        self.inner.call(&[b"DEL", key.as_ref()]) == Ok(Value::Int(1))
     }
 
     /// Makes somebody else the owner of a mutex for the time `ttl`, like a mistake or another program.
@@ -321,10 +322,10 @@ impl Server {
     /// # }
     /// ```
     pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
-        let ttl = crate::base::time::millis(ttl);
-        self.inner.with_store(|store, micros| {
-            store.at(micros).set(key.as_ref(), b"somebody else", Some(ttl));
-        });
+        // Redis takes no time to live of zero.
+        let ttl = crate::base::time::millis(ttl).max(1).to_string();
+        let words: [&[u8]; 5] = [b"SET", key.as_ref(), b"somebody else", b"PX", ttl.as_bytes()];
+        let _ = self.inner.call(&words);
     }
 
     /// Deletes everything (`FLUSHALL`).
@@ -341,7 +342,26 @@ impl Server {
     /// # }
     /// ```
     pub fn flush(&self) {
-        self.inner.with_store(|store, _| store.flush());
+        self.inner.flush();
+    }
+
+    /// Sets whether the server is out of memory. Then it refuses to take a lock, as Redis with `maxmemory` and the
+    /// policy `noeviction` does; locks that are held are renewed and released all the same.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::new();
+    /// let client = server.client();
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// server.set_out_of_memory(true);
+    /// assert!(client.mutex("orders:43")?.try_lock().is_err());
+    /// guard.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_out_of_memory(&self, is_full: bool) {
+        self.inner.set_out_of_memory(is_full);
     }
 
     /// Restarts the server empty: it forgets everything, and all connections break.
@@ -383,7 +403,13 @@ impl Server {
     /// # }
     /// ```
     pub fn keys(&self) -> Vec<Vec<u8>> {
-        self.inner.with_store(|store, micros| store.live_keys(micros).map(<[u8]>::to_vec).collect())
+        self.inner.keys()
+    }
+
+    /// What it is to a test of this crate.
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
@@ -396,16 +422,20 @@ impl Server {
     #[cfg(test)]
     pub(super) fn waiters(&self, key: &str) -> u64 {
         let queue = format!("{{{key}}}:queue").into_bytes();
-        self.inner.with_store(|store, micros| store.at(micros).zcard(&queue).unwrap_or(0))
+        match self.inner.call(&[b"ZCARD", &queue]) {
+            Ok(Value::Int(count)) => count.unsigned_abs(),
+            _ => 0,
+        }
     }
 
     /// The last token that the server gave for a lock; 0 if it remembers none.
     #[cfg(test)]
     pub(super) fn last_token(&self, key: &str) -> u64 {
         let fence = format!("{{{key}}}:fence").into_bytes();
-        let last = self.inner.with_store(|store, micros| store.at(micros).get(&fence));
-        let last = last.ok().flatten().and_then(|last| String::from_utf8(last).ok());
-        last.map_or(0, |last| last.parse().expect("a token"))
+        match self.inner.call(&[b"GET", &fence]) {
+            Ok(Value::BulkString(last)) => String::from_utf8_lossy(&last).parse().expect("a token"),
+            _ => 0,
+        }
     }
 
     /// How much time has passed since this server was made.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(any(test, feature = "testing"))]
+use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
@@ -152,18 +154,20 @@ impl Failure {
         }
     }
 
-    /// What the server says of a key that holds something else.
+    /// What a server's error reply is read as: a code, a blank, and more words.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn wrong_type() -> Failure {
-        let text = "Operation against a key holding the wrong kind of value";
-        Failure::Refused(redis::make_extension_error("WRONGTYPE".into(), Some(text.into())))
+    pub(crate) fn refused(reply: &str) -> Failure {
+        Failure::Refused(match redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error.into(),
+            Ok(_) => RedisError::from((ErrorKind::UnexpectedReturnType, "no error reply")),
+            Err(error) => error,
+        })
     }
 
-    /// What needs a real server, where there is none.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn only_on_a_server() -> Failure {
-        let text = "a transaction of Redis commands needs a real server; this one is a test double";
-        Failure::Refused(redis::make_extension_error("UNSUPPORTED".into(), Some(text.into())))
+    /// What the server says of a key that holds something else.
+    #[cfg(test)]
+    pub(crate) fn wrong_type() -> Failure {
+        Failure::refused("WRONGTYPE Operation against a key holding the wrong kind of value")
     }
 
     /// Nobody listens there.

@@ -5,18 +5,18 @@ use std::borrow::Cow;
 use redis::{Arg, Cmd};
 
 use crate::base::mutation;
-use crate::base::sync::OnceLock;
+use crate::base::sync::StaticCell;
 
 /// A Lua script, known to the server by its digest.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
-    digest: OnceLock<String>,
+    digest: StaticCell<String>,
 }
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Script {
-        Script { source, digest: OnceLock::new() }
+        Script { source, digest: StaticCell::new() }
     }
 
     fn source(&self) -> Cow<'static, str> {
@@ -92,14 +92,18 @@ impl Call {
         self.cmd.get_packed_command()
     }
 
-    /// What it is made of.
-    #[cfg(test)]
-    pub(crate) fn parts(&self) -> Vec<Vec<u8>> {
+    /// Its words, with the script's source instead of its digest.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn words(&self) -> Vec<Vec<u8>> {
         let bytes = |part: Arg<&[u8]>| match part {
             Arg::Simple(bytes) => bytes.to_vec(),
             _ => Vec::new(),
         };
-        self.cmd.args_iter().map(bytes).collect()
+        let Some(script) = self.script else {
+            return self.cmd.args_iter().map(bytes).collect();
+        };
+        let begin = [b"EVAL".to_vec(), script.source().as_bytes().to_vec()];
+        begin.into_iter().chain(self.cmd.args_iter().skip(2).map(bytes)).collect()
     }
 
     /// The same call with the script's source, for a server that does not know the digest.
@@ -134,5 +138,7 @@ mod tests {
             assert!(matches!(part, Arg::Simple(bytes) if *bytes == expected));
         }
         assert!(whole.with_source().is_none());
+        assert_eq!(call.words(), expected);
+        assert_eq!(whole.words(), expected);
     }
 }

@@ -14,13 +14,13 @@ const LAYERS: [&str; 10] = [
     "guide",
 ];
 
-/// Besides `wire`, whose business it is, exactly these files name `redis`: the protocol makes its
-/// errors, the client hands its addresses on, and the root shows the crate to users.
-const REDIS: [&str; 17] = [
+/// Besides `wire`, whose business it is, and the server in memory, whose replies are those of a real one,
+/// exactly these files name `redis`: the protocol makes its errors, the client hands its addresses on, and
+/// the root shows the crate to users.
+const REDIS: [&str; 16] = [
     "client/address.rs",
     "lib.rs",
     "protocol/answer.rs",
-    "protocol/memory/likeness.rs",
     "protocol/replica.rs",
     "topology/cluster/address.rs",
     "topology/cluster/route.rs",
@@ -38,6 +38,14 @@ const REDIS: [&str; 17] = [
 
 /// What r2d2 makes necessary is in one file. Its tests hold up r2d2's thread.
 const R2D2: [&str; 2] = ["wire/pool/adapter.rs", "wire/pool/adapter/tests.rs"];
+/// What talks to servers.
+const WIRE: &str = "wire/";
+/// The server in memory.
+const MEMORY: &str = "protocol/memory/";
+/// Its commands and scripts, which other crates include as they are.
+const ALONE: &str = "protocol/memory/redis/";
+/// Has an interpreter for each thread of the machine, also under a model checker, where many threads are one.
+const LUA: &str = "protocol/memory/redis/lua.rs";
 
 /// The one file through which synchronisation comes.
 const SYNC: &str = "base/sync.rs";
@@ -248,7 +256,7 @@ fn layer_of(file: &str) -> Option<usize> {
 fn upward(file: &str, text: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let Some(own) = layer_of(file) else { return Vec::new() };
     let mut found = Vec::new();
-    if file.ends_with("/tests.rs") || file.ends_with("/likeness.rs") {
+    if file.ends_with("/tests.rs") {
         return found;
     }
     for name in crate_paths(&without_tests(&code(text))) {
@@ -261,6 +269,15 @@ fn upward(file: &str, text: &str, exports: &BTreeMap<String, String>) -> Vec<Str
         }
     }
     found
+}
+
+/// Paths that lead out of the folder that stands alone.
+fn outward(file: &str, text: &str) -> Vec<String> {
+    let inner = file.strip_prefix(ALONE).unwrap_or(file);
+    let depth = inner.matches('/').count() + usize::from(!inner.ends_with("mod.rs"));
+    let out = "super::".repeat(depth + 1);
+    let code = without_tests(&code(text));
+    code.contains(&out).then_some(out).into_iter().collect()
 }
 
 fn names_redis(text: &str) -> bool {
@@ -276,7 +293,7 @@ fn names_r2d2(text: &str) -> bool {
 /// What a file has of synchronisation that should come from `base::sync`.
 fn foreign_sync(file: &str, text: &str) -> Vec<String> {
     // What is compiled for tests only may have a file of its own.
-    let exempt = file == SYNC || file.ends_with("/tests.rs");
+    let exempt = file == SYNC || file == LUA || file.ends_with("/tests.rs");
     if exempt || CHECKER.iter().any(|folder| file.starts_with(folder)) {
         return Vec::new();
     }
@@ -362,10 +379,38 @@ fn no_module_imports_a_higher_layer() {
 fn only_the_wire_and_a_few_named_files_use_redis() {
     let found: BTreeSet<String> = sources()
         .into_iter()
-        .filter(|(file, text)| !file.starts_with("wire/") && names_redis(text))
+        .filter(|(file, text)| {
+            ![WIRE, MEMORY].iter().any(|folder| file.starts_with(folder)) && names_redis(text)
+        })
         .map(|(file, _)| file)
         .collect();
     assert_eq!(found, REDIS.map(str::to_owned).into());
+}
+
+#[test]
+fn commands_and_scripts_in_memory_stand_alone() {
+    let sources = sources();
+    let alone: Vec<_> = sources.iter().filter(|(file, _)| file.starts_with(ALONE)).collect();
+    assert!(alone.iter().any(|(file, _)| *file == LUA));
+    for (file, text) in alone {
+        let found = [crate_paths(&code(text)), outward(file, text)].concat();
+        assert!(found.is_empty(), "{file} uses {found:?}");
+    }
+}
+
+#[test]
+fn a_planted_path_out_of_a_folder_is_found() {
+    let finds = |file: &str, text: &str| outward(file, text).len();
+    assert_eq!(
+        finds("protocol/memory/redis/lua.rs", "use super::store::Run; use super::super::x;"),
+        1
+    );
+    assert_eq!(finds("protocol/memory/redis/command/key.rs", "use super::super::store::Run;"), 0);
+    assert_eq!(
+        finds("protocol/memory/redis/command/mod.rs", "use super::super::server::Server;"),
+        1
+    );
+    assert_eq!(finds("protocol/memory/redis/mod.rs", "use super::server::Server;"), 1);
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU
 pub(crate) use shuttle::sync::{Arc, Weak};
 pub(crate) use shuttle::thread::ThreadId;
 pub(crate) use shuttle::thread_local;
+pub(crate) use std::sync::OnceLock as StaticCell;
 pub(crate) use std::sync::atomic::AtomicU32 as Tally;
 pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 

@@ -279,7 +279,7 @@ impl LockClientBuilder {
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // Nobody waits for a connection there.
         let bounds = (self.command_timeout, self.command_timeout);
-        let client = self.settings.client(Arc::new(memory), clock, bounds, address);
+        let client = self.settings.client(Arc::new(Scripted::new(memory)), clock, bounds, address);
         Ok((client, link))
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::{Bounds, Callbacks};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
+use crate::protocol::scripted::Scripted;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -38,7 +39,7 @@ fn engine() -> Arc<Engine> {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default())
+    Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default())
 }
 
 /// A hub that is live, whose thread the test is, and two channels that are wished for.
@@ -86,7 +87,7 @@ fn refusal_of_one_channel_leaves_another_asked_for() {
     let (engine, hub, slot) = live();
     with_ear(&engine, &hub, Some(b"x".to_vec()), |ear| {
         ear.ask().unwrap();
-        assert_eq!(ear.refuse(Failure::only_on_a_server()).unwrap(), Wake::Nothing);
+        assert_eq!(ear.refuse(Failure::wrong_type()).unwrap(), Wake::Nothing);
         ear.take(Wake::Listening { channel: b"y".to_vec() }).unwrap();
         assert!(hub.hears(b"y"), "it was not refused");
         // A pause does not ask again for what was refused.

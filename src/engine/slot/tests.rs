@@ -13,6 +13,7 @@ use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::server::Server;
+use crate::protocol::scripted::Scripted;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,7 +37,8 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<LiveLease>)
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let engine =
+        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let now = clock.now();
     let grant = Grant {

@@ -22,6 +22,7 @@ use crate::kind::mutex::MutexKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::link::Fate;
 use crate::protocol::memory::server::Server as Inner;
+use crate::protocol::scripted::Scripted;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -45,7 +46,8 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let engine =
+        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
     let slots: Vec<_> = (0..500).map(|number| engine.slot(&MutexKind, name(number))).collect();
     let agenda = Agenda::new();
@@ -142,7 +144,8 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let worker = Worker::new(Arc::new(memory), as_clock(), SECOND, Callbacks::default());
+    let worker =
+        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
     // What is due one day keeps it from sleeping without end.
@@ -160,7 +163,8 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let engine =
+        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let worker = engine.worker();
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -229,7 +233,8 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let engine =
+        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let worker = engine.worker();
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -294,7 +299,8 @@ fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine = Engine::new(Arc::new(memory), as_clock(), bounds, Callbacks::default());
+    let engine =
+        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let runner = engine.worker().runner.lock().take().unwrap();
     engine.worker().started.store(true, Ordering::Release);
     (clock, engine, runner)

@@ -102,11 +102,6 @@ impl Kind for MutexKind {
             other => Err(unexpected(&other)),
         }
     }
-
-    #[cfg(any(test, feature = "testing"))]
-    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
-        Some(crate::protocol::memory::mutex::scripts)
-    }
 }
 
 /// Appends a number. `write!` would be a good part of what a lock costs besides its round trips.

@@ -82,11 +82,6 @@ impl Kind for ReentrantKind {
             Some(other) => Err(unexpected(&other)),
         }
     }
-
-    #[cfg(any(test, feature = "testing"))]
-    fn in_memory(&self) -> Option<crate::protocol::memory::Scripts> {
-        Some(crate::protocol::memory::reentrant::scripts)
-    }
 }
 
 fn channel(name: &Name) -> Vec<u8> {

@@ -1,31 +1,26 @@
-//! The protocol of one client of a server in memory.
+//! The backend of one client of a server in memory.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
-use crate::base::option::ReleaseKind;
+use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Answer, Released, Told};
-use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed};
-use crate::protocol::errand::Errand;
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::backend::{Backend, Trips};
+use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Listener, Wake};
-use crate::protocol::{Protocol, wake};
-use crate::wire::Pipeline;
+use crate::protocol::wake::{self, GrantMessage, Listener, Wake};
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 
 use super::link::Link;
-use super::request::Request;
 use super::server::{Ear, Server};
+use super::session::Connection;
 
-/// Locks on a server in memory, on behalf of one client.
+/// A server in memory, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Memory {
     server: Arc<Server>,
@@ -39,129 +34,40 @@ impl Memory {
         Memory { server, identity, link: Arc::default(), server_clock: ServerClock::default() }
     }
 
-    /// What lies between this client and the server.
+    /// The way between this client and the server.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
     }
-
-    fn exchange(
-        &self,
-        target: &Target,
-        request: Request,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        let mut replies = self.server.exchange(&self.link, &[(target, request)], deadline);
-        replies.pop().unwrap_or_else(|| Err(Failure::silent()))
-    }
 }
 
-impl Memory {
-    fn ask(
-        &self,
-        target: &Target,
-        attempt: &Attempt<'_>,
-        deadline: Moment,
-    ) -> Result<Answer, Failure> {
-        let clock = &self.server_clock;
-        if !clock.is_known() {
-            if self.link.is_cut() {
-                return Err(Failure::no_connection());
-            }
-            let now = self.server.now();
-            clock.note(0, self.server.micros(), now, self.server.now());
-        }
-        let mut again = true;
-        loop {
-            let by = clock.deadline(deadline);
-            let reply = self.exchange(target, Request::acquire(attempt, by), deadline)?;
-            let (answer, micros) = acquired(&reply, attempt.ttl)?;
-            clock.note(reply.epoch, micros, reply.sent, reply.received);
-            if answer != Answer::Late || !std::mem::take(&mut again) {
-                return Ok(answer);
-            }
-        }
-    }
-}
+impl Backend for Memory {
+    type Server<'a> = Memory;
 
-impl Protocol for Memory {
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
-        Acquired { outcome: self.ask(target, attempt, deadline), is_spent: false }
-    }
-    fn release(
-        &self,
-        target: &Target,
-        returned: &Return<'_>,
-        deadline: Moment,
-    ) -> Result<Released, Failure> {
-        let Return { owner, ttl, last_token, how } = *returned;
-        let request = match how {
-            ReleaseKind::Lua => Request::release(owner, ttl, last_token),
-            ReleaseKind::Watch => Request::delete(owner, ttl, last_token),
-        };
-        released(&self.exchange(target, request, deadline)?.value)
-    }
-
-    fn extend(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        ttl: Duration,
-        count: u32,
-        deadline: Moment,
-    ) -> Result<Told, Failure> {
-        renewed(&self.exchange(target, Request::renew(owner, ttl, count), deadline)?)
-    }
-
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let requests: Vec<_> =
-            errands.iter().map(|errand| (errand.target, Request::of(errand))).collect();
-        let replies = self.server.exchange(&self.link, &requests, deadline);
-        errands.iter().zip(replies).map(|(errand, reply)| errand.read(&reply?)).collect()
-    }
-
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let reply = Failure::repeating(|| self.exchange(target, Request::Inspect, deadline))?;
-        target.kind().inspected(reply.value)
-    }
-
-    fn force_release(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        deadline: Moment,
-    ) -> Result<bool, Failure> {
-        let clock = &self.server_clock;
-        let mut again = true;
-        loop {
-            let by = clock.deadline(deadline);
-            let reply = self.exchange(target, Request::force(owner, by), deadline)?;
-            match forced(&reply.value)? {
-                Forced::Done(had) => return Ok(had),
-                Forced::Late(micros) => clock.note(reply.epoch, micros, reply.sent, reply.received),
-            }
-            if !std::mem::take(&mut again) {
-                return Err(Failure::NotSent(Hindrance::Overdue));
-            }
-        }
-    }
-
-    fn apply(
+    fn at<T>(
         &self,
         _target: &Target,
-        _owner: &[u8],
-        _pipeline: &Pipeline,
+        _trips: Trips,
         _deadline: Moment,
-    ) -> Result<Applied, Failure> {
-        Err(Failure::only_on_a_server())
+        mut operation: impl FnMut(&Memory) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(self)
     }
 
-    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        flag(&self.exchange(target, Request::Ask, deadline)?.value)
+    fn call_many(
+        &self,
+        _targets: &[&Target],
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        self.server.exchange(&self.link, None, calls, deadline)
     }
+
+    /// There is no connection that could be out of step.
+    fn distrust(&self, _target: &Target) {}
 
     fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
         if self.link.is_cut() {
@@ -171,9 +77,11 @@ impl Protocol for Memory {
         Ok(Box::new(Listening { ear: self.server.listen(&self.link, &own), own }))
     }
 
+    /// The nudge is no part of what is played: it meets no fault.
     fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
-        self.server.publish(&wake::client_channel(&self.identity), wake::NUDGE);
-        Ok(())
+        let channel = wake::client_channel(&self.identity);
+        let told = self.server.call(&[b"PUBLISH", &channel, wake::NUDGE]);
+        told.map(drop).map_err(|error| Failure::refused(error.text()))
     }
 
     fn granted_after(
@@ -184,6 +92,49 @@ impl Protocol for Memory {
     ) -> Option<Moment> {
         self.server_clock.not_before(grant.epoch, grant.micros, received)
     }
+}
+
+impl crate::protocol::backend::Server for Memory {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let calls = std::slice::from_ref(call);
+        let mut replies = self.server.exchange(&self.link, None, calls, deadline);
+        replies.pop().unwrap_or_else(|| Err(Failure::silent()))
+    }
+
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.call(&request(), deadline)
+    }
+
+    fn session<T>(
+        &self,
+        _deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(&mut Connection::open(&self.server, &self.link))
+    }
+
+    fn connect(&self, _deadline: Moment) -> Result<(), Failure> {
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
+        let now = self.server.now();
+        self.server_clock.note(0, self.server.micros(), now, self.server.now());
+        Ok(())
+    }
+
+    fn clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        deadline
+    }
+
+    fn distrust(&self) {}
 }
 
 /// A listener on a server in memory.

@@ -1,452 +1,541 @@
-//! The scripts in memory are like those on a server: both are given the same requests, in random
-//! order and at the same time, and must answer the same, publish the same, and leave the same keys.
+//! The server in memory is like a real one: both are given the same words, in random order, and must return
+//! the same and leave the same keys. An error may differ in its text, but not in its code.
 //!
-//! The server's time is given to the real scripts in place of `TIME`, so that both see the same to
-//! the microsecond. Keys end by each one's own clock, so leases are long here.
+//! Each keeps its own time, so that times to live are long here, or over at once.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 use leasehold_support::Server;
-use redis::{Cmd, Connection};
+use redis::{Cmd, Connection, ConnectionLike, Value};
 
-use crate::base::id::Identity;
-use crate::base::name::Name;
-use crate::base::sync::Arc;
-use crate::kind::mutex::MutexKind;
-use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Mode};
-use crate::protocol::target::Target;
-use crate::protocol::wake::client_channel;
-use crate::wire::Value;
-use crate::wire::line::Line;
-use crate::wire::script::{Argument, Call};
-use crate::wire::subscription::{Event, Place, Subscription};
+use super::redis::{Access, Session, Store, all, call};
 
-use super::request::Request;
-use super::store::{Store, WrongType};
+/// How far apart two ends of a key, or two times to live, may be, in milliseconds.
+const APART: i64 = 20_000;
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// How far the scripted time goes in one sequence, and so how far times to live may be apart: less
-/// than the shortest of them.
-const SPAN: u64 = 45_000_000;
-const APART: i64 = 50_000;
-const START: u64 = 1_800_000_000_000_000;
-
-const CLIENTS: usize = 3;
-const SOON: Duration = Duration::from_secs(10);
-
-/// What a key holds, in a form that both sides have.
-#[derive(Debug, PartialEq)]
-enum Found {
-    Nothing,
-    Text(Vec<u8>),
-    Pairs(Vec<(Vec<u8>, Vec<u8>)>),
-    Scores(Vec<(i64, Vec<u8>)>),
-}
-
+/// A real server and a store.
 struct Pair {
     rng: Rng,
-    control: Connection,
-    /// At the replica of the server that `control` is connected to.
-    aside: Connection,
+    real: Connection,
     store: Store,
-    target: Arc<Target>,
-    clients: Vec<Client>,
-    /// The channel that tells where the messages of one request end.
-    mark: Vec<u8>,
-    micros: u64,
-    /// What happened, for whoever has to find out why the two differ.
+    /// What was done, to find out why the two differ.
     history: Vec<String>,
 }
 
-struct Client {
-    identity: Identity,
-    channel: Vec<u8>,
-    /// At the server, and at its replica.
-    ears: [Subscription; 2],
-    /// With which of them it listens to its own channel.
-    listens: Option<usize>,
-    owners: Vec<Vec<u8>>,
+type Words = Vec<Vec<u8>>;
+
+fn words<W: AsRef<[u8]>>(words: &[W]) -> Words {
+    words.iter().map(|word| word.as_ref().to_vec()).collect()
+}
+
+fn shown(words: &Words) -> String {
+    words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The server's time by its clock, which is this machine's.
+#[expect(clippy::disallowed_methods, reason = "the keys of a server end by it")]
+fn micros() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(time.as_micros()).unwrap()
+}
+
+/// A reply whose errors are their codes.
+fn coded(value: Value) -> Value {
+    match value {
+        Value::ServerError(error) => Value::SimpleString(format!("-{}", error.code())),
+        Value::Array(parts) => Value::Array(parts.into_iter().map(coded).collect()),
+        other => other,
+    }
+}
+
+fn ask(connection: &mut Connection, words: &Words) -> Value {
+    let mut command = Cmd::new();
+    words.iter().for_each(|word| _ = command.arg(word.as_slice()));
+    // Errors within an array are not told from others by `query`.
+    coded(connection.req_command(&command).unwrap())
+}
+
+fn is_close(one: &Value, other: &Value) -> bool {
+    // A number that is too large for an integer becomes one of these, depending on the processor.
+    let is_extreme = |number: &i64| [i64::MIN, i64::MAX].contains(number);
+    match (one, other) {
+        (Value::Int(one), Value::Int(other)) => {
+            one == other
+                || (is_extreme(one) && is_extreme(other))
+                || (*one > APART && *other > APART && one.abs_diff(*other) < APART as u64)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_close(one, other))
+        }
+        _ => one == other,
+    }
 }
 
 impl Pair {
-    fn new(servers: [&Server; 2], kind: &'static dyn Kind, seed: u64) -> Pair {
-        let name = format!("like:{}:{seed}", kind.name());
-        let target = Target::new(kind, Name::new(b"", name.as_bytes()).unwrap());
-        let mark = format!("mark:{name}").into_bytes();
-        let mut store = Store::default();
-        let clients = (0..CLIENTS)
-            .map(|number| {
-                let identity = Identity::new("like");
-                let mut ears = servers.map(|server| {
-                    let url = format!("{}?protocol=resp3", server.url());
-                    let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-                    Subscription::new(Line::Open(connection), SOON, &mark, Place::Any).unwrap()
-                });
-                if let Some(channel) = target.channel() {
-                    ears[0].subscribe(channel).unwrap();
-                    store.subscribe(of_name(number), channel);
+    fn new(server: &Server, seed: u64) -> Pair {
+        let mut real = server.connection();
+        redis::cmd("FLUSHALL").exec(&mut real).unwrap();
+        Pair { rng: Rng::with_seed(seed), real, store: Store::default(), history: Vec::new() }
+    }
+
+    /// Runs a command, or a script, on both.
+    fn compare(&mut self, words: &Words) {
+        let real = ask(&mut self.real, words);
+        let (outcome, _) = self.store.run(micros(), |run| call(run, words));
+        self.agree(words, &real, outcome.map_err(|error| error.text().to_owned()));
+    }
+
+    fn agree(&mut self, words: &Words, real: &Value, outcome: Result<Value, String>) {
+        self.history.push(format!("{} -> {real:?}", shown(words)));
+        let played = match &outcome {
+            Ok(value) => coded(value.clone()),
+            Err(text) => {
+                Value::SimpleString(format!("-{}", text.split(' ').next().unwrap_or_default()))
+            }
+        };
+        let recent = &self.history[self.history.len().saturating_sub(12)..];
+        assert!(is_close(real, &played), "in memory {outcome:?}; on the server {recent:#?}");
+    }
+
+    /// All keys hold the same, for as long.
+    fn compare_keys(&mut self) {
+        for key in KEYS {
+            let kind = ask(&mut self.real, &words(&["TYPE", key]));
+            self.compare(&words(&["TYPE", key]));
+            self.compare(&words(&["PTTL", key]));
+            match kind {
+                Value::SimpleString(kind) if kind == "string" => {
+                    self.compare(&words(&["GET", key]))
                 }
-                let channel = client_channel(&identity);
-                Client { identity, channel, ears, listens: None, owners: Vec::new() }
-            })
-            .collect();
-        let rng = Rng::with_seed(seed);
-        let [control, aside] = servers.map(Server::connection);
-        let (micros, history) = (START, Vec::new());
-        let mut pair = Pair { rng, control, aside, store, target, clients, mark, micros, history };
-        pair.await_listeners(&pair.mark.clone(), [CLIENTS, CLIENTS]);
-        if let Some(channel) = pair.target.clone().channel() {
-            pair.await_listeners(channel, [CLIENTS, 0]);
-        }
-        pair
-    }
-
-    /// What one connection asked for may come after what the next asked for.
-    fn await_listeners(&mut self, channel: &[u8], counts: [usize; 2]) {
-        let mut ask = redis::cmd("PUBSUB");
-        ask.arg("NUMSUB").arg(channel);
-        loop {
-            let found = [&mut self.control, &mut self.aside]
-                .map(|server| ask.query::<(Vec<u8>, usize)>(server).unwrap().1);
-            if found == counts {
-                return;
-            }
-        }
-    }
-
-    fn step(&mut self) {
-        let step = *self.rng.choice(&[0, 0, 1, 999, 1000, 70_000, 1_000_000, 3_000_001]).unwrap();
-        self.micros = (self.micros + step).min(START + SPAN);
-        let client = self.rng.usize(..CLIENTS);
-        match self.rng.u32(..100) {
-            0..5 => self.toggle(client),
-            5..14 => self.tamper(),
-            14..20 => {
-                let owner = self.holder().filter(|_| self.rng.u32(..3) > 0);
-                let owner = owner.unwrap_or_else(|| self.owner(client));
-                let deadlines = [self.micros, self.micros + 1_000_000, self.micros - 1];
-                let deadline = *self.rng.choice(&deadlines).unwrap();
-                self.request(Request::Force { owner, deadline, fence: 300_000 });
-            }
-            20..22 => self.request(Request::Ask),
-            22..26 => self.request(Request::Inspect),
-            choice => {
-                let owner = self.owner(client);
-                let ttl = Duration::from_secs(*self.rng.choice(&[100, 500, 2000]).unwrap());
-                let tokens = [None, None, Some(self.micros - 5), Some(self.micros + 9)];
-                let last_token = *self.rng.choice(&tokens).unwrap();
-                let count = self.rng.u32(1..4);
-                let request = match choice {
-                    26..40 => Request::release(&owner, ttl, last_token),
-                    40..50 => Request::renew(&owner, ttl, count),
-                    _ => self.acquire(&owner, ttl),
-                };
-                self.request(request);
-            }
-        }
-    }
-
-    fn acquire(&mut self, owner: &[u8], ttl: Duration) -> Request {
-        let modes = [Mode::Try, Mode::Join, Mode::Join, Mode::Beat];
-        let attempt = Attempt {
-            owner,
-            ttl,
-            mode: *self.rng.choice(&modes).unwrap(),
-            dies_after: Duration::from_secs(*self.rng.choice(&[1, 3, 10]).unwrap()),
-        };
-        let deadlines = [0, self.micros, self.micros + 1_000_000, self.micros - 1];
-        Request::acquire(&attempt, *self.rng.choice(&deadlines).unwrap())
-    }
-
-    /// Any owner of the lock, foreign or not.
-    fn holder(&mut self) -> Option<Vec<u8>> {
-        let (found, _) = self.store.serve(&self.target, &Request::Inspect, self.micros);
-        self.target.kind().inspected(found.ok()?).ok()?.map(|holder| holder.owner)
-    }
-
-    /// An attempt of a client, mostly one of its earlier ones.
-    fn owner(&mut self, client: usize) -> Vec<u8> {
-        let client = &mut self.clients[client];
-        if client.owners.len() < 2 || self.rng.u32(..12) == 0 {
-            let window = Duration::from_secs(*self.rng.choice(&[100, 700]).unwrap());
-            let number = client.identity.next_attempt();
-            let queues = self.rng.u32(..6) > 0;
-            let kind = self.target.kind();
-            client.owners.push(kind.owner(&client.identity, number, window, queues));
-        }
-        let recent = client.owners.len().saturating_sub(3);
-        self.rng.choice(&client.owners[recent..]).unwrap().clone()
-    }
-
-    /// A client that listens does so no more; another begins to, here or at the replica.
-    fn toggle(&mut self, number: usize) {
-        let client = &mut self.clients[number];
-        let channel = client.channel.clone();
-        let place = if let Some(place) = client.listens.take() {
-            client.ears[place].unsubscribe(&channel).unwrap();
-            self.store.unsubscribe(number as u64, &channel);
-            None
-        } else {
-            let place = usize::from(self.rng.u32(..3) == 0);
-            client.ears[place].subscribe(&channel).unwrap();
-            self.store.subscribe(number as u64, &channel);
-            self.store.put_at_replica(number as u64, place == 1);
-            Some(place)
-        };
-        client.listens = place;
-        self.history.push(format!("client {number} listens at {place:?}"));
-        self.await_listeners(&channel, [0, 1].map(|one| usize::from(place == Some(one))));
-    }
-
-    /// What an operator, or somebody's mistake, does to the keys.
-    fn tamper(&mut self) {
-        let keys = self.target.keys().to_vec();
-        let key = self.rng.choice(&keys[..keys.len().min(4)]).unwrap().clone();
-        let mut command = Cmd::new();
-        let mut run = self.store.at(self.micros);
-        let what = self.rng.u32(..9);
-        match what {
-            0..3 => {
-                run.del(&key);
-                command.arg("DEL").arg(&key);
-            }
-            3 => {
-                run.del(&key);
-                command.arg("PEXPIRE").arg(&key).arg(0);
-            }
-            4 => {
-                let value = *self.rng.choice(&["junk", "7", "1800000050000000"]).unwrap();
-                let ttl = self.rng.bool().then_some(400_000_u64);
-                run.set(&key, value.as_bytes(), ttl);
-                command.arg("SET").arg(&key).arg(value);
-                if let Some(ttl) = ttl {
-                    command.arg("PX").arg(ttl);
+                Value::SimpleString(kind) if kind == "hash" => {
+                    self.compare(&words(&["HGETALL", key]));
                 }
-            }
-            5 => {
-                run.del(&key);
-                run.hset(&key, b"field", b"1").unwrap();
-                redis::cmd("DEL").arg(&key).exec(&mut self.control).unwrap();
-                command.arg("HSET").arg(&key).arg("field").arg(1);
-            }
-            6 => {
-                // A token that is ahead of the server's clock.
-                let ahead = self.micros + self.rng.u64(..5_000_000);
-                run.set(&keys[1], ahead.to_string().as_bytes(), Some(3_000_000));
-                command.arg("SET").arg(&keys[1]).arg(ahead).arg("PX").arg(3_000_000);
-            }
-            // Somebody died long ago.
-            _ => {
-                let client = self.rng.choice(&self.clients).unwrap();
-                let (Some(owner), Some(beats)) = (self.rng.choice(&client.owners), keys.get(3))
-                else {
-                    return;
-                };
-                let Ok(Some(_)) = run.zscore(beats, owner) else { return };
-                let death = (START - self.rng.u64(1..4_000) * 1_000_000) as i64;
-                run.zadd(beats, owner, death).unwrap();
-                command.arg("ZADD").arg(beats).arg("XX").arg(death).arg(owner);
+                Value::SimpleString(kind) if kind == "zset" => {
+                    self.compare(&words(&["ZRANGE", key, "0", "-1", "WITHSCORES"]));
+                }
+                Value::SimpleString(kind) if kind == "list" => {
+                    self.compare(&words(&["LRANGE", key, "0", "-1"]));
+                }
+                other => assert_eq!(other, Value::SimpleString("none".into())),
             }
         }
-        self.history.push(format!("tampering {what} with {}", key.escape_ascii()));
-        command.exec(&mut self.control).unwrap();
-        self.compare_keys();
     }
 
-    fn request(&mut self, request: Request) {
-        self.history.push(format!("+{} µs: {request:?}", self.micros - START));
-        let real = self.real(&request);
-        let (answer, published) = self.store.serve(&self.target, &request, self.micros);
-        let answer = answer.map_err(|WrongType| "WRONGTYPE".to_owned());
-        let same = match (&real, &answer) {
-            (Ok(real), Ok(answer)) => is_like(real, answer),
-            (real, answer) => real == answer,
-        };
-        assert!(same, "{real:?} on the server, {answer:?} in memory; {:#?}", self.recent());
-        redis::cmd("PUBLISH").arg(&self.mark).arg("").exec(&mut self.control).unwrap();
-        for number in 0..CLIENTS {
-            let heard = self.heard(number);
-            let told: Vec<_> = published
-                .iter()
-                .filter(|told| {
-                    let ears = [number as u64, of_name(number)];
-                    self.store.hearers(&told.channel).any(|ear| ears.contains(&ear))
-                })
-                .map(|told| (told.channel.clone(), told.payload.clone()))
-                .collect();
-            assert_eq!(heard, told, "client {number}; {:#?}", self.recent());
-        }
-        self.compare_keys();
+    fn choose(&mut self, among: &[&str]) -> Vec<u8> {
+        self.rng.choice(among).unwrap().as_bytes().to_vec()
     }
 
-    /// Runs the real script, or command, with our time for the server's.
-    fn real(&mut self, request: &Request) -> Result<Value, String> {
-        let call = real_call(&self.target, request);
-        let Some(call) = call else { return Ok(Value::Int(0)) };
-        let mut parts = call.with_source().as_ref().unwrap_or(&call).parts();
-        if parts[0] == b"EVAL" {
-            let source = String::from_utf8(parts[1].clone()).unwrap();
-            let time = "{ARGV[#ARGV - 1], ARGV[#ARGV]}";
-            parts[1] = source.replace("redis.call('TIME')", time).into_bytes();
-            parts.push((self.micros / 1_000_000).to_string().into_bytes());
-            parts.push((self.micros % 1_000_000).to_string().into_bytes());
+    /// One word of a pattern.
+    fn word(&mut self, slot: &str) -> Vec<u8> {
+        match slot {
+            "key" => self.choose(&KEYS),
+            "value" => self.choose(&["", "x", "7", "-3", "9223372036854775807", "a b"]),
+            "field" => self.choose(&["f", "g", "h", "i"]),
+            "number" => self.choose(&[
+                "0",
+                "1",
+                "2",
+                "-1",
+                "-2",
+                "3",
+                "9223372036854775807",
+                "-9223372036854775808",
+                "01",
+                "1.5",
+                "",
+                "x",
+            ]),
+            "far" => self.choose(&["1000000", "2000000", "3000000"]),
+            // Not one that ends while the two are compared.
+            "long" => self.choose(&["1000000", "2000000", "0", "-1", "9223372036854775807", "x"]),
+            "at" => {
+                let far = micros() / 1000 + 1_000_000_000;
+                let far = (far / 1_000_000 * 1_000_000).to_string();
+                self.choose(&["1", "0", "-5", &far, "4000000000000", "x"])
+            }
+            "score" => self.choose(&[
+                "0",
+                "1",
+                "2",
+                "-1",
+                "2.5",
+                "1e3",
+                "inf",
+                "-inf",
+                "nan",
+                "1800000000000000",
+                "x",
+                "",
+            ]),
+            "bound" => {
+                self.choose(&["0", "1", "(1", "(2", "2.5", "-inf", "+inf", "(inf", "-1", "x"])
+            }
+            other => other.as_bytes().to_vec(),
         }
-        let mut command = Cmd::new();
-        for part in parts {
-            command.arg(part);
+    }
+
+    /// A command by its pattern, now and then with a word too many, too few, or another one.
+    fn command(&mut self) -> Words {
+        let (pattern, options) = *self.rng.choice(PATTERNS).unwrap();
+        let mut slots: Vec<&str> = pattern.split(' ').collect();
+        if let Some(at) = slots.iter().position(|slot| *slot == "…") {
+            // What stands before may be there several times.
+            let (whole, repeated) = (slots.split_off(at), self.rng.usize(..3));
+            let unit = if whole.len() > 1 { whole[1..].to_vec() } else { vec![slots[at - 1]] };
+            (0..repeated).for_each(|_| slots.extend_from_slice(&unit));
+        }
+        if !options.is_empty() {
+            for _ in 0..self.rng.usize(..4) {
+                slots.extend(self.rng.choice(options).unwrap().split(' '));
+            }
+        }
+        let mut command: Words = slots.iter().map(|slot| self.word(slot)).collect();
+        match self.rng.u32(..24) {
+            0 => _ = command.pop(),
+            1 => command.push(b"x".to_vec()),
+            // Nothing that ends soon.
+            2 if command.len() > 1 => {
+                let at = self.rng.usize(1..command.len());
+                command[at] = self.choose(&["x", "-1", "a", "NX", "b"]);
+            }
+            3 => command[0] = b"NOSUCH".to_vec(),
+            4 => command[0].make_ascii_lowercase(),
+            _ => {}
         }
         command
-            .query::<Value>(&mut self.control)
-            .map_err(|error| error.code().unwrap_or_default().to_owned())
     }
+}
 
-    fn recent(&self) -> &[String] {
-        &self.history[self.history.len().saturating_sub(12)..]
+/// The words of commands, and their options. After `…` stands what may be repeated, or the word before it.
+const PATTERNS: &[(&str, &[&str])] = &[
+    ("GET key", &[]),
+    ("SET key value", &["NX", "XX", "GET", "KEEPTTL", "PX long", "EX long", "PXAT at", "EXAT at"]),
+    ("SET key value PX far", &["GET", "NX"]),
+    ("SET key value KEEPTTL", &["GET"]),
+    ("PEXPIRE key far", &["NX", "XX", "GT", "LT"]),
+    ("MGET key …", &[]),
+    ("GETDEL key", &[]),
+    ("APPEND key value", &[]),
+    ("STRLEN key", &[]),
+    ("INCR key", &[]),
+    ("DECR key", &[]),
+    ("INCRBY key number", &[]),
+    ("DECRBY key number", &[]),
+    ("DEL key …", &[]),
+    ("UNLINK key …", &[]),
+    ("EXISTS key …", &[]),
+    ("TYPE key", &[]),
+    ("EXPIRE key long", &["NX", "XX", "GT", "LT"]),
+    ("PEXPIRE key long", &["NX", "XX", "GT", "LT"]),
+    ("EXPIREAT key at", &["NX", "XX", "GT", "LT"]),
+    ("PEXPIREAT key at", &["NX", "XX", "GT", "LT"]),
+    ("PTTL key", &[]),
+    ("TTL key", &[]),
+    ("EXPIRETIME key", &[]),
+    ("PEXPIRETIME key", &[]),
+    ("PERSIST key", &[]),
+    ("HSET key field value … field value", &[]),
+    ("HSET key field value", &[]),
+    ("HSETNX key field value", &[]),
+    ("HGET key field", &[]),
+    ("HMGET key field …", &[]),
+    ("HEXISTS key field", &[]),
+    ("HDEL key field …", &[]),
+    ("HINCRBY key field number", &[]),
+    ("HLEN key", &[]),
+    ("HKEYS key", &[]),
+    ("HVALS key", &[]),
+    ("HGETALL key", &[]),
+    ("ZADD key score field … score field", &[]),
+    ("ZADD key NX score field … score field", &[]),
+    ("ZADD key XX CH score field … score field", &[]),
+    ("ZADD key GT score field … score field", &[]),
+    ("ZADD key LT CH score field … score field", &[]),
+    ("ZADD key INCR score field", &[]),
+    ("ZADD key INCR NX score field", &[]),
+    ("ZADD key INCR GT score field", &[]),
+    ("ZADD key NX GT score field", &[]),
+    ("ZADD key GT LT score field", &[]),
+    ("ZINCRBY key score field", &[]),
+    ("ZREM key field …", &[]),
+    ("ZREMRANGEBYSCORE key bound bound", &[]),
+    ("ZPOPMIN key", &["number"]),
+    ("ZSCORE key field", &[]),
+    ("ZCARD key", &[]),
+    ("ZCOUNT key bound bound", &[]),
+    ("ZRANGE key number number", &["REV", "WITHSCORES", "LIMIT number number"]),
+    ("ZRANGE key bound bound BYSCORE", &["REV", "WITHSCORES", "LIMIT number number"]),
+    ("PUBLISH key value", &[]),
+    ("SPUBLISH key value", &[]),
+    ("PUBSUB NUMSUB …", &["key"]),
+    ("LPUSH key value …", &[]),
+    ("RPUSH key value …", &[]),
+    ("LLEN key", &[]),
+    ("LRANGE key number number", &[]),
+];
+
+/// Runs the commands that its arguments are, each after the number of its words, and returns all replies.
+const ALL: &str = "local replies, at = {}, 1
+    while at <= #ARGV do
+      local count = tonumber(ARGV[at])
+      replies[#replies + 1] = redis.pcall(unpack(ARGV, at + 1, at + count))
+      at = at + count + 1
+    end
+    return replies";
+
+#[test]
+fn commands_of_scripts_are_like_those_of_a_server() {
+    let server = Server::start().unwrap();
+    for seed in 0..60 {
+        let mut pair = Pair::new(&server, seed);
+        let mut is_full = false;
+        for _ in 0..120 {
+            if pair.rng.u32(..if is_full { 4 } else { 30 }) == 0 {
+                is_full = !is_full;
+                let most = if is_full { "1" } else { "0" };
+                let mut config = redis::cmd("CONFIG");
+                config.arg("SET").arg("maxmemory").arg(most).exec(&mut pair.real).unwrap();
+                pair.store.set_out_of_memory(is_full);
+                pair.history.push(format!("memory is full: {is_full}"));
+            }
+            let mut script = words(&["EVAL", ALL, "0"]);
+            for _ in 0..pair.rng.usize(1..4) {
+                let command = pair.command();
+                script.push(command.len().to_string().into_bytes());
+                script.extend(command);
+            }
+            pair.compare(&script);
+            pair.compare_keys();
+        }
+        if is_full {
+            redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").exec(&mut pair.real).unwrap();
+        }
     }
+}
 
-    fn heard(&mut self, client: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut heard = Vec::new();
-        for ear in &mut self.clients[client].ears {
-            loop {
-                match ear.next(SOON).unwrap() {
-                    Event::Message { channel, .. } if channel == self.mark => break,
-                    Event::Message { channel, payload } => heard.push((channel, payload)),
-                    Event::Subscribed { .. } | Event::Nothing => {}
+#[test]
+fn sessions_are_like_connections() {
+    let server = Server::start().unwrap();
+    for seed in 0..60 {
+        let mut pair = Pair::new(&server, seed);
+        let mut other = server.connection();
+        let (mut session, mut is_within) = (Session::default(), false);
+        for _ in 0..120 {
+            let is_other = pair.rng.u32(..4) == 0;
+            let command = match pair.rng.u32(..10) {
+                // How far either is an error within a transaction, depends on the version.
+                0..3 if !is_other && !is_within => {
+                    words(&["WATCH", KEYS[pair.rng.usize(..KEYS.len())]])
                 }
-            }
-        }
-        heard
-    }
-
-    fn compare_keys(&mut self) {
-        for key in self.target.keys().to_vec() {
-            let found = self.found(&key);
-            let run = self.store.at(self.micros);
-            let kept = match (run.get(&key), run.zrange(&key), run.hkeys(&key)) {
-                (Ok(Some(text)), _, _) => Found::Text(text),
-                (Ok(None), _, _) => Found::Nothing,
-                (_, Ok(scores), _) => Found::Scores(scores),
-                (_, _, Ok(fields)) => Found::Pairs(
-                    fields
-                        .into_iter()
-                        .map(|field| {
-                            let value = run.hget(&key, &field).unwrap().unwrap();
-                            (field, value)
-                        })
-                        .collect(),
-                ),
-                odd => panic!("{odd:?}"),
+                3..5 if !is_other && !is_within => words(&["MULTI"]),
+                5 | 6 if !is_other => words(&["EXEC"]),
+                7 if !is_other => words(&[if is_within { "DISCARD" } else { "UNWATCH" }]),
+                8 if !is_other && !is_within => words(&["DISCARD"]),
+                _ => pair.command(),
             };
-            let kept = (kept, run.pttl(&key));
-            let same = found.0 == kept.0 && is_close(found.1, kept.1);
-            let key = key.escape_ascii();
-            assert!(
-                same,
-                "{key}: {found:?} on the server, {kept:?} in memory; {:#?}",
-                self.recent()
-            );
-        }
-    }
-
-    fn found(&mut self, key: &[u8]) -> (Found, i64) {
-        let control = &mut self.control;
-        let mut ask = |words: &[&[u8]]| {
-            let mut command = Cmd::new();
-            words.iter().for_each(|word| {
-                command.arg(*word);
-            });
-            command.query::<Value>(control).unwrap()
-        };
-        let ttl = redis::from_redis_value(ask(&[b"PTTL", key])).unwrap();
-        let kind: String = redis::from_redis_value(ask(&[b"TYPE", key])).unwrap();
-        let found = match kind.as_str() {
-            "none" => Found::Nothing,
-            "string" => Found::Text(redis::from_redis_value(ask(&[b"GET", key])).unwrap()),
-            "hash" => Found::Pairs(redis::from_redis_value(ask(&[b"HGETALL", key])).unwrap()),
-            _ => {
-                let scores: Vec<(Vec<u8>, f64)> =
-                    redis::from_redis_value(ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]))
-                        .unwrap();
-                let whole = |(member, score): (Vec<u8>, f64)| (score as i64, member);
-                Found::Scores(scores.into_iter().map(whole).collect())
+            let real = ask(if is_other { &mut other } else { &mut pair.real }, &command);
+            match command[0].as_slice() {
+                b"MULTI" => is_within = true,
+                b"EXEC" | b"DISCARD" => is_within = false,
+                _ => {}
             }
+            let at = micros();
+            session.note(&pair.store.expire(at));
+            let (outcome, effects) = pair.store.run(at, |run| {
+                if is_other { call(run, &command) } else { session.call(run, &command) }
+            });
+            session.note(&effects.touched);
+            pair.history.push(format!("by another: {is_other}"));
+            pair.agree(&command, &real, outcome.map_err(|error| error.text().to_owned()));
+        }
+    }
+}
+
+#[test]
+fn scripts_are_like_those_of_a_server() {
+    let server = Server::start().unwrap();
+    let mut pair = Pair::new(&server, 0);
+    pair.compare(&words(&["SET", "a", "text"]));
+    pair.compare(&words(&["ZADD", "b", "1", "one", "2", "two"]));
+    for script in [
+        // From Lua to a reply.
+        "return nil",
+        "return",
+        "return true",
+        "return false",
+        "return 3.99",
+        "return -3.99",
+        "return 9007199254740993",
+        "return 'text'",
+        "return 'a\\0b'",
+        "return {}",
+        "return {1, 2.5, 'three', {true, false}}",
+        "return {1, nil, 3}",
+        "return {ok = 'FINE'}",
+        "return {ok = 'OK'}",
+        "return {err = 'CODE and words'}",
+        "return {1, {err = 'CODE and words'}, {ok = 'FINE'}}",
+        "return {name = 'value'}",
+        "return function() end",
+        "return 1, 2",
+        "return redis.error_reply('words alone')",
+        "return redis.error_reply('-CODE words')",
+        "return redis.error_reply('-words')",
+        "return redis.error_reply('CODE words')",
+        "return redis.status_reply('FINE')",
+        "return redis.sha1hex('')",
+        "return redis.sha1hex('abc')",
+        // From a reply to Lua.
+        "return type(redis.call('GET', 'nothing'))",
+        "return tostring(redis.call('GET', 'nothing'))",
+        "return type(redis.call('GET', 'a'))",
+        "return type(redis.call('STRLEN', 'a'))",
+        "return type(redis.call('SET', 'c', 1))",
+        "return redis.call('SET', 'c', 1).ok",
+        "return #redis.call('ZRANGE', 'b', 0, -1)",
+        "return type(redis.call('MGET', 'nothing')[1])",
+        "return type(redis.call('ZSCORE', 'b', 'one'))",
+        "return redis.call('TYPE', 'b')",
+        "return #redis.call('TIME')",
+        "return type(redis.call('TIME')[2])",
+        "return redis.call('PUBSUB', 'NUMSUB', 'x', 'y')",
+        // Arguments.
+        "redis.call('SET', 'c', 12) return redis.call('GET', 'c')",
+        "redis.call('SET', 'c', 2.5) return redis.call('GET', 'c')",
+        "redis.call('SET', 'c', -0.125) return redis.call('GET', 'c')",
+        "redis.call('SET', 'c', 1700000000000001) return redis.call('GET', 'c')",
+        "redis.call('SET', 'c', 1/0) return redis.call('GET', 'c')",
+        "redis.call('ZADD', 'd', 1700000000000001, 'm') return redis.call('ZSCORE', 'd', 'm')",
+        "redis.call('ZADD', 'd', 2.5, 'm') return redis.call('ZRANGE', 'd', 0, -1, 'WITHSCORES')",
+        "return {#KEYS, #ARGV}",
+        // Errors.
+        "return redis.call('GET', 'b')",
+        "return redis.pcall('GET', 'b')",
+        "return redis.pcall('GET', 'b').err and 1",
+        "return string.find(redis.pcall('GET', 'b').err, '^WRONGTYPE') and 1 or 0",
+        "return {pcall(redis.call, 'GET', 'b')}",
+        "local ok, error = pcall(redis.call, 'GET', 'b') return type(error)",
+        "local ok, reply = pcall(redis.call, 'GET', 'b') return reply.err and 1",
+        "return redis.call()",
+        "return redis.pcall()",
+        "return redis.call('GET', {})",
+        "return redis.call('GET', true)",
+        "return redis.call('GET')",
+        "return redis.call('NOSUCH')",
+        "return redis.call('EVAL', 'return 1', 0)",
+        "return redis.call('MULTI')",
+        "error('words')",
+        "error({err = 'CODE and words'})",
+        "local x = nil return x.y",
+        "this is not Lua",
+        "redis.call('SET', 'a', 'kept') redis.call('GET', 'b')",
+        // What a script may not do.
+        "x = 1",
+        "return x",
+        "function f() end",
+        "_G.x = 1",
+        "string.x = 1",
+        "redis.x = 1",
+        "redis.call = 1",
+        "KEYS = 1",
+        "return setmetatable(_G, {})",
+        "return os.time()",
+        "return io",
+        "return require('x')",
+        "return dofile('x')",
+        "return loadfile('x')",
+        "return print('x')",
+        "return newproxy()",
+        "return debug",
+        "return package",
+        // The libraries.
+        "return string.format('%.0f %x %5.1f', 1700000000000000, 255, 2.25)",
+        "return math.max(1, 2) + math.ceil(2.1) + math.floor(2.9)",
+        "local t = {3, 1, 2} table.sort(t) return table.concat(t, ' ')",
+        "return {string.match('1q:ab:1f', '^%dq:(%x+):(%x+)')}",
+        "return select('#', unpack({1, 2, 3}))",
+        "return tostring(1e15) .. ' ' .. 1e14",
+        "return tonumber('0x10')",
+    ] {
+        pair.compare(&words(&["EVAL", script, "0"]));
+        pair.compare_keys();
+    }
+    pair.compare(&words(&["EVAL", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}", "1", "a", "b"]));
+    for odd in ["-1", "3", "x", ""] {
+        pair.compare(&words(&["EVAL", "return 1", odd, "a", "b"]));
+    }
+}
+
+#[test]
+fn commands_are_of_the_arity_and_the_flags_of_a_server() {
+    let server = Server::start().unwrap();
+    let mut real = server.connection();
+    for (name, arity, access) in all() {
+        let guide = include_str!("../../../docs/testing.md");
+        assert!(guide.contains(&format!("`{name}")), "the guide does not name {name}");
+        let mut ask = redis::cmd("COMMAND");
+        let told: Vec<Value> = ask.arg("INFO").arg(name).query(&mut real).unwrap();
+        let Value::Array(told) = &told[0] else { panic!("{name}: {told:?}") };
+        assert_eq!(told[1], Value::Int(i64::try_from(arity).unwrap()), "{name}");
+        let flags = format!("{:?}", told[2]);
+        let found = match (flags.contains("write"), flags.contains("denyoom")) {
+            (true, true) => Access::Grow,
+            (true, false) => Access::Shrink,
+            (false, _) => Access::Read,
         };
-        (found, ttl)
+        assert_eq!(found, access, "{name}: {flags}");
+        assert!(
+            name == "TIME" || PATTERNS.iter().any(|(pattern, _)| pattern.starts_with(name)),
+            "{name} is never compared"
+        );
     }
 }
 
-/// With which number a client listens to the channel of the name, which it always does at the server
-/// itself: those at the replica are not counted there.
-fn of_name(client: usize) -> u64 {
-    (client + CLIENTS) as u64
-}
-
-/// The command that the engine would have sent for a request.
-fn real_call(target: &Target, request: &Request) -> Option<Call> {
-    let millis = Duration::from_millis;
-    match request {
-        Request::Acquire { owner, ttl, deadline, mode, dies_after, .. } => {
-            let dies_after = Duration::from_micros(*dies_after);
-            let attempt = Attempt { owner, ttl: millis(*ttl), mode: *mode, dies_after };
-            Some(target.acquire(&attempt, *deadline))
-        }
-        Request::Release { owner, fence, last_token } => {
-            let last_token = (*last_token != 0).then_some(*last_token);
-            Some(target.release(owner, millis(*fence), last_token))
-        }
-        Request::Renew { owner, ttl, count, .. } => Some(target.renew(owner, millis(*ttl), *count)),
-        // The usual fence of a forced release would be over too soon for this comparison.
-        Request::Force { owner, deadline, fence } => {
-            let script = &target.kind().scripts().force;
-            let [deadline, fence] = [*deadline, *fence].map(Argument::Number);
-            Some(script.call(target.keys(), &[Argument::Bytes(owner), deadline, fence]))
-        }
-        Request::Ask => target.request(),
-        Request::Inspect => Some(target.inspect()),
-        Request::Delete { .. } => None,
-    }
-}
-
-fn is_close(one: i64, other: i64) -> bool {
-    (one < 0) == (other < 0) && if one < 0 { one == other } else { (one - other).abs() < APART }
-}
-
-/// Equal but for times to live, which stand second in `{0, …}` and third in `{1, …}`.
-fn is_like(real: &Value, answer: &Value) -> bool {
-    let (Value::Array(real), Value::Array(answer)) = (real, answer) else { return real == answer };
-    let ttl = match real.first() {
-        Some(Value::Int(0)) => 1,
-        Some(Value::Int(1)) => 2,
-        _ => usize::MAX,
-    };
-    real.len() == answer.len()
-        && real.iter().zip(answer).enumerate().all(|(place, pair)| match pair {
-            (Value::Int(one), Value::Int(other)) if place == ttl => is_close(*one, *other),
-            (one, other) => one == other,
-        })
-}
-
-fn compare(kind: &'static dyn Kind, seeds: u64, steps: u32) {
+#[test]
+fn listeners_are_counted_like_those_of_a_server() {
     let (server, replica) = Server::start_with_replica().unwrap();
-    for seed in 0..seeds {
-        let mut pair = Pair::new([&server, &replica], kind, seed);
-        for client in 0..CLIENTS {
-            pair.toggle(client);
-        }
-        for _ in 0..steps {
-            pair.step();
+    let mut pair = Pair::new(&server, 0);
+    let mut listeners = [server.connection(), replica.connection()];
+    let _subscribed = listeners.each_mut().map(|connection| {
+        let mut listener = connection.as_pubsub();
+        listener.subscribe("x").unwrap();
+        listener
+    });
+    for listener in 0..2 {
+        pair.store.subscribe(listener, b"x");
+        pair.store.put_at_replica(listener, listener == 1);
+    }
+    pair.compare(&words(&["PUBSUB", "NUMSUB", "x", "y"]));
+    pair.compare(&words(&["PUBLISH", "x", "message"]));
+    let (_, effects) = pair.store.run(micros(), |run| call(run, &words(&["PUBLISH", "x", "m"])));
+    assert_eq!(effects.published.len(), 1);
+    assert_eq!(pair.store.hearers(b"x").count(), 2, "the replica's hears it too");
+}
+
+#[test]
+fn long_numbers_are_printed_as_by_a_server() {
+    // Redis 7.0 prints scores by `%.17g`.
+    let server = Server::builder().since(7, 2).start().unwrap();
+    let mut pair = Pair::new(&server, 0);
+    for score in
+        ["0.1", "1e15", "1e16", "1e17", "1e20", "1e21", "1.5e300", "1e-7", "0.00001", "123456.789"]
+    {
+        for sign in ["", "-"] {
+            pair.compare(&words(&["DEL", "a"]));
+            pair.compare(&words(&["ZADD", "a", &format!("{sign}{score}"), "m"]));
+            pair.compare(&words(&["ZSCORE", "a", "m"]));
         }
     }
 }
 
 #[test]
-fn the_mutex_in_memory_is_like_the_one_on_a_server() {
-    compare(&MutexKind, 60, 120);
-}
-
-#[test]
-fn the_reentrant_lock_in_memory_is_like_the_one_on_a_server() {
-    compare(&ReentrantKind, 20, 100);
+fn endless_script_ends() {
+    let begin = std::time::Instant::now();
+    let script = words(&["EVAL", "while true do end", "0"]);
+    let (outcome, _) = Store::default().run(micros(), |run| call(run, &script));
+    assert!(outcome.unwrap_err().text().starts_with("ERR"));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }

@@ -1,26 +1,25 @@
-//! A server in memory, behind the same seam as the real one. It is the same engine that runs over
-//! it, with the same requests and answers; only what travels, and the scripts, are not Redis's.
+//! A server in memory, behind the same seam as the real one. The same engine runs over it, with the same
+//! commands, the same scripts and the same replies; only what travels, and what Redis keeps, are played.
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `store` | keys that expire, and who listens: a value, without clock or threads |
-//! | `request` | what a script is asked, as a value |
-//! | `token`, `mutex`, `reentrant` | the scripts, line by line |
-//! | `server` | a store for several clients, with a clock, and with what is on its way to it |
+//! | `redis` | keys, commands, scripts and transactions, without a network, a clock or threads |
+//! | `server` | that for several clients, with a clock and a network |
+//! | `state` | what it keeps: the store, its connections, and what is on its way |
 //! | `link` | what goes wrong between one client and the server |
+//! | `session` | one connection of a client |
 //! | `client` | the protocol of one client |
 //!
-//! That the scripts are the same is tested by running both with the same requests (`likeness`).
+//! Nothing here knows a kind of lock. That commands and scripts do what they do on a real server is tested
+//! by running both with the same words (`likeness`).
 
 pub(crate) mod client;
 #[cfg(test)]
 mod likeness;
 pub(crate) mod link;
-pub(crate) mod mutex;
-pub(crate) mod reentrant;
-pub(crate) mod request;
+mod redis;
 pub(crate) mod server;
-pub(crate) mod store;
-mod token;
-
-pub(crate) use request::Scripts;
+mod session;
+mod state;
+#[cfg(test)]
+mod tests;

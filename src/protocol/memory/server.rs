@@ -1,53 +1,29 @@
 //! A store that several clients share, with a clock, and with what is still on its way.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::sync::channel::{Receiver, Sender, unbounded};
-use crate::base::sync::{self, Arc, Mutex, MutexGuard, ThreadId};
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{self, Arc, Mutex, MutexGuard};
 use crate::base::time::{Clock, Moment};
-use crate::protocol::target::Target;
+use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::script::Call;
 use crate::wire::subscription::Event;
 
 use super::link::{Fate, Link};
-use super::request::Request;
-use super::store::{Published, Store, WrongType};
+use super::redis::ErrorReply;
+use super::state::{EarEnd, Late, Session, State};
 
 /// The server's time when the clients' clock shows nothing: far from both 0 and 2^53, in
 /// microseconds.
 const EPOCH: u64 = 1_700_000_000_000_000;
 
-/// A request and what it is for.
-pub(crate) type Errand<'a> = (&'a Target, Request);
-
 /// A server in memory.
 pub(crate) struct Server {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    store: Store,
-    ears: BTreeMap<u64, EarEnd>,
-    last_ear: u64,
-    /// Requests that arrive later, by the server's time and the order in which they were sent.
-    late: BTreeMap<(u64, u64), (Arc<Target>, Request)>,
-    last_late: u64,
-}
-
-/// The server's end of a connection that listens.
-struct EarEnd {
-    link: Arc<Link>,
-    sender: Sender<Event>,
-    /// Who listens.
-    thread: ThreadId,
-    told: u64,
-    /// How much of that its listener is done with.
-    handled: u64,
 }
 
 impl Server {
@@ -75,9 +51,10 @@ impl Server {
         while let Some(entry) = state.late.first_entry()
             && entry.key().0 <= micros
         {
-            let ((at, _), (target, request)) = entry.remove_entry();
-            let (_, published) = state.store.serve(&target, &request, at);
-            state.deliver(published);
+            let ((at, _), Late { session, words }) = entry.remove_entry();
+            // Nobody waits for the reply.
+            let _ = state.call(session, &words, at);
+            state.forget_session(session);
         }
         state
     }
@@ -88,25 +65,28 @@ impl Server {
         Some(Moment::PAST.after(Duration::from_micros(micros.saturating_sub(EPOCH))))
     }
 
-    /// Takes requests to the server, which serves them one after the other, and answers back.
+    /// Takes commands to the server, which runs one after the other, and its replies back. They are those of a
+    /// session, or need none.
     pub(crate) fn exchange(
         &self,
         link: &Link,
-        errands: &[Errand<'_>],
+        session: Option<u64>,
+        calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let sent = self.now();
-        let all = |failure: Failure| errands.iter().map(|_| Err(failure.clone())).collect();
+        let all = |failure: Failure| calls.iter().map(|_| Err(failure.clone())).collect();
+        let serve = || self.serve(session, calls, sent);
         if deadline <= sent {
             return all(Failure::NotSent(Hindrance::Overdue));
         }
         match link.fate() {
-            Fate::Served => self.serve(errands, sent),
+            Fate::Served => serve(),
             Fate::Unsent => all(Failure::NotSent(Hindrance::Overdue)),
             Fate::Refused => all(Failure::no_connection()),
             Fate::RequestLost => all(Failure::reset()),
             Fate::AnswerLost => {
-                self.serve(errands, sent);
+                serve();
                 all(Failure::reset())
             }
             Fate::Silence => {
@@ -114,7 +94,7 @@ impl Server {
                 all(Failure::silent())
             }
             Fate::AnswerDelayed(by) => {
-                let answers = self.serve(errands, sent);
+                let answers = serve();
                 self.wait(link, deadline.min(sent.after(by)));
                 let received = self.now();
                 if received >= deadline {
@@ -127,37 +107,58 @@ impl Server {
                 let arrives = sent.after(by);
                 if arrives < deadline {
                     self.wait(link, arrives);
-                    return self.serve(errands, sent);
+                    return serve();
                 }
-                self.send_late(errands, arrives);
+                self.send_late(session, calls, arrives);
                 self.wait(link, deadline);
                 all(Failure::silent())
             }
         }
     }
 
-    fn serve(&self, errands: &[Errand<'_>], sent: Moment) -> Vec<Result<Reply, Failure>> {
+    fn serve(
+        &self,
+        session: Option<u64>,
+        calls: &[Call],
+        sent: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
         let mut state = self.state();
-        let mut serve = |(target, request): &Errand<'_>| {
-            let (answer, published) = state.store.serve(target, request, self.micros());
-            state.deliver(published);
-            let value = answer.map_err(|WrongType| Failure::wrong_type())?;
+        let mut serve = |call: &Call| {
+            let outcome = state.call(session, &call.words(), self.micros());
+            let value = outcome.map_err(|error| Failure::refused(error.text()))?;
             Ok(Reply { value, sent, received: self.now(), epoch: 0 })
         };
-        errands.iter().map(&mut serve).collect()
+        calls.iter().map(&mut serve).collect()
     }
 
-    fn send_late(&self, errands: &[Errand<'_>], arrives: Moment) {
+    fn send_late(&self, session: Option<u64>, calls: &[Call], arrives: Moment) {
         let mut state = self.state();
-        for (target, request) in errands {
+        for call in calls {
             state.last_late += 1;
             let key = (micros_at(arrives), state.last_late);
-            let target = Target::new(target.kind(), target.name().clone());
-            state.late.insert(key, (target, request.clone()));
+            state.late.insert(key, Late { session, words: call.words() });
         }
     }
 
-    fn wait(&self, link: &Link, until: Moment) {
+    /// Opens a connection on which keys can be watched.
+    pub(super) fn open_session(&self) -> u64 {
+        let mut state = self.state();
+        state.last_session += 1;
+        let number = state.last_session;
+        state.sessions.insert(number, Session::default());
+        number
+    }
+
+    /// Closes it. What was sent on it may still arrive.
+    pub(super) fn close_session(&self, number: u64) {
+        let mut state = self.state();
+        if let Some(session) = state.sessions.get_mut(&number) {
+            session.is_closed = true;
+        }
+        state.forget_session(Some(number));
+    }
+
+    pub(super) fn wait(&self, link: &Link, until: Moment) {
         link.wait(|| {
             while self.now() < until {
                 self.clock.doze(until, &mut sync::sleep);
@@ -165,16 +166,27 @@ impl Server {
         });
     }
 
-    /// Looks at the store, or changes it, as an operator would.
-    pub(crate) fn with_store<T>(&self, work: impl FnOnce(&mut Store, u64) -> T) -> T {
-        let mut state = self.state();
-        work(&mut state.store, self.micros())
+    /// Runs a command as an operator would.
+    pub(crate) fn call(&self, words: &[&[u8]]) -> Result<Value, ErrorReply> {
+        let words: Vec<_> = words.iter().map(|word| word.to_vec()).collect();
+        self.state().call(None, &words, self.micros())
     }
 
-    /// A message from outside of a script.
-    pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) {
-        let published = Published { channel: channel.to_vec(), payload: payload.to_vec() };
-        self.state().deliver(vec![published]);
+    /// The keys that there are.
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.state().store.live_keys(self.micros()).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Forgets all keys (`FLUSHALL`).
+    pub(crate) fn flush(&self) {
+        let mut state = self.state();
+        let gone = state.store.flush();
+        state.note(&gone);
+    }
+
+    /// Sets whether memory is full.
+    pub(crate) fn set_out_of_memory(&self, is_full: bool) {
+        self.state().store.set_out_of_memory(is_full);
     }
 
     /// Opens a connection on which this thread listens, to a first channel.
@@ -222,39 +234,6 @@ impl Server {
 
 fn micros_at(moment: Moment) -> u64 {
     EPOCH + moment.as_nanos() / 1000
-}
-
-impl State {
-    fn subscribe(&mut self, ear: u64, channel: &[u8]) {
-        let State { store, ears, .. } = self;
-        // One that was disconnected finds out by itself.
-        if let Some(end) = ears.get_mut(&ear) {
-            store.subscribe(ear, channel);
-            end.tell(Event::Subscribed { channel: channel.to_vec() });
-        }
-    }
-
-    fn deliver(&mut self, published: Vec<Published>) {
-        let State { store, ears, .. } = self;
-        for Published { channel, payload } in published {
-            for ear in store.hearers(&channel) {
-                if let Some(end) = ears.get_mut(&ear)
-                    && end.link.lets_message_through()
-                {
-                    let (channel, payload) = (channel.clone(), payload.clone());
-                    end.tell(Event::Message { channel, payload });
-                }
-            }
-        }
-    }
-}
-
-impl EarEnd {
-    fn tell(&mut self, event: Event) {
-        // A listener that is gone has taken its end along.
-        let _ = self.sender.send(event);
-        self.told += 1;
-    }
 }
 
 impl fmt::Debug for Server {

@@ -429,7 +429,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
         now().after(LONG),
         &|_| now().after(LONG),
         |batch| {
-            let whole = batch.board().0.windows(4).any(|part| part == b"EVAL\r"[..4].as_ref())
+            let whole = batch.board().0.windows(4).any(|part| part == b"EVAL")
                 && calls.fetch_add(1, Ordering::Relaxed) == 1;
             batch.tell(if whole {
                 echo("done")

@@ -19,6 +19,7 @@ use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::memory::client::Memory;
 use crate::protocol::memory::link::Link;
 use crate::protocol::memory::server::{Ear, Server};
+use crate::protocol::scripted::Scripted;
 
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: Patience = Patience::Until(Moment::FAR);
@@ -42,7 +43,7 @@ impl Bench {
         let link = Arc::clone(memories[0].link());
         let [slot, other] = memories.map(|memory| {
             let engine = Engine::new(
-                Arc::new(memory),
+                Arc::new(Scripted::new(memory)),
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),

@@ -1,0 +1,81 @@
+//! An entry of the table of commands, and what commands have in common.
+
+use redis::Value;
+
+use super::super::number::{Score, integer};
+use super::super::reply::{ErrorReply, Outcome};
+use super::super::store::Run;
+
+/// What a command may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// It changes keys, and needs no more memory.
+    Shrink,
+    /// It changes keys, and is refused when memory is full.
+    Grow,
+}
+
+pub(crate) type Words = [Vec<u8>];
+
+/// A command of Redis.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// In capitals.
+    pub(crate) name: &'static str,
+    /// How many words it has, the name included; if negative, at least so many.
+    pub(crate) arity: isize,
+    pub(crate) access: Access,
+    pub(crate) run: fn(&mut Run, &Words) -> Outcome,
+}
+
+impl Command {
+    pub(crate) const fn new(
+        name: &'static str,
+        arity: isize,
+        access: Access,
+        run: fn(&mut Run, &Words) -> Outcome,
+    ) -> Command {
+        Command { name, arity, access, run }
+    }
+}
+
+pub(crate) fn read_integer(digits: &[u8]) -> Result<i64, ErrorReply> {
+    integer(digits).ok_or_else(ErrorReply::no_integer)
+}
+
+pub(crate) fn read_score(text: &[u8]) -> Result<Score, ErrorReply> {
+    Score::read(text).ok_or_else(|| ErrorReply::new("ERR value is not a valid float"))
+}
+
+pub(crate) fn is(word: &[u8], option: &str) -> bool {
+    word.eq_ignore_ascii_case(option.as_bytes())
+}
+
+pub(crate) fn bulk(text: &[u8]) -> Value {
+    Value::BulkString(text.to_vec())
+}
+
+pub(crate) fn bulk_or_nil(text: Option<&[u8]>) -> Value {
+    text.map_or(Value::Nil, bulk)
+}
+
+pub(crate) fn count(number: usize) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+pub(crate) fn flag(value: bool) -> Value {
+    Value::Int(value.into())
+}
+
+/// The items between two positions, as Redis counts them: from the end where they are negative.
+pub(crate) fn between<T>(items: &[T], first: i64, last: i64) -> &[T] {
+    let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let position = |at: i64| if at < 0 { (at + length).max(0) } else { at };
+    let end = if last < 0 { last + length } else { last.min(length - 1) };
+    let (first, end) = (position(first), end + 1);
+    match (usize::try_from(first), usize::try_from(end)) {
+        (Ok(first), Ok(end)) if first < end => &items[first..end],
+        _ => &[],
+    }
+}

@@ -1,0 +1,68 @@
+//! Commands, by their words.
+//!
+//! Each is checked as Redis checks it: its arity, its integers, its options, and the type of its key. What
+//! is not here is refused by name.
+
+pub(crate) mod entry;
+mod hash;
+mod key;
+mod list;
+mod server;
+mod sorted;
+mod text;
+
+use super::reply::{ErrorReply, Outcome};
+use super::store::Run;
+use entry::{Words, is};
+
+pub(crate) use entry::{Access, Command};
+
+const PUBSUB: &str = "PUBSUB";
+
+const TABLES: [&[Command]; 6] = [
+    text::COMMANDS,
+    key::COMMANDS,
+    hash::COMMANDS,
+    sorted::COMMANDS,
+    server::COMMANDS,
+    list::COMMANDS,
+];
+
+/// Runs a command, which may be one of a script.
+pub(crate) fn call(run: &mut Run, words: &Words) -> Outcome {
+    let command = find(words)?;
+    if command.access == Access::Grow && run.refuses_growth() {
+        return Err(ErrorReply::out_of_memory());
+    }
+    if command.access != Access::Read {
+        run.note_write();
+    }
+    (command.run)(run, words)
+}
+
+/// The command that these words call, if there is one and it can have so many words.
+pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
+    let name = words.first().map_or(&b""[..], Vec::as_slice);
+    let known = TABLES.into_iter().flatten();
+    let command = known
+        .into_iter()
+        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+        .ok_or_else(|| ErrorReply::unknown("command", name))?;
+    let (count, arity) = (words.len(), command.arity.unsigned_abs());
+    let fits = if command.arity < 0 { count >= arity } else { count == arity };
+    if !fits {
+        return Err(ErrorReply::arity(name));
+    }
+    // Redis looks a subcommand up like a command, and this is the only one.
+    if command.name == PUBSUB && !is(&words[1], "NUMSUB") {
+        return Err(ErrorReply::unknown("subcommand of PUBSUB", &words[1]));
+    }
+    Ok(command)
+}
+
+/// The name, the arity and the access of each command.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, isize, Access)> {
+    let told = |command: &'static Command| (command.name, command.arity, command.access);
+    TABLES.into_iter().flatten().map(told)
+}

@@ -1,0 +1,32 @@
+//! Commands without a key: time, and messages.
+
+use redis::Value;
+
+use super::super::reply::Outcome;
+use super::super::store::Run;
+use super::entry::Access::Read;
+use super::entry::{Command, Words, bulk};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("TIME", 1, Read, time),
+    Command::new("PUBLISH", 3, Read, |run, words| Ok(number(run.publish(&words[1], &words[2])))),
+    // Nobody subscribes to the channel of a slot here, and other channels do not hear it.
+    Command::new("SPUBLISH", 3, Read, |_, _| Ok(Value::Int(0))),
+    Command::new("PUBSUB", -2, Read, numsub),
+];
+
+fn number(of: u64) -> Value {
+    Value::Int(i64::try_from(of).unwrap_or(i64::MAX))
+}
+
+fn time(run: &mut Run, _words: &Words) -> Outcome {
+    let micros = run.micros();
+    let parts =
+        [micros / 1_000_000, micros % 1_000_000].map(|part| bulk(part.to_string().as_bytes()));
+    Ok(Value::Array(parts.into()))
+}
+
+fn numsub(run: &mut Run, words: &Words) -> Outcome {
+    let counts = words[2..].iter().flat_map(|name| [bulk(name), number(run.subscribers(name))]);
+    Ok(Value::Array(counts.collect()))
+}

@@ -1,0 +1,254 @@
+//! Transactions and the scripts of every kind, at the seam where a real server would be.
+
+use std::time::Duration;
+
+use crate::base::driven::DrivenClock;
+use crate::base::id::Identity;
+use crate::base::name::Name;
+use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::sync::{Arc, sleep, spawn};
+use crate::base::time::{Clock, Moment};
+use crate::kind::mutex::MutexKind;
+use crate::kind::mutex::quorum::QuorumKind;
+use crate::kind::reentrant::ReentrantKind;
+use crate::protocol::Protocol;
+use crate::protocol::answer::Verdict;
+use crate::protocol::recipe::Kind;
+use crate::protocol::request::{Attempt, Mode, Return};
+use crate::protocol::scripted::Scripted;
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::wire::connection::Reply;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::{Pipeline, Value};
+
+use super::client::Memory;
+use super::link::{Fate, Link};
+use super::server::Server;
+
+const LEASE: Duration = Duration::from_secs(30);
+const MOMENT: Duration = Duration::from_millis(150);
+
+/// A client that holds a mutex.
+struct Stage {
+    server: Arc<Server>,
+    clock: Arc<DrivenClock>,
+    link: Arc<Link>,
+    locks: Scripted<Memory>,
+    target: Arc<Target>,
+    owner: Vec<u8>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let clock = Arc::new(DrivenClock::new(true));
+        let server = Server::new(Arc::<DrivenClock>::clone(&clock));
+        let identity = Arc::new(Identity::new(""));
+        let owner = MutexKind.owner(&identity, 1, LEASE, false);
+        let memory = Memory::new(Arc::clone(&server), identity);
+        let link = Arc::clone(memory.link());
+        let locks = Scripted::new(memory);
+        let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
+        let attempt =
+            Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
+        locks.acquire(&target, &attempt, clock.now().after(LEASE)).outcome.unwrap();
+        Stage { server, clock, link, locks, target, owner }
+    }
+
+    fn deadline(&self) -> Moment {
+        self.clock.now().after(Duration::from_secs(20))
+    }
+
+    fn apply(&self, build: impl FnOnce(&mut Pipeline)) -> Result<Applied, Failure> {
+        let mut pipeline = Pipeline::new();
+        build(&mut pipeline);
+        self.locks.apply(&self.target, &self.owner, &pipeline, self.deadline())
+    }
+
+    /// The commands arrive a moment after the owner was looked at, and this happens in between.
+    fn meanwhile(&self, work: impl FnOnce(&Server) + Send + 'static) -> Result<Applied, Failure> {
+        let link = &self.link;
+        let faults = link.faults();
+        link.script(Fate::Served, 2);
+        link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+        let server = Arc::clone(&self.server);
+        spawn("meanwhile", move || {
+            sleep(MOMENT);
+            work(&server);
+        })
+        .unwrap();
+        let applied = self.apply(|pipe| _ = pipe.cmd("INCR").arg("count"));
+        assert_eq!(link.faults(), faults + 1);
+        applied
+    }
+
+    fn count(&self) -> Value {
+        self.server.call(&[b"GET", b"count"]).unwrap()
+    }
+
+    fn release(&self) -> Result<Verdict, Failure> {
+        let returned =
+            Return { owner: &self.owner, ttl: LEASE, last_token: Some(7), how: ReleaseKind::Watch };
+        let released = self.locks.release(&self.target, &returned, self.deadline());
+        released.map(|released| released.verdict)
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+#[test]
+fn transaction_applies_and_errors_of_its_commands_are_values() {
+    let stage = Stage::new();
+    let applied = stage.apply(|pipe| {
+        pipe.cmd("SET").arg("count").arg(41).cmd("INCR").arg("count");
+        pipe.cmd("HGET").arg("count").arg("field").cmd("GET").arg("count");
+    });
+    let Applied::Done(replies) = applied.unwrap() else { panic!("it is the owner's") };
+    assert_eq!(
+        [&replies[0], &replies[1], &replies[3]],
+        [&Value::Okay, &Value::Int(42), &text("42")]
+    );
+    let Value::ServerError(error) = &replies[2] else { panic!("{replies:?}") };
+    assert_eq!(error.code(), "WRONGTYPE");
+}
+
+#[test]
+fn transaction_does_nothing_once_the_lock_is_lost() {
+    let stage = Stage::new();
+    stage.server.call(&[b"SET", b"x", b"another"]).unwrap();
+    assert_eq!(stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(), Applied::Taken);
+    stage.server.call(&[b"DEL", b"x"]).unwrap();
+    assert_eq!(stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(), Applied::Gone);
+    assert_eq!(stage.count(), Value::Nil);
+}
+
+#[test]
+fn touched_key_makes_the_transaction_look_again() {
+    let stage = Stage::new();
+    let renewed = stage.meanwhile(|server| {
+        server.call(&[b"PEXPIRE", b"x", b"60000"]).unwrap();
+    });
+    assert_eq!(renewed.unwrap(), Applied::Done(vec![Value::Int(1)]));
+    // The renewal was seen: nothing else makes it look once more, and find another owner.
+    let stolen = stage.meanwhile(|server| {
+        server.call(&[b"SET", b"x", b"another"]).unwrap();
+    });
+    assert_eq!(stolen.unwrap(), Applied::Taken);
+    assert_eq!(stage.count(), text("1"));
+}
+
+#[test]
+fn key_that_expires_is_touched() {
+    let stage = Stage::new();
+    stage.server.call(&[b"PEXPIRE", b"x", b"200"]).unwrap();
+    assert_eq!(stage.meanwhile(|_| {}).unwrap(), Applied::Gone);
+    let stage = Stage::new();
+    assert_eq!(stage.meanwhile(Server::flush).unwrap(), Applied::Gone);
+}
+
+#[test]
+fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
+    let stage = Stage::new();
+    let applied = stage.apply(|pipe| {
+        pipe.cmd("INCR").arg("count").cmd("BITFIELD").arg("count");
+    });
+    let refusal = applied.unwrap_err();
+    let told = refusal.to_string();
+    assert!(told.contains("unknown command 'BITFIELD'") && told.contains("in-memory"), "{told}");
+    assert_eq!(stage.count(), Value::Nil);
+    assert_eq!(
+        stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(),
+        Applied::Done(vec![Value::Int(1)])
+    );
+}
+
+#[test]
+fn release_by_watch_deletes_what_is_the_owners() {
+    let stage = Stage::new();
+    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert_eq!(stage.server.keys(), [b"{x}:fence"]);
+    assert_eq!(stage.server.call(&[b"GET", b"{x}:fence"]).unwrap(), text("7"));
+    assert_eq!(stage.release().unwrap(), Verdict::Gone);
+    stage.server.call(&[b"SET", b"x", b"another"]).unwrap();
+    assert_eq!(stage.release().unwrap(), Verdict::Taken);
+}
+
+#[test]
+fn release_by_watch_works_out_of_memory() {
+    let stage = Stage::new();
+    stage.server.set_out_of_memory(true);
+    let refusal = stage.apply(|pipe| _ = pipe.cmd("DEL").arg("count")).unwrap_err();
+    assert!(refusal.is_out_of_memory(), "{refusal}");
+    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert!(!stage.server.keys().contains(&b"x".to_vec()));
+}
+
+#[test]
+fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
+    let stage = Stage::new();
+    let link = &stage.link;
+    link.script(Fate::Served, 2);
+    link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("INCR").arg("count");
+    let deadline = stage.clock.now().after(MOMENT);
+    let failure = stage.locks.apply(&stage.target, &stage.owner, &pipeline, deadline).unwrap_err();
+    assert!(failure.is_unknown(), "{failure}");
+    assert_eq!(stage.count(), Value::Nil);
+    sleep(MOMENT * 2);
+    assert_eq!(stage.count(), text("1"));
+}
+
+#[test]
+fn wait_for_replicas_takes_its_time_and_finds_none() {
+    let stage = Stage::new();
+    let begin = stage.clock.now();
+    let copies = Copies { least: Least::Replicas(1), within: MOMENT };
+    let found = stage.locks.replicate(&stage.target, &stage.owner, copies, stage.deadline());
+    assert_eq!(found.unwrap().unwrap(), Least::Replicas(0));
+    assert!(stage.clock.now().since(begin) >= MOMENT);
+    let copies = Copies { least: Least::Disks { local: true, replicas: 0 }, within: MOMENT };
+    let found = stage.locks.replicate(&stage.target, &stage.owner, copies, stage.deadline());
+    assert!(found.unwrap_err().to_string().contains("appendonly"));
+}
+
+/// What a kind's scripts return one after the other.
+fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> Call) -> Vec<Value> {
+    let stage = Stage::new();
+    let target = Target::new(kind, Name::new(b"", b"y").unwrap());
+    let owner = kind.owner(&Identity::new(""), 1, LEASE, false);
+    let attempt = Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: LEASE };
+    let calls = [
+        acquire(&target, &attempt),
+        target.renew(&owner, LEASE, 1),
+        target.inspect(),
+        target.release(&owner, LEASE, None),
+        target.release(&owner, LEASE, None),
+        target.force(&owner, u64::MAX >> 11),
+    ];
+    let sent = stage.server.exchange(&stage.link, None, &calls, stage.deadline());
+    let value = |reply: Result<Reply, Failure>| reply.unwrap().value;
+    sent.into_iter().map(value).collect()
+}
+
+#[test]
+fn scripts_of_every_kind_run() {
+    let single = |target: &Target, attempt: &Attempt<'_>| target.acquire(attempt, 0);
+    for kind in [&MutexKind as &'static dyn Kind, &ReentrantKind] {
+        let replies = replies(kind, single);
+        assert!(matches!(replies[0], Value::Int(_) | Value::Array(_)), "{replies:?}");
+        assert_eq!(replies[1], Value::Int(1));
+        assert_eq!(replies[3..], [1, 0, 0].map(Value::Int));
+    }
+    // A token above the server's time.
+    let token = 2_000_000_000_000_000;
+    let replies =
+        replies(&QuorumKind, |target, attempt| target.propose(attempt, token - 1, token, token));
+    let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };
+    assert_eq!(accepted[..2], [Value::Int(1), Value::Int(token.cast_signed())]);
+    assert_eq!(replies[1], Value::Int(1));
+    assert_eq!(replies[3..], [1, 0, 0].map(Value::Int));
+}
