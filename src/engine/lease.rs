@@ -544,9 +544,9 @@ mod tests {
     use crate::engine::release::release;
     use crate::engine::{Bounds, Callbacks, Engine};
     use crate::kind::mutex::MutexKind;
-    use crate::protocol::memory::client::Memory;
-    use crate::protocol::memory::server::Server;
     use crate::protocol::scripted::Scripted;
+    use crate::topology::memory::client::Memory;
+    use crate::topology::memory::server::Server;
 
     const SECOND: Duration = Duration::from_secs(1);
     const LEASE: Duration = Duration::from_secs(30);

@@ -15,7 +15,6 @@
 //! | `session` | several round trips on one connection |
 //! | `backend` | how calls reach the server that has a lock |
 //! | `scripted` | the protocol where one server at a time has a lock, over any backend |
-//! | `memory` | the backend in memory, for tests |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 //!
@@ -70,8 +69,6 @@
 pub(crate) mod answer;
 pub(crate) mod backend;
 pub(crate) mod errand;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod memory;
 pub(crate) mod recipe;
 mod replica;
 pub(crate) mod request;

@@ -10,10 +10,10 @@ use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::LiveLease;
 use crate::engine::{Bounds, Callbacks, Engine};
-use crate::protocol::memory::client::Memory;
-use crate::protocol::memory::server::Server;
 use crate::protocol::scripted::Scripted;
 use crate::schedule::seam::{EXCHANGE, Seam};
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::server::Server;
 use crate::wire::Value;
 use crate::{Guard, LockClient, LockOptions, Mutex, Result};
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::Arc;
-use crate::protocol::memory::link::{Fate, Link as Inner};
-use crate::protocol::memory::server::Server;
+use crate::topology::memory::link::{Fate, Link as Inner};
+use crate::topology::memory::server::Server;
 
 /// The link between one client and a [`Server`](super::Server), and what goes wrong on it.
 ///

@@ -9,9 +9,9 @@ use crate::base::sync::{self, Arc, Mutex, Weak};
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
 use crate::engine::Engine;
-use crate::protocol::memory::link::Link as InnerLink;
-use crate::protocol::memory::server::Server as Inner;
 use crate::testing::Link;
+use crate::topology::memory::link::Link as InnerLink;
+use crate::topology::memory::server::Server as Inner;
 use crate::wire::Value;
 
 /// How often it is looked whether all threads have done what is due.

@@ -6,11 +6,14 @@
 //! | `sentinel` | where the master is, as sentinels report, and the thread that follows it |
 //! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
+//! | `memory` | the backend that is a server in memory, for tests |
 //! | `several` | asking several servers at once, and listening to them: for `cluster` and `quorum` |
 //!
 //! A folder knows nothing of the others but `several`.
 
 pub(crate) mod cluster;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod sentinel;
 mod several;

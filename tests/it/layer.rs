@@ -41,11 +41,11 @@ const R2D2: [&str; 2] = ["wire/pool/adapter.rs", "wire/pool/adapter/tests.rs"];
 /// What talks to servers.
 const WIRE: &str = "wire/";
 /// The server in memory.
-const MEMORY: &str = "protocol/memory/";
+const MEMORY: &str = "topology/memory/";
 /// Its commands and scripts, which other crates include as they are.
-const ALONE: &str = "protocol/memory/redis/";
+const ALONE: &str = "topology/memory/redis/";
 /// Has an interpreter for each thread of the machine, also under a model checker, where many threads are one.
-const LUA: &str = "protocol/memory/redis/lua.rs";
+const LUA: &str = "topology/memory/redis/lua.rs";
 
 /// The one file through which synchronisation comes.
 const SYNC: &str = "base/sync.rs";
@@ -402,15 +402,15 @@ fn commands_and_scripts_in_memory_stand_alone() {
 fn a_planted_path_out_of_a_folder_is_found() {
     let finds = |file: &str, text: &str| outward(file, text).len();
     assert_eq!(
-        finds("protocol/memory/redis/lua.rs", "use super::store::Run; use super::super::x;"),
+        finds("topology/memory/redis/lua.rs", "use super::store::Run; use super::super::x;"),
         1
     );
-    assert_eq!(finds("protocol/memory/redis/command/key.rs", "use super::super::store::Run;"), 0);
+    assert_eq!(finds("topology/memory/redis/command/key.rs", "use super::super::store::Run;"), 0);
     assert_eq!(
-        finds("protocol/memory/redis/command/mod.rs", "use super::super::server::Server;"),
+        finds("topology/memory/redis/command/mod.rs", "use super::super::server::Server;"),
         1
     );
-    assert_eq!(finds("protocol/memory/redis/mod.rs", "use super::server::Server;"), 1);
+    assert_eq!(finds("topology/memory/redis/mod.rs", "use super::server::Server;"), 1);
 }
 
 #[test]

@@ -13,9 +13,9 @@ use crate::client::LockClient;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-#[cfg(any(test, feature = "testing"))]
-use crate::protocol::memory::{client::Memory, link::Link, server::Server};
 use crate::protocol::scripted::Scripted;
+#[cfg(any(test, feature = "testing"))]
+use crate::topology::memory::{client::Memory, link::Link, server::Server};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;

@@ -7,9 +7,9 @@ use crate::base::name::Name;
 use crate::base::time::Clock;
 use crate::engine::{Bounds, Callbacks};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::memory::client::Memory;
-use crate::protocol::memory::server::Server;
 use crate::protocol::scripted::Scripted;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,9 +11,9 @@ use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::slot::{Patience, Turn};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::memory::client::Memory;
-use crate::protocol::memory::server::Server;
 use crate::protocol::scripted::Scripted;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -19,11 +19,11 @@ use crate::engine::callback::News;
 use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::memory::client::Memory;
-use crate::protocol::memory::link::Fate;
-use crate::protocol::memory::server::Server as Inner;
 use crate::protocol::scripted::Scripted;
 use crate::protocol::target::Target;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::link::Fate;
+use crate::topology::memory::server::Server as Inner;
 use crate::wire::failure::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -16,10 +16,10 @@ use crate::engine::shutdown::shut_down;
 use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::memory::client::Memory;
-use crate::protocol::memory::link::Link;
-use crate::protocol::memory::server::{Ear, Server};
 use crate::protocol::scripted::Scripted;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::link::Link;
+use crate::topology::memory::server::{Ear, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: Patience = Patience::Until(Moment::FAR);
