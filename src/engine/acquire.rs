@@ -41,12 +41,12 @@ use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
+use crate::engine::context::Context;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
+use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, LiveLease, validity};
 use crate::engine::replica::confirm;
-use crate::engine::shutdown::shut_down_lease;
 use crate::engine::slot::{Bid, Heard, Patience, Paused, Slot, Turn, USUAL_ANSWER};
 use crate::engine::worker::GiveBack;
 use crate::protocol::answer::Answer;
@@ -69,10 +69,10 @@ pub(crate) fn acquire(
     slot: &Arc<Slot>,
     options: &LockOptions,
     patience: Patience,
-) -> Result<Option<Arc<LiveLease>>> {
+) -> Result<Option<Holding>> {
     acquire_inner(slot, options, patience)
         .map_err(|error| error.of(slot.target().name()))?
-        .map(confirm)
+        .map(|lease| confirm(Holding::new(slot, lease)))
         .transpose()
 }
 
@@ -82,7 +82,7 @@ fn acquire_inner(
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
     let last = match patience {
-        Patience::Once => slot.engine().exchange_deadline(),
+        Patience::Once => slot.context().exchange_deadline(),
         Patience::Until(deadline) => deadline.after(GRACE),
     };
     match slot.enter(options, patience) {
@@ -93,12 +93,12 @@ fn acquire_inner(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
         ))),
-        Turn::Cancelled => Err(called_off(slot.engine())),
+        Turn::Cancelled => Err(called_off(slot.context())),
     }
 }
 
-fn called_off(engine: &Engine) -> Error {
-    Error::cancelled(if engine.is_shut_down() {
+fn called_off(context: &Context) -> Error {
+    Error::cancelled(if context.is_shut_down() {
         "the client was shut down; build a new one"
     } else {
         "the wait was cancelled by cancel_waits"
@@ -123,7 +123,7 @@ enum Next {
 /// The thread that talks to Redis for a slot.
 struct Delegate<'a> {
     slot: &'a Arc<Slot>,
-    engine: &'a Arc<Engine>,
+    context: &'a Context,
     options: &'a LockOptions,
     patience: Patience,
     /// Until when the last exchange for the caller may take.
@@ -155,7 +155,7 @@ impl<'a> Delegate<'a> {
     ) -> Delegate<'a> {
         let mut delegate = Delegate {
             slot,
-            engine: slot.engine(),
+            context: slot.context(),
             options,
             patience,
             last,
@@ -176,10 +176,10 @@ impl<'a> Delegate<'a> {
 
     /// Begins a new attempt.
     fn bid_anew(&mut self) {
-        let identity = self.engine.protocol().identity();
+        let identity = self.context.protocol.identity();
         let number = identity.next_attempt();
         let hands_over = self.options.wait_kind() == WaitKind::Queue;
-        let window = self.options.lease_option().ttl().min(self.engine.claim_window());
+        let window = self.options.lease_option().ttl().min(self.context.claim_window());
         let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
         self.slot.begin(number);
         // What is not known of an attempt that was given back is not known of the next ones.
@@ -197,7 +197,7 @@ impl<'a> Delegate<'a> {
 
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
         if self.let_listeners_go_first() == Paused::CalledOff {
-            return Err(called_off(self.slot.engine()));
+            return Err(called_off(self.context));
         }
         loop {
             let next = match self.slot.take_grant() {
@@ -210,16 +210,16 @@ impl<'a> Delegate<'a> {
             };
             match next {
                 Next::Held(lease) => {
-                    if self.engine.is_shut_down() {
-                        shut_down_lease(&lease);
-                        return Err(called_off(self.engine));
+                    if self.context.is_shut_down() {
+                        Holding::new(self.slot, lease).shut_down();
+                        return Err(called_off(self.context));
                     }
-                    self.engine.listen_for(self.options);
+                    self.context.listen_for(self.options);
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
                     if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
-                        return Err(called_off(self.engine));
+                        return Err(called_off(self.context));
                     }
                 }
                 Next::GiveUp(Ok(())) => return Ok(None),
@@ -246,7 +246,7 @@ impl<'a> Delegate<'a> {
         };
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
-            self.engine.hub().wish_for(channel, self.slot, until.min(last));
+            self.context.hub.wish_for(channel, self.slot, until.min(last));
         }
         self.slot.leave_to_others(until, last, &mut self.cancellations)
     }
@@ -255,7 +255,7 @@ impl<'a> Delegate<'a> {
         match (self.options.wait_kind(), self.patience, &self.bid) {
             (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
             // Nobody joins who could not be told (rule 12).
-            (WaitKind::Queue, Patience::Until(_), _) if self.engine.hub().is_live() => Mode::Join,
+            (WaitKind::Queue, Patience::Until(_), _) if self.context.hub.is_live() => Mode::Join,
             _ => Mode::Try,
         }
     }
@@ -265,10 +265,10 @@ impl<'a> Delegate<'a> {
             self.bid_anew();
         }
         let mode = self.mode();
-        let now = self.engine.now();
+        let now = self.context.now();
         // A thread that was kept from the processor gets its attempt all the same.
         let last = self.last.max(now.after(GRACE));
-        let deadline = now.after(self.engine.bounds().exchange).min(last);
+        let deadline = now.after(self.context.bounds.exchange).min(last);
         let time = deadline.since(now);
         let Some(bid) = &mut self.bid else {
             return Next::Fail(Error::not_held("the attempt is over"));
@@ -281,7 +281,7 @@ impl<'a> Delegate<'a> {
             // Nobody waits for a grant after the last exchange (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
-        let acquired = self.engine.protocol().acquire(self.slot.target(), &attempt, deadline);
+        let acquired = self.context.protocol.acquire(self.slot.target(), &attempt, deadline);
         bid.spent = acquired.is_spent;
         match acquired.outcome {
             Ok(Answer::Granted(granted)) => self.take(granted),
@@ -300,9 +300,9 @@ impl<'a> Delegate<'a> {
     }
 
     fn take(&mut self, granted: Granted) -> Next {
-        self.engine.endless().end(self.slot.target().name());
+        self.context.endless.end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
-        let now = self.engine.now();
+        let now = self.context.now();
         let sent = if mutated!("validity-from-receipt") { received } else { sent };
         if let Some((what, span)) = self.outlasted(sent, ttl, now)
             && !mutated!("grant-that-is-over")
@@ -323,7 +323,8 @@ impl<'a> Delegate<'a> {
         let (owner, settled) = (bid.owner, bid.settled);
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
-        let lease = LiveLease::new(Arc::clone(self.slot), grant, *self.options);
+        let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
+        let lease = LiveLease::new(target, clock, grant, *self.options);
         self.slot.granted(&lease, waiters, now);
         Next::Held(lease)
     }
@@ -378,7 +379,7 @@ impl<'a> Delegate<'a> {
         {
             bid.unknown = true;
         }
-        let now = self.engine.now();
+        let now = self.context.now();
         let received = heard.received;
         let GrantMessage { token, micros, window, waiters, .. } = heard.grant;
         let lease = self.options.lease_option();
@@ -386,7 +387,7 @@ impl<'a> Delegate<'a> {
         let whole = self.options.is_renewed()
             || window >= lease.ttl()
             || mutated!("fixed-lease-not-made-whole");
-        let protocol = self.engine.protocol();
+        let protocol = &self.context.protocol;
         let after = protocol.granted_after(&heard.grant, received, self.queued_at);
         let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })
@@ -395,11 +396,11 @@ impl<'a> Delegate<'a> {
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
         self.told_of_others();
         if busy.ttl.is_some() {
-            self.engine.endless().end(self.slot.target().name());
+            self.context.endless.end(self.slot.target().name());
         }
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
-            self.engine.endless().warn(self.slot.target().name());
+            self.context.endless.warn(self.slot.target().name());
         }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
@@ -443,9 +444,9 @@ impl<'a> Delegate<'a> {
     /// Redis answered, and it is not ours.
     fn told_of_others(&mut self) {
         self.outage = None;
-        self.busy_at = Some(self.engine.now());
+        self.busy_at = Some(self.context.now());
         if let Some(bid) = &mut self.bid {
-            bid.unknown = self.engine.protocol().remains(&bid.owner);
+            bid.unknown = self.context.protocol.remains(&bid.owner);
         }
         self.slot.told_busy();
     }
@@ -454,11 +455,11 @@ impl<'a> Delegate<'a> {
         if mode != Mode::Try || self.listening {
             return Ok(());
         }
-        let deadline = self.engine.now().after(self.left().unwrap_or(Duration::MAX));
-        let deadline = deadline.min(self.engine.exchange_deadline());
+        let deadline = self.context.now().after(self.left().unwrap_or(Duration::MAX));
+        let deadline = deadline.min(self.context.exchange_deadline());
         match self.slot.target().channel() {
-            Some(channel) => self.engine.hub().listen_to(channel, self.slot, deadline),
-            None => self.engine.hub().ready(self.engine, deadline),
+            Some(channel) => self.context.hub.listen_to(channel, self.slot, deadline),
+            None => self.context.hub.ready(deadline),
         }
     }
 
@@ -493,7 +494,7 @@ impl<'a> Delegate<'a> {
             // The caller's time was too short for another answer; the last one told of a holder.
             return Next::GiveUp(Ok(()));
         }
-        let now = self.engine.now();
+        let now = self.context.now();
         // A pooled connection may have died unnoticed: that is no outage yet.
         if failure.is_disconnect() && self.outage.is_none() && now < self.last {
             self.outage = Some(now);
@@ -507,7 +508,7 @@ impl<'a> Delegate<'a> {
     /// time that made it so, the last word of a holder may stand.
     fn come_late(&mut self, time: Duration) -> Next {
         let left = self.left();
-        if time < self.engine.bounds().exchange
+        if time < self.context.bounds.exchange
             && left.is_none_or(|left| left <= GRACE)
             && self.outage.is_none()
             && self.last_word_stands(time)
@@ -530,15 +531,15 @@ impl<'a> Delegate<'a> {
     fn last_word_stands(&self, time: Duration) -> bool {
         let brief = time <= USUAL_ANSWER || mutated!("long-silence-as-busy");
         let lately = if mutated!("heartbeat-as-long-ago") { HEARTBEAT } else { HEARTBEAT * 2 };
-        let is_recent = |at| self.engine.now().since(at) <= lately || mutated!("told-at-any-time");
+        let is_recent = |at| self.context.now().since(at) <= lately || mutated!("told-at-any-time");
         brief && self.busy_at.is_some_and(is_recent)
     }
 
     /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.
     fn ride_out(&mut self, error: Error) -> Next {
-        let now = self.engine.now();
+        let now = self.context.now();
         let since = *self.outage.get_or_insert(now);
-        let give_up = since.after(self.engine.bounds().give_up_after);
+        let give_up = since.after(self.context.bounds.give_up_after);
         match self.left() {
             Some(left) if now < give_up => {
                 Next::Again(self.backoff.next().min(left).min(give_up.since(now)))
@@ -575,7 +576,7 @@ impl<'a> Delegate<'a> {
             Patience::Once => None,
             Patience::Until(Moment::FAR) => Some(Duration::MAX),
             Patience::Until(deadline) => {
-                Some(deadline.since(self.engine.now())).filter(|left| !left.is_zero())
+                Some(deadline.since(self.context.now())).filter(|left| !left.is_zero())
             }
         }
     }
@@ -590,22 +591,22 @@ impl<'a> Delegate<'a> {
     fn leave(&self, bid: &Bid, now: Moment) -> bool {
         let ttl = bid.options.lease_option().ttl();
         let last = self.last.max(now.after(SHORTEST_LEAVE));
-        let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(last);
-        let (protocol, target) = (self.engine.protocol(), self.slot.target());
+        let deadline = now.after(LEAVE.min(self.context.bounds.exchange)).min(last);
+        let (protocol, target) = (&self.context.protocol, self.slot.target());
         let how = ReleaseKind::Lua;
         let returned = Return { owner: &bid.owner, ttl, last_token: None, how };
         protocol.release(target, &returned, deadline).is_ok()
     }
 
     fn clean_up(&self, bid: Bid) {
-        let now = self.engine.now();
+        let now = self.context.now();
         let open = bid.unknown || bid.settled > now;
         // Who leaves the queue at once is not handed a lock that it no longer wants.
         if bid.queued && !open && self.outage.is_none() && self.leave(&bid, now) {
             return;
         }
         if bid.queued || open {
-            self.engine.worker().give_back(GiveBack {
+            self.context.worker.give_back(GiveBack {
                 target: Arc::clone(self.slot.target()),
                 owner: bid.owner,
                 settled: bid.settled.max(now),
@@ -618,7 +619,7 @@ impl<'a> Delegate<'a> {
 
 impl Drop for Delegate<'_> {
     fn drop(&mut self) {
-        if self.engine.is_shut_down() && self.bid.is_some() {
+        if self.context.is_shut_down() && self.bid.is_some() {
             // Nobody can use it, and the slot must not look done before.
             self.drop_bid();
             self.slot.vacate(None);

@@ -12,10 +12,10 @@ use std::time::Duration;
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
-use crate::base::time::{Moment, drift_allowance};
+use crate::base::time::{Clock, Moment, drift_allowance};
 use crate::base::token::FencingToken;
 use crate::engine::callback::{Hooks, LossHook};
-use crate::engine::slot::Slot;
+use crate::protocol::target::Target;
 
 #[derive(Debug)]
 enum Phase {
@@ -59,7 +59,8 @@ pub(crate) struct LiveLease {
 /// What stays as it is for as long as a hold lasts.
 #[derive(Clone, Debug)]
 struct Terms {
-    slot: Arc<Slot>,
+    target: Arc<Target>,
+    clock: Arc<dyn Clock>,
     owner: Arc<[u8]>,
     token: FencingToken,
     /// Whether the token is the one that Redis minted with the lease.
@@ -121,7 +122,12 @@ fn renewal_after(sent: Moment, ttl: Duration, options: &LockOptions, renewals: u
 }
 
 impl LiveLease {
-    pub(crate) fn new(slot: Arc<Slot>, grant: Grant, options: LockOptions) -> Arc<LiveLease> {
+    pub(crate) fn new(
+        target: Arc<Target>,
+        clock: Arc<dyn Clock>,
+        grant: Grant,
+        options: LockOptions,
+    ) -> Arc<LiveLease> {
         let most = options.max_hold_option().filter(|_| !mutated!("max-hold-ignored"));
         let limit = most.map_or(Moment::FAR, |span| grant.sent.after(span));
         let leased_until = validity(grant.sent, grant.ttl);
@@ -129,7 +135,8 @@ impl LiveLease {
         let ttl = grant.ttl.min(options.lease_option().ttl());
         let renew_at = renewal_after(grant.sent, ttl, &options, 0);
         let terms = Terms {
-            slot,
+            target,
+            clock,
             owner: grant.owner,
             token: FencingToken::new(grant.token),
             minted: true,
@@ -201,14 +208,13 @@ impl LiveLease {
     /// microsecond is worth the wait, as a request takes many.
     fn next_token(&self) -> Option<u64> {
         let next = self.terms.token.get().checked_add(1)?;
-        let engine = self.terms.slot.engine();
         if mutated!("tokens-ahead-of-the-clock") {
             return Some(next);
         }
         let looks = if mutated!("tokens-never-waited-for") { 1 } else { LOOKS };
         // Bounded by looks too, for a clock that stands still.
         for _ in 0..looks {
-            let sure = self.least_server_time(engine.now());
+            let sure = self.least_server_time(self.terms.clock.now());
             if next <= sure {
                 return Some(next);
             }
@@ -260,8 +266,8 @@ impl LiveLease {
         self.under_way.load(Ordering::SeqCst) != 0
     }
 
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.terms.slot
+    pub(crate) fn target(&self) -> &Arc<Target> {
+        &self.terms.target
     }
 
     pub(crate) fn owner(&self) -> &Arc<[u8]> {
@@ -351,7 +357,7 @@ impl LiveLease {
     /// A hold whose validity is over is lost, also where nobody has noticed yet: another may have had the
     /// lock since, and a late request of this attempt may have got it back (rule 30).
     fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
-        let now = self.terms.slot.engine().now();
+        let now = self.terms.clock.now();
         let lasts = self.is_valid_at(now) || mutated!("late-reply-revives-a-hold");
         if !matches!(phase, Phase::Live) || !lasts {
             // Redis keeps it for so long all the same.
@@ -392,8 +398,8 @@ impl LiveLease {
         self.failing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost if it is live and its validity is over. Answers the loss if this call
-    /// found it; then [`lost`](crate::engine::release::lost) is owed.
+    /// Ends it as lost if it is live and its validity is over. Returns the loss if this call found it; then
+    /// the slot and the user are yet to be told.
     pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) || self.is_valid_at(now) {
@@ -402,8 +408,8 @@ impl LiveLease {
         Some(self.lose_inner(&mut phase, self.natural_cause(now)))
     }
 
-    /// Ends it as lost if it is live. Answers the loss if this call found it; then
-    /// [`lost`](crate::engine::release::lost) is owed.
+    /// Ends it as lost if it is live. Returns the loss if this call found it; then the slot and the user are
+    /// yet to be told.
     pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) {
@@ -440,7 +446,7 @@ impl LiveLease {
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
         let is_renewed = self.terms.options.lease_option().is_renewed();
-        let name = self.terms.slot.target().name();
+        let name = self.terms.target.name();
         let loss = Loss::new(name, self.terms.token, cause, is_renewed);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
@@ -541,7 +547,8 @@ mod tests {
     use crate::base::name::Name;
     use crate::base::option::Lease;
     use crate::base::time::Clock;
-    use crate::engine::release::release;
+    use crate::engine::holding::Holding;
+    use crate::engine::slot::Slot;
     use crate::engine::{Bounds, Callbacks, Engine};
     use crate::kind::mutex::MutexKind;
     use crate::protocol::memory::client::Memory;
@@ -556,6 +563,7 @@ mod tests {
     struct Bench {
         clock: Arc<DrivenClock>,
         begin: Moment,
+        slot: Arc<Slot>,
         lease: Arc<LiveLease>,
     }
 
@@ -579,7 +587,9 @@ mod tests {
                 settled: Moment::PAST,
             };
             let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-            Bench { clock, begin, lease: LiveLease::new(slot, grant, options) }
+            let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
+            let lease = LiveLease::new(target, as_clock, grant, options);
+            Bench { clock, begin, slot, lease }
         }
 
         /// Puts the clock to so long after the beginning.
@@ -646,10 +656,12 @@ mod tests {
         let sent = bench.at(SECOND);
         let renewal = bench.lease.command();
         bench.at(CLAIM);
-        assert!(release(&bench.lease).unwrap_err().is_lost());
+        assert!(
+            Holding::new(&bench.slot, Arc::clone(&bench.lease)).release().unwrap_err().is_lost()
+        );
         bench.lease.renewed(sent);
         drop(renewal);
-        let worker = bench.lease.slot().engine().worker();
+        let worker = &bench.slot.context().worker;
         assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
     }
 

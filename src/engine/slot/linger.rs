@@ -4,30 +4,29 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::{give_back, give_back_now};
-use crate::engine::slot::{Inner, Patience, Slot, State, Turn};
+use crate::engine::slot::patience::Patience;
+use crate::engine::slot::waiter::Turn;
+use crate::engine::slot::{Inner, Slot, State};
 
 impl Slot {
     /// Gives a lingering lease to this thread, if its options allow it, or back.
     pub(super) fn end_linger_for(
-        &self,
+        self: &Arc<Slot>,
         mut inner: MutexGuard<'_, Inner>,
         options: &LockOptions,
         patience: Patience,
     ) -> Turn {
-        let State::Lingering(lease) = std::mem::replace(&mut inner.state, State::Free) else {
+        let State::Lingering(lease, _) = std::mem::replace(&mut inner.state, State::Free) else {
             unreachable!("called only while lingering");
         };
-        if let Some(next) = lease.successor(options, self.engine.now()) {
+        if let Some(next) = lease.successor(options, self.context.now()) {
             inner.state = State::Held(Arc::downgrade(&next));
             let wake = self.watch(&mut inner, &next);
             if mutated!("live-thrown-away") {
                 self.unwatch(&mut inner);
             }
             drop(inner);
-            if wake {
-                self.engine.worker().wake();
-            }
+            self.context.worker.wake_if(wake);
             return Turn::Held(next);
         }
         self.unwatch(&mut inner);
@@ -35,14 +34,12 @@ impl Slot {
         inner.number = None;
         let seen = inner.cancellations;
         drop(inner);
-        let deadline = self.engine.exchange_deadline();
-        give_back_now(
-            &lease,
-            match patience {
-                Patience::Once => deadline,
-                Patience::Until(end) => deadline.min(end),
-            },
-        );
+        let deadline = self.context.exchange_deadline();
+        let deadline = match patience {
+            Patience::Once => deadline,
+            Patience::Until(end) => deadline.min(end),
+        };
+        self.give_back_now(&lease, deadline);
         Turn::Delegate(None, seen)
     }
 
@@ -53,12 +50,12 @@ impl Slot {
         lease: &LiveLease,
         now: Moment,
     ) -> Option<Moment> {
-        if self.engine.is_shut_down() {
+        if self.context.is_shut_down() {
             return None;
         }
         let options = lease.options();
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
-        let revocable = options.wait_kind() == WaitKind::Queue && self.engine.hub().is_live();
+        let revocable = options.wait_kind() == WaitKind::Queue && self.context.hub.is_live();
         let wanted = inner.wanted && !mutated!("linger-with-waiters");
         // Who locks again has the same options as a rule, and those without renewals cannot use it.
         let useful = options.is_renewed() && lease.may_last(now);
@@ -66,20 +63,28 @@ impl Slot {
         (allowed && !linger.is_zero()).then(|| now.after(linger))
     }
 
-    /// Ends a linger. Answers the lease that is to be given back.
+    /// Ends a linger. Returns the lease that is to be given back.
     pub(crate) fn end_linger(&self) -> Option<Ending> {
         self.end(&mut self.inner.lock())
     }
 
+    /// Gives back a lease that lingers: at once and here, since another thread would take longer to wake
+    /// than this takes.
+    pub(super) fn revoke_linger(&self) {
+        if let Some(ending) = self.end_linger() {
+            ending.give_back_now(self.context.exchange_deadline());
+        }
+    }
+
     /// The same for one who has the slot.
     pub(super) fn end(&self, inner: &mut Inner) -> Option<Ending> {
-        let State::Lingering(lease) = &inner.state else { return None };
-        let ending = Ending { lease: Arc::clone(lease), returned: false };
+        let State::Lingering(lease, slot) = &inner.state else { return None };
+        let ending = Ending { slot: Arc::clone(slot), lease: Arc::clone(lease), returned: false };
         self.unwatch(inner);
         let overlooked = mutated!("shutdown-overlooks-a-linger");
         inner.state = if overlooked { State::Free } else { State::Releasing };
         inner.number = None;
-        inner.asked_at = Some(self.engine.now());
+        inner.asked_at = Some(self.context.now());
         Some(ending)
     }
 }
@@ -88,6 +93,7 @@ impl Slot {
 /// worker what was not given back.
 #[derive(Debug)]
 pub(crate) struct Ending {
+    slot: Arc<Slot>,
     lease: Arc<LiveLease>,
     returned: bool,
 }
@@ -95,7 +101,7 @@ pub(crate) struct Ending {
 impl Ending {
     /// Gives it back; what cannot be done until `deadline` is left to the worker.
     pub(crate) fn give_back_now(mut self, deadline: Moment) {
-        give_back_now(&self.lease, deadline);
+        self.slot.give_back_now(&self.lease, deadline);
         self.returned = true;
     }
 }
@@ -103,8 +109,8 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         if !self.returned {
-            give_back(&self.lease);
+            self.slot.give_back(&self.lease);
         }
-        self.lease.slot().vacate(None);
+        self.slot.vacate(None);
     }
 }
