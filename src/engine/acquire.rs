@@ -86,7 +86,24 @@ fn acquire_inner(
         Patience::Until(deadline) => deadline.after(GRACE),
     };
     match slot.enter(options, patience) {
-        Turn::Delegate(bid, seen) => Delegate::new(slot, options, patience, last, bid, seen).run(),
+        Turn::Delegate(bid, cancellations) => {
+            let delegate = Delegate {
+                slot,
+                context: slot.context(),
+                options,
+                patience,
+                last,
+                backoff: Backoff::new(),
+                bid,
+                outage: None,
+                silence: None,
+                busy_at: None,
+                queued_at: None,
+                listening: false,
+                cancellations,
+            };
+            delegate.run()
+        }
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
@@ -144,36 +161,7 @@ struct Delegate<'a> {
     cancellations: u64,
 }
 
-impl<'a> Delegate<'a> {
-    fn new(
-        slot: &'a Arc<Slot>,
-        options: &'a LockOptions,
-        patience: Patience,
-        last: Moment,
-        bid: Option<Bid>,
-        cancellations: u64,
-    ) -> Delegate<'a> {
-        let mut delegate = Delegate {
-            slot,
-            context: slot.context(),
-            options,
-            patience,
-            last,
-            backoff: Backoff::new(),
-            bid,
-            outage: None,
-            silence: None,
-            busy_at: None,
-            queued_at: None,
-            listening: false,
-            cancellations,
-        };
-        if delegate.bid.is_none() {
-            delegate.bid_anew();
-        }
-        delegate
-    }
-
+impl Delegate<'_> {
     /// Begins a new attempt.
     fn bid_anew(&mut self) {
         let identity = self.context.protocol.identity();
@@ -196,6 +184,9 @@ impl<'a> Delegate<'a> {
     }
 
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
+        if self.bid.is_none() {
+            self.bid_anew();
+        }
         if self.let_listeners_go_first() == Paused::CalledOff {
             return Err(called_off(self.context));
         }

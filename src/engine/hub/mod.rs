@@ -76,15 +76,7 @@ impl Hub {
         // Whoever was refused is asked about once more.
         state.refused = None;
         self.shared.changed.notify_all();
-        loop {
-            if self.is_live() {
-                return Ok(());
-            }
-            if let Some(failure) = &state.refused {
-                return Err(refusal(failure.clone()));
-            }
-            self.wait(&mut state, deadline)?;
-        }
+        self.wait(state, deadline, |_| self.is_live().then_some(Ok(())))
     }
 
     /// Whether a channel of one name is heard, as far as is known.
@@ -136,30 +128,38 @@ impl Hub {
             Err(failure) if failure.is_passing() && !mutated!("untold-listener-ends-the-wait") => {}
             told => told?,
         }
-        let mut state = self.shared.state.lock();
+        self.wait(self.shared.state.lock(), deadline, |state| {
+            match &state.channels.get(name)?.heard {
+                Heard::Confirmed => Some(Ok(())),
+                Heard::Refused(failure) => Some(Err(refusal(failure.clone()))),
+                Heard::Wished | Heard::Asked => None,
+            }
+        })
+    }
+
+    /// Waits for an outcome, or until the server refuses to let this user listen at all.
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        deadline: Moment,
+        outcome: impl Fn(&State) -> Option<Result<(), Error>>,
+    ) -> Result<(), Error> {
         loop {
-            match state.channels.get(name).map(|channel| &channel.heard) {
-                Some(Heard::Confirmed) => return Ok(()),
-                Some(Heard::Refused(failure)) => return Err(refusal(failure.clone())),
-                _ => {}
+            if let Some(outcome) = outcome(&state) {
+                return outcome;
             }
             if let Some(failure) = &state.refused {
                 return Err(refusal(failure.clone()));
             }
-            self.wait(&mut state, deadline)?;
+            if deadline <= self.shared.clock.now() {
+                return Err(Error::unreachable(
+                    "the connection that listens for releases is not there yet; look whether Redis hangs",
+                ));
+            }
+            self.shared.clock.doze(deadline, &mut |left| {
+                self.shared.changed.wait_for(&mut state, left);
+            });
         }
-    }
-
-    fn wait(&self, state: &mut MutexGuard<'_, State>, deadline: Moment) -> Result<(), Error> {
-        if deadline <= self.shared.clock.now() {
-            return Err(Error::unreachable(
-                "the connection that listens for releases is not there yet; look whether Redis hangs",
-            ));
-        }
-        self.shared.clock.doze(deadline, &mut |left| {
-            self.shared.changed.wait_for(state, left);
-        });
-        Ok(())
     }
 }
 

@@ -23,7 +23,6 @@ mod courtesy;
 mod give_back;
 mod hand_off;
 mod hear;
-mod linger;
 mod patience;
 mod pause;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::News;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::linger::Ending;
+use crate::engine::slot::hand_off::Ending;
 use crate::engine::slot::{Inner, Slot, State};
 use crate::engine::worker::Tended;
 

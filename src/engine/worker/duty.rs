@@ -1,10 +1,12 @@
 //! What the worker is to do.
 
+use std::time::Duration;
+
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::callback::News;
-use crate::engine::worker::give_back::GiveBack;
 use crate::engine::worker::tended::Tended;
+use crate::protocol::target::Target;
 
 /// Work for the worker.
 #[derive(Debug)]
@@ -22,4 +24,31 @@ pub(super) enum Duty {
 pub(super) struct Entry {
     pub(super) due: Moment,
     pub(super) duty: Duty,
+}
+
+/// An owner's value that must not stay in Redis.
+#[derive(Debug)]
+pub(crate) struct GiveBack {
+    pub(crate) target: Arc<Target>,
+    pub(crate) owner: Arc<[u8]>,
+    /// Requests for it may run until then, so that an answer to an earlier one is not the last
+    /// word (rule 6).
+    pub(crate) settled: Moment,
+    /// How long it lives after the last request for it.
+    pub(crate) ttl: Duration,
+    /// The last token used, where that is not the one minted.
+    pub(crate) last_token: Option<u64>,
+}
+
+impl GiveBack {
+    /// This and another one of the same owner.
+    pub(super) fn and(&self, other: &GiveBack) -> GiveBack {
+        GiveBack {
+            target: Arc::clone(&self.target),
+            owner: Arc::clone(&self.owner),
+            settled: self.settled.max(other.settled),
+            ttl: self.ttl.max(other.ttl),
+            last_token: self.last_token.max(other.last_token),
+        }
+    }
 }

@@ -26,7 +26,6 @@
 
 mod agenda;
 mod duty;
-mod give_back;
 mod job;
 mod report;
 mod runner;
@@ -46,7 +45,7 @@ use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 use agenda::Agenda;
-pub(crate) use give_back::GiveBack;
+pub(crate) use duty::GiveBack;
 use report::Report;
 use runner::Runner;
 pub(crate) use tended::Tended;
