@@ -25,13 +25,15 @@ impl Holding {
         let (context, target) = (self.context(), self.slot.target());
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
-        let count = self.lease.show_hold_count();
+        let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::repeating(|| {
-            let told = context.protocol.extend(target, self.lease.owner(), ttl, count, deadline);
+            let told =
+                context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
             // Each request counts: the first may be carried out after the second was answered (rule 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
-            let may_remain = |failure| may_remain(&*context.protocol, self.lease.owner(), failure);
+            let may_remain =
+                |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
             let remains = told.as_ref().is_err_and(may_remain);
             if remains && !mutated!("unanswered-extension-forgotten") {
                 self.lease.may_last_until(context.now().after(ttl));
@@ -68,7 +70,7 @@ impl Holding {
         let (context, target) = (self.context(), self.slot.target());
         let verdict = match context.protocol.holder(target, context.exchange_deadline()) {
             Ok(None) => Verdict::Gone,
-            Ok(Some(holder)) if *holder.owner == **self.lease.owner() => Verdict::Done,
+            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Verdict::Done,
             Ok(Some(_)) => Verdict::Taken,
             Err(failure) => taken(failure)?,
         };
@@ -94,7 +96,7 @@ impl Holding {
         let (context, target) = (self.context(), self.slot.target());
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
-        let applied = context.protocol.apply(target, self.lease.owner(), pipeline, deadline);
+        let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
         let verdict = match answered(applied, under_way) {
             Ok(Applied::Done(answers)) => return Ok(answers),
             Ok(Applied::Gone) => Verdict::Gone,

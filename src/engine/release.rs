@@ -61,8 +61,9 @@ impl Holding {
         });
         // A request for this attempt may have run after the release did, however late that was
         // answered, or be on its way still, and must find no lock (rule 6).
-        let behind = self.lease.settled() > sent && !mutated!("no-reconciliation-after-release");
-        if answer.is_ok() && (behind || context.protocol.remains(self.lease.owner())) {
+        let behind =
+            self.lease.terms.settled > sent && !mutated!("no-reconciliation-after-release");
+        if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
             self.slot.give_back(&self.lease);
         }
         if let Ok(released) = answer {

@@ -8,7 +8,7 @@ use crate::engine::holding::Holding;
 /// Waits until replicas and disks have a lease that its thread has just got, if its options say so;
 /// else gives it back.
 pub(super) fn confirm(holding: Holding) -> Result<Holding> {
-    let options = holding.lease.options();
+    let options = holding.lease.terms.options;
     let Some(error) = options.copies().find_map(|copies| missing(&holding, copies)) else {
         return Ok(holding);
     };
@@ -28,7 +28,7 @@ fn missing(holding: &Holding, copies: Copies) -> Option<Error> {
     let start = context.now();
     let deadline = start.after(copies.within + context.bounds.exchange);
     let deadline = deadline.min(lease.valid_until());
-    match context.protocol.replicate(target, lease.owner(), copies, deadline) {
+    match context.protocol.replicate(target, &lease.terms.owner, copies, deadline) {
         Ok(Ok(have)) if have.covers(copies.least) || mutated!("too-few-replicas") => {
             holding.check_valid().err()
         }

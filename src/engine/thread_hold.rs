@@ -57,7 +57,7 @@ impl ThreadHold {
     fn set(&self, count: u32) {
         self.count.set(count);
         let Holding { slot, lease } = &self.holding;
-        if slot.target().kind().shows_count() && lease.set_hold_count(count) {
+        if slot.target().kind().shows_count() && lease.hold_count.set(count) {
             slot.show(lease);
         }
     }

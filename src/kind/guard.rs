@@ -77,7 +77,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.holding().lease.token()
+        self.holding().lease.terms.token
     }
 
     /// Whether the lease is still valid on this machine's clock. No I/O.
@@ -158,7 +158,7 @@ impl Guard {
     pub fn waiters(&self) -> usize {
         let Holding { slot, lease } = self.holding();
         if !mutated!("holder-that-does-not-listen") {
-            slot.context().listen_for_waiters(lease.options());
+            slot.context().listen_for_waiters(&lease.terms.options);
         }
         slot.waiters()
     }
@@ -391,7 +391,7 @@ impl fmt::Debug for Guard {
         if let Some(hold) = &self.0 {
             debug
                 .field("lock", hold.holding().slot.target())
-                .field("fencing_token", &hold.holding().lease.token())
+                .field("fencing_token", &hold.holding().lease.terms.token)
                 .field("remaining", &self.remaining());
         }
         debug.finish()

@@ -91,7 +91,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.holding().lease.token()
+        self.holding().lease.terms.token
     }
 
     /// Whether the lease is still valid, like [`Guard::is_valid`].
@@ -182,7 +182,7 @@ impl Drop for OwnedLease {
 impl fmt::Debug for OwnedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedLease")
-            .field(&self.0.as_ref().map(|holding| holding.lease.token()))
+            .field(&self.0.as_ref().map(|holding| holding.lease.terms.token))
             .finish()
     }
 }

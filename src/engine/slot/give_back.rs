@@ -19,10 +19,10 @@ impl Slot {
         deadline: Moment,
     ) -> Result<Released, Failure> {
         let returned = Return {
-            owner: lease.owner(),
-            ttl: lease.ttl(),
-            last_token: lease.last_token(),
-            how: lease.options().release_option().kind(),
+            owner: &lease.terms.owner,
+            ttl: lease.terms.ttl(),
+            last_token: lease.terms.last_token(),
+            how: lease.terms.options.release_option().kind(),
         };
         let answer = self.context.protocol.release(&self.target, &returned, deadline);
         answer.or_else(|failure| taken(failure).map(Released::from))
@@ -56,7 +56,7 @@ impl Slot {
         }
         let asked = lease.is_under_way() && !mutated!("renewal-under-way-forgotten");
         let protocol = &self.context.protocol;
-        let votes = protocol.remains(lease.owner()) && !mutated!("votes-of-a-lost-hold-kept");
+        let votes = protocol.remains(&lease.terms.owner) && !mutated!("votes-of-a-lost-hold-kept");
         if end > self.context.now() || asked || votes {
             self.give_back(lease);
         }
@@ -68,13 +68,13 @@ impl Slot {
     /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
     /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
     pub(super) fn give_back_later(&self, lease: &LiveLease, cause: LossCause) {
-        if lease.settled() <= self.context.now() || mutated!("lost-hold-leaves-a-ghost") {
+        if lease.terms.settled <= self.context.now() || mutated!("lost-hold-leaves-a-ghost") {
             return;
         }
         let due = match cause {
             LossCause::ShutDown => return,
-            LossCause::MaxHold => lease.settled().max(lease.leased_until()),
-            _ => lease.settled(),
+            LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
+            _ => lease.terms.settled,
         };
         self.context.worker.give_back_later(due, self.giving_back(lease));
     }
@@ -85,11 +85,11 @@ impl Slot {
         let end = lease.leased_until().max(lease.perhaps_until());
         GiveBack {
             target: Arc::clone(&self.target),
-            owner: Arc::clone(lease.owner()),
-            settled: lease.settled().max(now),
+            owner: Arc::clone(&lease.terms.owner),
+            settled: lease.terms.settled.max(now),
             // It may have been extended beyond its usual length.
-            ttl: lease.ttl().max(end.since(now) + drift_allowance(lease.ttl()) * 2),
-            last_token: lease.last_token(),
+            ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
+            last_token: lease.terms.last_token(),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Slot {
                 after.woken.notify_one();
             }
             self.context.worker.wake_if(wake);
-            self.context.listen_for_waiters(lease.options());
+            self.context.listen_for_waiters(&lease.terms.options);
             return PassedOn::ToThread;
         }
         if let Some(until) = self.may_linger(&inner, lease, now) {
@@ -75,7 +75,7 @@ impl Slot {
     /// to. Where nothing could be heard of one, it is taken for granted.
     fn may_pass(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> bool {
         let held = now.since(inner.granted_at);
-        let queues = lease.options().wait_kind() == WaitKind::Queue;
+        let queues = lease.terms.options.wait_kind() == WaitKind::Queue;
         let heard = queues && self.context.hub.is_live();
         if mutated!("hand-off-bound-ignored") {
             return true;
@@ -87,9 +87,9 @@ impl Slot {
                 PASSED_ON_WHILE_WANTED
             };
             let brief = held < most || mutated!("hand-off-time-ignored");
-            inner.passed < lease.options().local_handoffs_option() && brief
+            inner.passed < lease.terms.options.local_handoffs_option() && brief
         } else {
-            lease.options().local_handoffs_option() > 0 && held < PASSED_ON
+            lease.terms.options.local_handoffs_option() > 0 && held < PASSED_ON
         }
     }
 
@@ -137,7 +137,7 @@ impl Slot {
         if self.context.is_shut_down() {
             return None;
         }
-        let options = lease.options();
+        let options = &lease.terms.options;
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && self.context.hub.is_live();
         let wanted = inner.wanted && !mutated!("linger-with-waiters");

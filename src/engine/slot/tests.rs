@@ -60,8 +60,8 @@ fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
         && let Some(next) = lease.successor(&options, clock.now())
     {
         let passed = (clock.nanos.load(Ordering::SeqCst) - begin + look) / 1_000;
-        assert!(next.token().get() <= micros + passed, "ahead of the server's clock");
-        tokens.push(next.token().get());
+        assert!(next.terms.token.get() <= micros + passed, "ahead of the server's clock");
+        tokens.push(next.terms.token.get());
         lease = next;
     }
     tokens
@@ -87,7 +87,7 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 #[test]
 fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    let turn = slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
     assert!(matches!(turn, Turn::Delegate(..)), "{turn:?}");
     slot.begin(7);
     slot.hear_evicted(7);
@@ -98,7 +98,7 @@ fn eviction_told_before_the_grant_is_asked_about() {
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
     slot.begin(7);
     slot.hear_evicted(8);
     slot.granted(&lease, 0, clock.now());

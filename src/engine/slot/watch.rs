@@ -34,8 +34,11 @@ impl Slot {
     /// the slot is unlocked.
     pub(super) fn watch(self: &Arc<Slot>, inner: &mut Inner, lease: &LiveLease) -> bool {
         let due = lease.next_look();
-        let due =
-            if lease.is_unshown() { due.min(self.context.now().after(SHOW_AFTER)) } else { due };
+        let due = if lease.hold_count.is_unshown() {
+            due.min(self.context.now().after(SHOW_AFTER))
+        } else {
+            due
+        };
         self.look_by(inner, due)
     }
 

@@ -33,16 +33,16 @@ pub(super) enum Job {
 impl Job {
     pub(super) fn errand(&self) -> Errand<'_> {
         let of_lease =
-            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.show_hold_count() };
+            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.hold_count.show() };
         match self {
             Job::Renew(_, lease) => Errand {
-                target: lease.target(),
-                owner: lease.owner(),
-                task: of_lease(lease, lease.ttl()),
+                target: &lease.terms.target,
+                owner: &lease.terms.owner,
+                task: of_lease(lease, lease.terms.ttl()),
             },
             Job::Show(_, lease) => Errand {
-                target: lease.target(),
-                owner: lease.owner(),
+                target: &lease.terms.target,
+                owner: &lease.terms.owner,
                 task: of_lease(lease, NO_LONGER),
             },
             Job::GiveBack(duty) => {
@@ -99,10 +99,10 @@ impl Job {
             }
             (Job::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
-                if may_remain(protocol, lease.owner(), &failure)
+                if may_remain(protocol, &lease.terms.owner, &failure)
                     && !mutated!("unanswered-renewal-forgotten")
                 {
-                    lease.may_last_until(now.after(lease.ttl()));
+                    lease.may_last_until(now.after(lease.terms.ttl()));
                 }
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
                 let live = lease.is_live();
@@ -135,7 +135,7 @@ impl Job {
 /// the lease (rules 7, 9).
 fn time_left(lease: &LiveLease, now: Moment) -> Duration {
     if mutated!("retry-timed-by-the-whole-lease") {
-        return lease.ttl();
+        return lease.terms.ttl();
     }
     lease.valid_until().since(now)
 }

@@ -236,7 +236,7 @@ fn look(
         return None;
     }
     let renews = lease.renew_at() <= now;
-    let asks = renews || lease.is_unshown() || lease.is_doubted();
+    let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
     // Taken before its phase is looked at, so that a release that comes in between does not pass on a
     // lease that is about to be renewed.
     let command = asks.then(|| lease.command());
