@@ -77,10 +77,8 @@ fn acquire_inner(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
-    let last = match patience {
-        Patience::Once => slot.context().exchange_deadline(),
-        Patience::Until(deadline) => deadline.after(GRACE),
-    };
+    let end = patience.end().map(|end| end.after(GRACE));
+    let last = end.unwrap_or_else(|| slot.context().exchange_deadline());
     match slot.enter(options, patience) {
         Turn::Delegate(bid, cancellations) => {
             let delegate = Delegate {
@@ -202,10 +200,7 @@ impl Delegate<'_> {
             return Paused::Over;
         }
         let Some(until) = self.slot.is_left_until() else { return Paused::Over };
-        let last = match self.patience {
-            Patience::Once => self.last,
-            Patience::Until(deadline) => deadline,
-        };
+        let last = self.patience.end().unwrap_or(self.last);
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
             self.context.hub.wish_for(channel, self.slot, until.min(last));

@@ -1,29 +1,43 @@
 //! Slots, waiting, leases and renewal, for every kind of lock alike.
 //!
+//! Each of these knows only what stands above it:
+//!
 //! | module | what it has |
 //! | --- | --- |
-//! | `slot` | one name in one process: whose turn it is among the threads |
-//! | `table` | the slots of a client, one per name and kind |
-//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
-//! | `backoff` | how long it pauses between two attempts |
-//! | `heartbeat` | how a waiter in the queue shows that it lives |
-//! | `endless` | holders without an end, of which the user is warned |
-//! | `lease` | the lease of one hold: valid until when, lost why |
-//! | `replica` | how a lease is made to count only once replicas have it |
-//! | `release` | how a lease is given back |
-//! | `extend` | what a holder asks Redis about its lease |
-//! | `shutdown` | how all of it ends before its time |
 //! | `callback` | what the user wants to be told, and how |
-//! | `hold` | the holds of a thread, and their counts |
-//! | `hub` | the thread that listens for what wakes waiters |
+//! | `endless` | holders without an end, of which the user is warned |
+//! | `backoff` | how long a thread pauses between two attempts |
+//! | `heartbeat` | how a waiter in the queue shows that it lives |
+//! | `verdict` | what a reply means for a lease |
+//! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
+//! | `hub` | the thread that listens for what wakes waiters |
+//! | `context` | what the slots of a client share, these two threads among it |
+//! | `table` | the slots of a client, one per name and kind |
+//! | `slot` | one name in one process: whose turn it is among the threads |
+//! | `message` | what the messages that a client hears mean for its slots |
+//! | `holding` | a lease and its slot, which do not know each other |
+//! | `release` | how a holding is given back, or found lost |
+//! | `extend` | what a holder asks Redis about its lease |
+//! | `replica` | how a lease is made to count only once replicas have it |
+//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `thread_hold` | which holdings a thread has, and how many times |
+//! | `shutdown` | how all of it ends before its time |
 //!
-//! One `lock()`, walked through. *The thread* looks for its own hold (`hold`): found, it counts one
+//! The engine stands on top, with the context and the table. The worker and the hub know a slot only as
+//! `Tended` and as `HearsReleases`, and do not keep it alive.
+//!
+//! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
 //! more and is done. Else it enters the slot and waits for its turn; at its turn it is the *delegate*,
 //! the only thread of the process that talks to Redis for this name. It attempts until granted.
 //! *The lease* is born valid until shortly before Redis would give it away, and is watched by the
 //! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
 //! slot, whereupon the next thread has its turn.
+//!
+//! Locks are taken in this order: the hub's channels, a slot, and one of a waiter's turn, a lease's phase
+//! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
+//! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
+//! them, and a lease has callbacks of the user, whose destructors may do anything.
 //!
 //! Here and there a condition asks `mutated!`, with a name. That is a planted bug, by which the tests
 //! show that they would catch a real one (`base::mutation`); it is compiled away in any other build.
@@ -38,6 +52,7 @@ mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod hub;
 pub(crate) mod lease;
+mod message;
 pub(crate) mod release;
 mod replica;
 pub(crate) mod shutdown;
@@ -45,7 +60,6 @@ pub(crate) mod slot;
 mod table;
 pub(crate) mod thread_hold;
 mod verdict;
-mod wake;
 mod worker;
 
 use std::ops::Deref;
@@ -62,7 +76,7 @@ use context::Context;
 use slot::Slot;
 use table::Table;
 
-/// The locks of one client. Slots share its context, and go on when it is dropped.
+/// The locks of one client. Its slots share the context, and go on without the engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) context: Arc<Context>,
@@ -78,7 +92,7 @@ impl Engine {
     ) -> Arc<Engine> {
         let table = Arc::new(Table::new());
         let slots = Arc::clone(&table);
-        let tell = move |message| wake::tell(&slots, message);
+        let tell = move |wake| message::tell(&slots, wake);
         let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, tell));
         Arc::new(Engine { context, table })
     }

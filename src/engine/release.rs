@@ -69,30 +69,24 @@ impl Holding {
         if let Ok(released) = answer {
             self.slot.released(released, listens, context.now().since(sent));
         }
-        match answer.map(|released| released.verdict) {
-            Ok(Verdict::Done) => {
-                self.lease.end();
-                Ok(())
-            }
-            Ok(verdict) if !unanswered => {
-                let loss = self.lease.lose_in_release(cause(verdict));
-                let error = Error::lost(&loss);
-                self.slot.tell(&self.lease, loss);
-                Err(error)
-            }
+        let verdict = answer.map(|released| released.verdict);
+        if let Ok(verdict @ (Verdict::Gone | Verdict::Taken)) = verdict
+            && !unanswered
+        {
+            let loss = self.lease.lose_in_release(cause(verdict));
+            let error = Error::lost(&loss);
+            self.slot.tell(&self.lease, loss);
+            return Err(error);
+        }
+        self.lease.end();
+        match verdict {
+            Ok(Verdict::Done) => Ok(()),
             // The first request may have been the one that did it (rule 15).
-            Ok(_) if context.now() < valid_until || mutated!("late-release-as-done") => {
-                self.lease.end();
-                Ok(())
-            }
-            Ok(_) => {
-                self.lease.end();
-                Err(Error::unknown_outcome(
-                    "the first release request had no reply, and by now another holder may have the lock",
-                ))
-            }
+            Ok(_) if context.now() < valid_until || mutated!("late-release-as-done") => Ok(()),
+            Ok(_) => Err(Error::unknown_outcome(
+                "the first release request had no reply, and by now another holder may have the lock",
+            )),
             Err(failure) => {
-                self.lease.end();
                 if !mutated!("failed-release-forgotten") {
                     self.slot.give_back(&self.lease);
                 }

@@ -119,11 +119,7 @@ impl Slot {
         let seen = inner.cancellations;
         drop(inner);
         let deadline = self.context.exchange_deadline();
-        let deadline = match patience {
-            Patience::Once => deadline,
-            Patience::Until(end) => deadline.min(end),
-        };
-        self.give_back_now(&lease, deadline);
+        self.give_back_now(&lease, deadline.min(patience.end().unwrap_or(Moment::FAR)));
         Turn::Delegate(None, seen)
     }
 
@@ -152,15 +148,7 @@ impl Slot {
         self.end(&mut self.inner.lock())
     }
 
-    /// Gives back a lease that lingers: at once and here, since another thread would take longer to wake
-    /// than this takes.
-    pub(super) fn revoke_linger(&self) {
-        if let Some(ending) = self.end_linger() {
-            ending.give_back_now(self.context.exchange_deadline());
-        }
-    }
-
-    /// The same for one who has the slot.
+    /// The same while the slot is locked.
     pub(super) fn end(&self, inner: &mut Inner) -> Option<Ending> {
         let State::Lingering(lease, slot) = &inner.state else { return None };
         let ending = Ending { slot: Arc::clone(slot), lease: Arc::clone(lease), returned: false };
@@ -170,6 +158,14 @@ impl Slot {
         inner.number = None;
         inner.asked_at = Some(self.context.now());
         Some(ending)
+    }
+
+    /// Gives back a lease that lingers: at once and here, since another thread would take longer to wake
+    /// than this takes.
+    pub(super) fn revoke_linger(&self) {
+        if let Some(ending) = self.end_linger() {
+            ending.give_back_now(self.context.exchange_deadline());
+        }
     }
 }
 

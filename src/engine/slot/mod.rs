@@ -51,8 +51,6 @@ pub(crate) use patience::Patience;
 pub(crate) use pause::Paused;
 pub(crate) use waiter::Turn;
 use waiter::{Waiter, refuse_the_hasty};
-#[cfg(test)]
-pub(crate) use watch::Look;
 
 /// An answer that takes no longer than this is not missed yet.
 pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
@@ -193,10 +191,7 @@ impl Slot {
             // The delegate may have to end its pause.
             self.pause.notify_one();
         }
-        let deadline = match patience {
-            Patience::Once => self.context.exchange_deadline(),
-            Patience::Until(deadline) => deadline,
-        };
+        let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(inner, &waiter, deadline)
     }
 

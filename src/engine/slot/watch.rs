@@ -18,17 +18,6 @@ use crate::engine::worker::Tended;
 /// Counts that people see follow within this time.
 const SHOW_AFTER: Duration = Duration::from_millis(20);
 
-/// What the worker finds at a slot.
-#[derive(Debug)]
-pub(crate) enum Look {
-    /// Nothing to do.
-    Idle,
-    /// A linger whose time is over.
-    Over(Ending),
-    /// The lease that a thread has, live or not. Another look at the slot is owed.
-    Held(Arc<LiveLease>),
-}
-
 impl Slot {
     /// Makes the worker look when this lease needs it. Returns whether the worker is to be woken once
     /// the slot is unlocked.
@@ -67,20 +56,21 @@ impl Slot {
         self.context.worker.wake_if(wake);
     }
 
-    /// The worker looks at the slot.
-    pub(crate) fn look(self: &Arc<Slot>, now: Moment) -> Look {
+    /// The worker looks at the slot. Returns the lease that a thread has, live or not, after which another
+    /// look is owed; or the end of a linger whose time is over.
+    pub(crate) fn look(self: &Arc<Slot>, now: Moment) -> (Option<Arc<LiveLease>>, Option<Ending>) {
         let mut inner = self.inner.lock();
         inner.look_at = Moment::FAR;
         match &inner.state {
-            State::Held(lease) => lease.upgrade().map_or(Look::Idle, Look::Held),
+            State::Held(lease) => return (lease.upgrade(), None),
             State::Lingering(..) if inner.linger_until > now => {
                 let until = inner.linger_until;
                 self.look_by(&mut inner, until);
-                Look::Idle
             }
-            State::Lingering(..) => self.end(&mut inner).map_or(Look::Idle, Look::Over),
-            _ => Look::Idle,
+            State::Lingering(..) => return (None, self.end(&mut inner)),
+            _ => {}
         }
+        (None, None)
     }
 
     /// Tells the user of a loss.
@@ -92,15 +82,9 @@ impl Slot {
 
 impl Tended for Slot {
     fn held(self: Arc<Self>, now: Moment) -> Option<Arc<LiveLease>> {
-        match self.look(now) {
-            Look::Held(lease) => Some(lease),
-            Look::Idle => None,
-            // Comes in as a duty to give back.
-            Look::Over(ending) => {
-                drop(ending);
-                None
-            }
-        }
+        // What lingered comes in as a duty to give back, once this is dropped.
+        let (held, _ending) = self.look(now);
+        held
     }
 
     /// Makes the worker look again then, or when the lease ends, so that its end is told as soon as the

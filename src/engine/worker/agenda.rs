@@ -15,8 +15,7 @@ use std::collections::HashMap;
 use crate::base::sync::{Arc, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
-use crate::engine::worker::duty::{Duty, GiveBack};
-use crate::engine::worker::tended::Tended;
+use crate::engine::worker::duty::{Duty, GiveBack, Tended};
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 

@@ -6,9 +6,8 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::verdict::{cause, may_remain};
-use crate::engine::worker::duty::{Duty, Entry, GiveBack};
+use crate::engine::worker::duty::{Duty, Entry, GiveBack, Tended};
 use crate::engine::worker::report::Report;
-use crate::engine::worker::tended::Tended;
 use crate::protocol::Protocol;
 use crate::protocol::answer::{Told, Verdict};
 use crate::protocol::errand::{Errand, Task};
@@ -32,19 +31,9 @@ pub(super) enum Job {
 
 impl Job {
     pub(super) fn errand(&self) -> Errand<'_> {
-        let of_lease =
-            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.hold_count.show() };
         match self {
-            Job::Renew(_, lease) => Errand {
-                target: &lease.terms.target,
-                owner: &lease.terms.owner,
-                task: of_lease(lease, lease.terms.ttl()),
-            },
-            Job::Show(_, lease) => Errand {
-                target: &lease.terms.target,
-                owner: &lease.terms.owner,
-                task: of_lease(lease, NO_LONGER),
-            },
+            Job::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
+            Job::Show(_, lease) => renewal(lease, NO_LONGER),
             Job::GiveBack(duty) => {
                 let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
                 Errand { target: &duty.target, owner: &duty.owner, task }
@@ -129,6 +118,11 @@ impl Job {
             }
         }
     }
+}
+
+fn renewal(lease: &LiveLease, ttl: Duration) -> Errand<'_> {
+    let task = Task::Renew { ttl, count: lease.hold_count.show() };
+    Errand { target: &lease.terms.target, owner: &lease.terms.owner, task }
 }
 
 /// How much time a renewal has: what is left of the validity, which after a hand-over is much less than

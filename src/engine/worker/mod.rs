@@ -29,7 +29,6 @@ mod duty;
 mod job;
 mod report;
 mod runner;
-mod tended;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -45,10 +44,9 @@ use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 use agenda::Agenda;
-pub(crate) use duty::GiveBack;
+pub(crate) use duty::{GiveBack, Tended};
 use report::Report;
 use runner::Runner;
-pub(crate) use tended::Tended;
 
 /// The handle that callers have.
 #[derive(Debug)]
