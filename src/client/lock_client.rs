@@ -164,7 +164,7 @@ impl LockClient {
     /// The name with its prefix, if the locks of this client can have it.
     fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
-        self.engine.protocol().check_keys(&name, &kind.keys(&name))?;
+        self.engine.protocol.check_keys(&name, &kind.keys(&name))?;
         Ok(name)
     }
 
@@ -191,7 +191,7 @@ impl LockClient {
                 "Release::lua(), or .wait(Wait::spin()) beside it",
             ));
         }
-        let reply = self.engine.bounds().reply;
+        let reply = self.engine.bounds.reply;
         if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
             return Err(Error::config(
                 copies.time_out(),
@@ -232,7 +232,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn losses(&self) -> LossReceiver {
-        self.engine.feeds().subscribe()
+        self.engine.feeds.subscribe()
     }
 
     /// Ends the client early: ends all of its waits, takes all locks from their holders and releases them,

@@ -34,45 +34,41 @@
 //! A delegate that waits by notification lets listeners of other processes go first where its own process
 //! has just released the lock: `slot::courtesy` has the rules.
 
+mod attempt;
+mod failure;
+mod grant;
+
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
+use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::Engine;
 use crate::engine::backoff::Backoff;
+use crate::engine::context::Context;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
-use crate::engine::lease::{Grant, LiveLease, validity};
+use crate::engine::holding::Holding;
+use crate::engine::lease::LiveLease;
 use crate::engine::replica::confirm;
-use crate::engine::shutdown::shut_down_lease;
-use crate::engine::slot::{Bid, Heard, Patience, Paused, Slot, Turn, USUAL_ANSWER};
-use crate::engine::worker::GiveBack;
-use crate::protocol::answer::Answer;
-use crate::protocol::answer::{Busy, Granted};
-use crate::protocol::request::{Attempt, Mode, Return};
-use crate::protocol::wake::GrantMessage;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
+use crate::protocol::answer::{Answer, Busy};
+use crate::protocol::request::{Attempt, Mode};
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
 /// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
 /// socket, and of those who travel together, it stays below 50 ms.
 const GRACE: Duration = Duration::from_millis(25);
-/// How long leaving the queue may take, and how long at least where the time is over.
-const LEAVE: Duration = Duration::from_millis(50);
-const SHORTEST_LEAVE: Duration = Duration::from_millis(10);
-
 /// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
 /// waits.
 pub(crate) fn acquire(
     slot: &Arc<Slot>,
     options: &LockOptions,
     patience: Patience,
-) -> Result<Option<Arc<LiveLease>>> {
+) -> Result<Option<Holding>> {
     acquire_inner(slot, options, patience)
         .map_err(|error| error.of(slot.target().name()))?
-        .map(confirm)
+        .map(|lease| confirm(Holding::new(slot, lease)))
         .transpose()
 }
 
@@ -81,33 +77,44 @@ fn acquire_inner(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Arc<LiveLease>>> {
-    let last = match patience {
-        Patience::Once => slot.engine().exchange_deadline(),
-        Patience::Until(deadline) => deadline.after(GRACE),
-    };
+    let end = patience.end().map(|end| end.after(GRACE));
+    let last = end.unwrap_or_else(|| slot.context().exchange_deadline());
     match slot.enter(options, patience) {
-        Turn::Delegate(bid, seen) => Delegate::new(slot, options, patience, last, bid, seen).run(),
+        Turn::Delegate(bid, cancellations) => {
+            let delegate = Delegate {
+                slot,
+                context: slot.context(),
+                options,
+                patience,
+                last,
+                backoff: Backoff::new(),
+                bid,
+                outage: None,
+                silence: None,
+                busy_at: None,
+                queued_at: None,
+                listening: false,
+                cancellations,
+            };
+            delegate.run()
+        }
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
         ))),
-        Turn::Cancelled => Err(called_off(slot.engine())),
+        Turn::Cancelled => Err(called_off(slot.context())),
     }
 }
 
-fn called_off(engine: &Engine) -> Error {
-    Error::cancelled(if engine.is_shut_down() {
+fn called_off(context: &Context) -> Error {
+    Error::cancelled(if context.is_shut_down() {
         "the client was shut down; build a new one"
     } else {
         "the wait was cancelled by cancel_waits"
     })
 }
-
-/// What follows from a request for the lock that had no reply.
-const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
-     lease; do not go on as if you had it; trying again is safe";
 
 /// What the delegate does after an exchange.
 enum Next {
@@ -123,7 +130,7 @@ enum Next {
 /// The thread that talks to Redis for a slot.
 struct Delegate<'a> {
     slot: &'a Arc<Slot>,
-    engine: &'a Arc<Engine>,
+    context: &'a Context,
     options: &'a LockOptions,
     patience: Patience,
     /// Until when the last exchange for the caller may take.
@@ -144,60 +151,13 @@ struct Delegate<'a> {
     cancellations: u64,
 }
 
-impl<'a> Delegate<'a> {
-    fn new(
-        slot: &'a Arc<Slot>,
-        options: &'a LockOptions,
-        patience: Patience,
-        last: Moment,
-        bid: Option<Bid>,
-        cancellations: u64,
-    ) -> Delegate<'a> {
-        let mut delegate = Delegate {
-            slot,
-            engine: slot.engine(),
-            options,
-            patience,
-            last,
-            backoff: Backoff::new(),
-            bid,
-            outage: None,
-            silence: None,
-            busy_at: None,
-            queued_at: None,
-            listening: false,
-            cancellations,
-        };
-        if delegate.bid.is_none() {
-            delegate.bid_anew();
-        }
-        delegate
-    }
-
-    /// Begins a new attempt.
-    fn bid_anew(&mut self) {
-        let identity = self.engine.protocol().identity();
-        let number = identity.next_attempt();
-        let hands_over = self.options.wait_kind() == WaitKind::Queue;
-        let window = self.options.lease_option().ttl().min(self.engine.claim_window());
-        let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
-        self.slot.begin(number);
-        // What is not known of an attempt that was given back is not known of the next ones.
-        let unknown = self.bid.as_ref().is_some_and(|bid| bid.spent && bid.unknown);
-        self.drop_bid();
-        self.bid = Some(Bid {
-            owner: owner.into(),
-            options: *self.options,
-            settled: Moment::PAST,
-            unknown,
-            queued: false,
-            spent: false,
-        });
-    }
-
+impl Delegate<'_> {
     fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
+        if self.bid.is_none() {
+            self.bid_anew();
+        }
         if self.let_listeners_go_first() == Paused::CalledOff {
-            return Err(called_off(self.slot.engine()));
+            return Err(called_off(self.context));
         }
         loop {
             let next = match self.slot.take_grant() {
@@ -210,16 +170,16 @@ impl<'a> Delegate<'a> {
             };
             match next {
                 Next::Held(lease) => {
-                    if self.engine.is_shut_down() {
-                        shut_down_lease(&lease);
-                        return Err(called_off(self.engine));
+                    if self.context.is_shut_down() {
+                        Holding::new(self.slot, lease).shut_down();
+                        return Err(called_off(self.context));
                     }
-                    self.engine.listen_for(self.options);
+                    self.context.listen_for(self.options);
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
                     if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
-                        return Err(called_off(self.engine));
+                        return Err(called_off(self.context));
                     }
                 }
                 Next::GiveUp(Ok(())) => return Ok(None),
@@ -240,13 +200,10 @@ impl<'a> Delegate<'a> {
             return Paused::Over;
         }
         let Some(until) = self.slot.is_left_until() else { return Paused::Over };
-        let last = match self.patience {
-            Patience::Once => self.last,
-            Patience::Until(deadline) => deadline,
-        };
+        let last = self.patience.end().unwrap_or(self.last);
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
-            self.engine.hub().wish_for(channel, self.slot, until.min(last));
+            self.context.hub.wish_for(channel, self.slot, until.min(last));
         }
         self.slot.leave_to_others(until, last, &mut self.cancellations)
     }
@@ -255,7 +212,7 @@ impl<'a> Delegate<'a> {
         match (self.options.wait_kind(), self.patience, &self.bid) {
             (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
             // Nobody joins who could not be told (rule 12).
-            (WaitKind::Queue, Patience::Until(_), _) if self.engine.hub().is_live() => Mode::Join,
+            (WaitKind::Queue, Patience::Until(_), _) if self.context.hub.is_live() => Mode::Join,
             _ => Mode::Try,
         }
     }
@@ -265,10 +222,10 @@ impl<'a> Delegate<'a> {
             self.bid_anew();
         }
         let mode = self.mode();
-        let now = self.engine.now();
+        let now = self.context.now();
         // A thread that was kept from the processor gets its attempt all the same.
         let last = self.last.max(now.after(GRACE));
-        let deadline = now.after(self.engine.bounds().exchange).min(last);
+        let deadline = now.after(self.context.bounds.exchange).min(last);
         let time = deadline.since(now);
         let Some(bid) = &mut self.bid else {
             return Next::Fail(Error::not_held("the attempt is over"));
@@ -281,7 +238,7 @@ impl<'a> Delegate<'a> {
             // Nobody waits for a grant after the last exchange (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
-        let acquired = self.engine.protocol().acquire(self.slot.target(), &attempt, deadline);
+        let acquired = self.context.protocol.acquire(self.slot.target(), &attempt, deadline);
         bid.spent = acquired.is_spent;
         match acquired.outcome {
             Ok(Answer::Granted(granted)) => self.take(granted),
@@ -299,107 +256,14 @@ impl<'a> Delegate<'a> {
         }
     }
 
-    fn take(&mut self, granted: Granted) -> Next {
-        self.engine.endless().end(self.slot.target().name());
-        let Granted { token, ttl, sent, micros, received, waiters } = granted;
-        let now = self.engine.now();
-        let sent = if mutated!("validity-from-receipt") { received } else { sent };
-        if let Some((what, span)) = self.outlasted(sent, ttl, now)
-            && !mutated!("grant-that-is-over")
-        {
-            // It took longer to be told than it may last. What may be left of it is cleaned up.
-            if let Some(bid) = &mut self.bid {
-                bid.unknown = true;
-            }
-            return Next::Fail(Error::timeout(format!(
-                "the reply came after {}, when its {what} of {} was over; use a longer {what}",
-                Span(now.since(sent)),
-                Span(span)
-            )));
-        }
-        let Some(bid) = self.bid.take() else {
-            return Next::Fail(Error::not_held("the attempt is over"));
-        };
-        let (owner, settled) = (bid.owner, bid.settled);
-        let server_time = (micros, received);
-        let grant = Grant { owner, token, ttl, sent, server_time, settled };
-        let lease = LiveLease::new(Arc::clone(self.slot), grant, *self.options);
-        self.slot.granted(&lease, waiters, now);
-        Next::Held(lease)
-    }
-
-    /// What a hold would have outlasted before it began.
-    fn outlasted(
-        &self,
-        sent: Moment,
-        ttl: Duration,
-        now: Moment,
-    ) -> Option<(&'static str, Duration)> {
-        if validity(sent, ttl) <= now {
-            return Some(("lease", ttl));
-        }
-        let most = self.options.max_hold_option().filter(|&most| sent.after(most) <= now)?;
-        (!mutated!("hold-that-is-over")).then_some(("max_hold", most))
-    }
-
-    /// Takes what a message granted, if that can be told to be valid; else asks.
-    fn believe(&mut self, heard: Heard) -> Next {
-        match self.hear(heard) {
-            Some(granted) => self.take(granted),
-            None => self.attempt(),
-        }
-    }
-
-    /// Gives up, unless a message granted it during the last request: to make sure of that there is no
-    /// time.
-    fn end(&mut self, outcome: Result<()>) -> Next {
-        if mutated!("grant-of-the-last-moment-not-taken") {
-            return Next::GiveUp(outcome);
-        }
-        let Some(heard) = self.slot.heard_grant() else { return Next::GiveUp(outcome) };
-        match self.hear(heard) {
-            Some(granted) => self.take(granted),
-            None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),
-            None => Next::GiveUp(outcome.and(Err(Error::unknown_outcome(
-                "granted when the wait was over, with no time left to confirm it; it may be held until its \
-                 lease ends",
-            )))),
-        }
-    }
-
-    /// What a message granted, if that can be told to be valid (rule 10).
-    fn hear(&mut self, heard: Heard) -> Option<Granted> {
-        // Nobody else had it since, and Redis has it down as ours until it says otherwise.
-        if !mutated!("holder-before-a-grant") {
-            self.busy_at = None;
-        }
-        if let Some(bid) = &mut self.bid
-            && !mutated!("grant-that-is-forgotten")
-        {
-            bid.unknown = true;
-        }
-        let now = self.engine.now();
-        let received = heard.received;
-        let GrantMessage { token, micros, window, waiters, .. } = heard.grant;
-        let lease = self.options.lease_option();
-        // A lease that is not renewed must be whole from the start (rule 9).
-        let whole = self.options.is_renewed()
-            || window >= lease.ttl()
-            || mutated!("fixed-lease-not-made-whole");
-        let protocol = self.engine.protocol();
-        let after = protocol.granted_after(&heard.grant, received, self.queued_at);
-        let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;
-        Some(Granted { token, ttl: window, sent, micros, received, waiters })
-    }
-
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
         self.told_of_others();
         if busy.ttl.is_some() {
-            self.engine.endless().end(self.slot.target().name());
+            self.context.endless.end(self.slot.target().name());
         }
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
-            self.engine.endless().warn(self.slot.target().name());
+            self.context.endless.warn(self.slot.target().name());
         }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
@@ -443,9 +307,9 @@ impl<'a> Delegate<'a> {
     /// Redis answered, and it is not ours.
     fn told_of_others(&mut self) {
         self.outage = None;
-        self.busy_at = Some(self.engine.now());
+        self.busy_at = Some(self.context.now());
         if let Some(bid) = &mut self.bid {
-            bid.unknown = self.engine.protocol().remains(&bid.owner);
+            bid.unknown = self.context.protocol.remains(&bid.owner);
         }
         self.slot.told_busy();
     }
@@ -454,118 +318,11 @@ impl<'a> Delegate<'a> {
         if mode != Mode::Try || self.listening {
             return Ok(());
         }
-        let deadline = self.engine.now().after(self.left().unwrap_or(Duration::MAX));
-        let deadline = deadline.min(self.engine.exchange_deadline());
+        let deadline = self.context.now().after(self.left().unwrap_or(Duration::MAX));
+        let deadline = deadline.min(self.context.exchange_deadline());
         match self.slot.target().channel() {
-            Some(channel) => self.engine.hub().listen_to(channel, self.slot, deadline),
-            None => self.engine.hub().ready(self.engine, deadline),
-        }
-    }
-
-    fn recover(&mut self, failure: Failure, deadline: Moment, time: Duration) -> Next {
-        if mutated!("unknown-outcome-as-busy") && failure.is_unknown() {
-            return Next::GiveUp(Ok(()));
-        }
-        if mutated!("wrong-type-as-busy") && failure.is_wrong_type() {
-            return Next::GiveUp(Ok(()));
-        }
-        if failure.is_unknown()
-            && !mutated!("unanswered-request-forgotten")
-            && let Some(bid) = &mut self.bid
-        {
-            bid.settled = bid.settled.max(deadline);
-            bid.unknown = true;
-        }
-        if !failure.is_passing() {
-            // Where it is another thing's, it is not ours.
-            let certain = failure.is_wrong_type() || mutated!("refusal-speaks-for-all");
-            let error = failure.into();
-            return Next::Fail(if certain { error } else { self.open(error) });
-        }
-        // A thread that was kept from sending its last request has learned nothing new of Redis.
-        let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
-            && !mutated!("unsent-request-as-outage");
-        let too_short = self.outage.is_none() && failure.is_for_want_of_time();
-        if self.left().is_none()
-            && (too_short || mutated!("outage-as-busy"))
-            && (self.last_word_stands(time) || (unsent && self.busy_at.is_some()))
-        {
-            // The caller's time was too short for another answer; the last one told of a holder.
-            return Next::GiveUp(Ok(()));
-        }
-        let now = self.engine.now();
-        // A pooled connection may have died unnoticed: that is no outage yet.
-        if failure.is_disconnect() && self.outage.is_none() && now < self.last {
-            self.outage = Some(now);
-            return Next::Again(Duration::ZERO);
-        }
-        let error = self.open(failure.into());
-        self.ride_out(error)
-    }
-
-    /// The request, which had so much time, reached Redis too late. Where it was the end of the caller's
-    /// time that made it so, the last word of a holder may stand.
-    fn come_late(&mut self, time: Duration) -> Next {
-        let left = self.left();
-        if time < self.engine.bounds().exchange
-            && left.is_none_or(|left| left <= GRACE)
-            && self.outage.is_none()
-            && self.last_word_stands(time)
-            && !mutated!("late-request-as-outage")
-        {
-            return match left {
-                None => Next::GiveUp(Ok(())),
-                Some(left) => Next::Again(self.backoff.next().min(left)),
-            };
-        }
-        self.ride_out(Error::unreachable(
-            "the request reached Redis after its deadline, so it did nothing; look whether Redis or the \
-             network is slow",
-        ))
-    }
-
-    /// Whether what Redis last told of a holder stands, though the last request, which had so much
-    /// time, brought no answer: it is not old, and there was no time for a usual answer. Who asks once a
-    /// heartbeat was told that long ago when its time is over, and a little longer at the answer.
-    fn last_word_stands(&self, time: Duration) -> bool {
-        let brief = time <= USUAL_ANSWER || mutated!("long-silence-as-busy");
-        let lately = if mutated!("heartbeat-as-long-ago") { HEARTBEAT } else { HEARTBEAT * 2 };
-        let is_recent = |at| self.engine.now().since(at) <= lately || mutated!("told-at-any-time");
-        brief && self.busy_at.is_some_and(is_recent)
-    }
-
-    /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.
-    fn ride_out(&mut self, error: Error) -> Next {
-        let now = self.engine.now();
-        let since = *self.outage.get_or_insert(now);
-        let give_up = since.after(self.engine.bounds().give_up_after);
-        match self.left() {
-            Some(left) if now < give_up => {
-                Next::Again(self.backoff.next().min(left).min(give_up.since(now)))
-            }
-            _ => {
-                if now < give_up {
-                    return Next::GiveUp(Err(error));
-                }
-                self.silence = Some(now.since(since));
-                Next::GiveUp(Err(error.in_outage()))
-            }
-        }
-    }
-
-    /// An error that says that nothing was done. Where a request brought no answer, or a grant could
-    /// not be made sure of, that would be too much to say.
-    fn open(&self, error: Error) -> Error {
-        match &self.bid {
-            Some(bid) if bid.unknown && !error.is_unknown_outcome() => {
-                let unknown = Error::unknown_outcome(format!(
-                    "a request had no reply, so {MAYBE_TAKEN}; the next try failed: {error}"
-                ));
-                let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
-                unknown.caused_by(error)
-            }
-            Some(bid) if bid.unknown => error.so(MAYBE_TAKEN),
-            _ => error,
+            Some(channel) => self.context.hub.listen_to(channel, self.slot, deadline),
+            None => self.context.hub.ready(deadline),
         }
     }
 
@@ -575,64 +332,8 @@ impl<'a> Delegate<'a> {
             Patience::Once => None,
             Patience::Until(Moment::FAR) => Some(Duration::MAX),
             Patience::Until(deadline) => {
-                Some(deadline.since(self.engine.now())).filter(|left| !left.is_zero())
+                Some(deadline.since(self.context.now())).filter(|left| !left.is_zero())
             }
-        }
-    }
-
-    /// Takes what may remain of the attempt out of Redis.
-    fn drop_bid(&mut self) {
-        if let Some(bid) = self.bid.take() {
-            self.clean_up(bid);
-        }
-    }
-
-    fn leave(&self, bid: &Bid, now: Moment) -> bool {
-        let ttl = bid.options.lease_option().ttl();
-        let last = self.last.max(now.after(SHORTEST_LEAVE));
-        let deadline = now.after(LEAVE.min(self.engine.bounds().exchange)).min(last);
-        let (protocol, target) = (self.engine.protocol(), self.slot.target());
-        let how = ReleaseKind::Lua;
-        let returned = Return { owner: &bid.owner, ttl, last_token: None, how };
-        protocol.release(target, &returned, deadline).is_ok()
-    }
-
-    fn clean_up(&self, bid: Bid) {
-        let now = self.engine.now();
-        let open = bid.unknown || bid.settled > now;
-        // Who leaves the queue at once is not handed a lock that it no longer wants.
-        if bid.queued && !open && self.outage.is_none() && self.leave(&bid, now) {
-            return;
-        }
-        if bid.queued || open {
-            self.engine.worker().give_back(GiveBack {
-                target: Arc::clone(self.slot.target()),
-                owner: bid.owner,
-                settled: bid.settled.max(now),
-                ttl: bid.options.lease_option().ttl(),
-                last_token: None,
-            });
-        }
-    }
-}
-
-impl Drop for Delegate<'_> {
-    fn drop(&mut self) {
-        if self.engine.is_shut_down() && self.bid.is_some() {
-            // Nobody can use it, and the slot must not look done before.
-            self.drop_bid();
-            self.slot.vacate(None);
-        }
-        // It became a lease, and the slot is held, or the next thread has its turn.
-        if mutated!("attempt-reused-after-leave")
-            && let Some(bid) = &self.bid
-        {
-            self.clean_up(bid.clone());
-        }
-        if let Some(bid) = self.bid.take()
-            && let Some(bid) = self.slot.vacate(Some(bid))
-        {
-            self.clean_up(bid);
         }
     }
 }

@@ -4,115 +4,123 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
-use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, check_valid, gone, lost, taken};
+use crate::engine::holding::Holding;
+use crate::engine::lease::UnderWay;
+use crate::engine::verdict::{cause, may_remain, taken};
 use crate::protocol::answer::{Told, Verdict};
 use crate::protocol::transaction::{Applied, out_of_place};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
 
-/// Makes a lease last at least `ttl` from now.
-pub(crate) fn extend(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
-    extend_inner(lease, ttl).map_err(|error| error.of(lease.slot().target().name()))
-}
-
-fn extend_inner(lease: &Arc<LiveLease>, ttl: Duration) -> Result<()> {
-    check_span(TTL_OF_EXTEND, ttl)?;
-    check_valid(lease)?;
-    let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let under_way = lease.command();
-    let deadline = engine.exchange_deadline();
-    let count = lease.show_hold_count();
-    let mut unanswered = false;
-    let told = Failure::repeating(|| {
-        let told = engine.protocol().extend(target, lease.owner(), ttl, count, deadline);
-        // Each request counts: the first may be carried out after the second was answered (rule 31).
-        unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
-        let remains = told.as_ref().is_err_and(|failure| may_remain(lease, failure));
-        if remains && !mutated!("unanswered-extension-forgotten") {
-            lease.may_last_until(engine.now().after(ttl));
-        }
-        told
-    });
-    if unanswered && !mutated!("repeated-extension-forgotten") {
-        under_way.remains();
+impl Holding {
+    /// Makes a lease last at least `ttl` from now.
+    pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
+        self.extend_inner(ttl).map_err(|error| error.of(self.name()))
     }
-    let Told { verdict, sent } = match told {
-        Ok(told) => told,
-        Err(failure) => {
-            let is_unknown = failure.is_unknown();
-            let verdict = taken(failure).map_err(|failure| {
-                let error = Error::from(failure);
-                if is_unknown { error.so("extending it again is safe") } else { error }
-            })?;
-            Told { verdict, sent: Moment::PAST }
+
+    fn extend_inner(&self, ttl: Duration) -> Result<()> {
+        check_span(TTL_OF_EXTEND, ttl)?;
+        self.check_valid()?;
+        let (context, target) = (self.context(), self.slot.target());
+        let under_way = self.lease.command();
+        let deadline = context.exchange_deadline();
+        let count = self.lease.hold_count.show();
+        let mut unanswered = false;
+        let told = Failure::repeating(|| {
+            let told =
+                context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
+            // Each request counts: the first may be carried out after the second was answered (rule 31).
+            unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
+            let may_remain =
+                |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
+            let remains = told.as_ref().is_err_and(may_remain);
+            if remains && !mutated!("unanswered-extension-forgotten") {
+                self.lease.may_last_until(context.now().after(ttl));
+            }
+            told
+        });
+        if unanswered && !mutated!("repeated-extension-forgotten") {
+            under_way.remains();
         }
-    };
-    conclude(lease, verdict)?;
-    lease.lengthen(sent, ttl);
-    // Where the answer came when validity was over, it changed nothing.
-    check_valid(lease)
-}
-
-/// Whether a request to lengthen a lease that failed may have been carried out: of several servers by
-/// some, even where the rest is known not to have.
-pub(crate) fn may_remain(lease: &LiveLease, failure: &Failure) -> bool {
-    let asked =
-        !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
-    failure.is_unknown() || asked && lease.slot().engine().protocol().remains(lease.owner())
-}
-
-/// Asks Redis whether a lease is still its owner's.
-pub(crate) fn check(lease: &Arc<LiveLease>) -> Result<()> {
-    check_inner(lease).map_err(|error| error.of(lease.slot().target().name()))
-}
-
-fn check_inner(lease: &Arc<LiveLease>) -> Result<()> {
-    check_valid(lease)?;
-    let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let verdict = match engine.protocol().holder(target, engine.exchange_deadline()) {
-        Ok(None) => Verdict::Gone,
-        Ok(Some(holder)) if *holder.owner == **lease.owner() => Verdict::Done,
-        Ok(Some(_)) => Verdict::Taken,
-        Err(failure) => taken(failure)?,
-    };
-    conclude(lease, verdict)?;
-    check_valid(lease)
-}
-
-/// Runs commands that apply only if a lease is still its owner's.
-pub(crate) fn apply(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
-    apply_inner(lease, pipeline).map_err(|error| error.of(lease.slot().target().name()))
-}
-
-fn apply_inner(lease: &Arc<LiveLease>, pipeline: &Pipeline) -> Result<Vec<Value>> {
-    // The next to use the connection would find it in another database, or be somebody else there.
-    if let Some(name) = out_of_place(pipeline) {
-        return Err(Error::config(
-            "transaction",
-            format_args!("the command \"{}\"", name.escape_ascii()),
-            "commands on data, and none about connections, subscriptions or transactions",
-        ));
+        let Told { verdict, sent } = match told {
+            Ok(told) => told,
+            Err(failure) => {
+                let is_unknown = failure.is_unknown();
+                let verdict = taken(failure).map_err(|failure| {
+                    let error = Error::from(failure);
+                    if is_unknown { error.so("extending it again is safe") } else { error }
+                })?;
+                Told { verdict, sent: Moment::PAST }
+            }
+        };
+        self.conclude(verdict)?;
+        self.lease.lengthen(sent, ttl);
+        // Where the answer came when validity was over, it changed nothing.
+        self.check_valid()
     }
-    check_valid(lease)?;
-    let (engine, target) = (lease.slot().engine(), lease.slot().target());
-    let under_way = lease.command();
-    let deadline = engine.exchange_deadline();
-    let applied = engine.protocol().apply(target, lease.owner(), pipeline, deadline);
-    let verdict = match answered(applied, under_way) {
-        Ok(Applied::Done(answers)) => return Ok(answers),
-        Ok(Applied::Gone) => Verdict::Gone,
-        Ok(Applied::Taken) => Verdict::Taken,
-        Err(failure) if failure.is_unknown() => {
-            return Err(Error::from(failure).so("look whether the transaction was applied"));
+
+    /// Asks Redis whether a lease is still its owner's.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_inner().map_err(|error| error.of(self.name()))
+    }
+
+    fn check_inner(&self) -> Result<()> {
+        self.check_valid()?;
+        let (context, target) = (self.context(), self.slot.target());
+        let verdict = match context.protocol.holder(target, context.exchange_deadline()) {
+            Ok(None) => Verdict::Gone,
+            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Verdict::Done,
+            Ok(Some(_)) => Verdict::Taken,
+            Err(failure) => taken(failure)?,
+        };
+        self.conclude(verdict)?;
+        self.check_valid()
+    }
+
+    /// Runs commands that apply only if a lease is still its owner's.
+    pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
+        self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
+    }
+
+    fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
+        // The next to use the connection would find it in another database, or be somebody else there.
+        if let Some(name) = out_of_place(pipeline) {
+            return Err(Error::config(
+                "transaction",
+                format_args!("the command \"{}\"", name.escape_ascii()),
+                "commands on data, and none about connections, subscriptions or transactions",
+            ));
         }
-        // What a command of the user's says of its own key is a value among the answers.
-        Err(failure) => taken(failure)?,
-    };
-    conclude(lease, verdict)?;
-    Ok(Vec::new())
+        self.check_valid()?;
+        let (context, target) = (self.context(), self.slot.target());
+        let under_way = self.lease.command();
+        let deadline = context.exchange_deadline();
+        let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
+        let verdict = match answered(applied, under_way) {
+            Ok(Applied::Done(answers)) => return Ok(answers),
+            Ok(Applied::Gone) => Verdict::Gone,
+            Ok(Applied::Taken) => Verdict::Taken,
+            Err(failure) if failure.is_unknown() => {
+                return Err(Error::from(failure).so("look whether the transaction was applied"));
+            }
+            // What a command of the user's says of its own key is a value among the answers.
+            Err(failure) => taken(failure)?,
+        };
+        self.conclude(verdict)?;
+        Ok(Vec::new())
+    }
+
+    /// Ends a lease as lost where Redis says that it is not its owner's.
+    pub(crate) fn conclude(&self, verdict: Verdict) -> Result<()> {
+        if verdict == Verdict::Done {
+            return Ok(());
+        }
+        if let Some(loss) = self.lease.lose(cause(verdict), self.now()) {
+            self.lost(loss);
+        }
+        Err(self.gone())
+    }
 }
 
 /// A command that was never answered keeps its lease from being passed on (rule 17).
@@ -121,15 +129,4 @@ fn answered<T>(outcome: Result<T, Failure>, under_way: UnderWay) -> Result<T, Fa
         under_way.remains();
     }
     outcome
-}
-
-/// Ends a lease as lost where Redis says that it is not its owner's.
-pub(crate) fn conclude(lease: &Arc<LiveLease>, verdict: Verdict) -> Result<()> {
-    if verdict == Verdict::Done {
-        return Ok(());
-    }
-    if let Some(loss) = lease.lose(cause(verdict), lease.slot().engine().now()) {
-        lost(lease, loss);
-    }
-    Err(gone(lease))
 }

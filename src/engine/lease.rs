@@ -7,15 +7,23 @@
 //! | lost | ended before it was given back, for a cause | |
 //! | ended | given back, or left to the worker to give back | |
 
+mod hold_count;
+mod terms;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
-use crate::base::time::{Moment, drift_allowance};
-use crate::base::token::FencingToken;
+use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Hooks, LossHook};
-use crate::engine::slot::Slot;
+use crate::protocol::target::Target;
+
+use hold_count::HoldCount;
+pub(crate) use terms::{Grant, validity};
+use terms::{RENEWALS_PER_LEASE, Terms};
 
 #[derive(Debug)]
 enum Phase {
@@ -28,7 +36,7 @@ enum Phase {
 /// What Redis granted to one attempt of this process, held by one thread.
 #[derive(Debug)]
 pub(crate) struct LiveLease {
-    terms: Terms,
+    pub(crate) terms: Terms,
     phase: Mutex<Phase>,
     /// In nanoseconds; changed only under `phase`, and the past unless live.
     valid_until: AtomicU64,
@@ -47,98 +55,21 @@ pub(crate) struct LiveLease {
     /// Commands under way or never answered: with any, it must not become another thread's
     /// (rule 17).
     under_way: AtomicU32,
-    count: AtomicU32,
-    /// Whether the worker is to show the count.
-    unshown: AtomicBool,
-    /// The count that was shown last.
-    shown: AtomicU32,
+    pub(crate) hold_count: HoldCount,
     /// What is called when it is lost; grows only under `phase`.
     hooks: Hooks,
 }
 
-/// What stays as it is for as long as a hold lasts.
-#[derive(Clone, Debug)]
-struct Terms {
-    slot: Arc<Slot>,
-    owner: Arc<[u8]>,
-    token: FencingToken,
-    /// Whether the token is the one that Redis minted with the lease.
-    minted: bool,
-    /// The server's time in microseconds that was surely reached at a moment: tokens of holds that
-    /// Redis does not hear of never run ahead of it (rule 19).
-    server_time: (u64, Moment),
-    options: LockOptions,
-    /// How long it was granted for: a claim, until it is renewed.
-    whole: Duration,
-    /// When `max_hold` ends it.
-    limit: Moment,
-    /// A request for this attempt that brought no answer may still run until then.
-    settled: Moment,
-}
-
-/// What an attempt was granted.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    pub(crate) owner: Arc<[u8]>,
-    pub(crate) token: u64,
-    pub(crate) ttl: Duration,
-    /// From when `ttl` counts.
-    pub(crate) sent: Moment,
-    /// The server's time in microseconds that was surely reached at a moment.
-    pub(crate) server_time: (u64, Moment),
-    /// When the last request without an answer is surely dead.
-    pub(crate) settled: Moment,
-}
-
-/// Until when a time to live may be relied on that was asked for at `sent`.
-pub(crate) fn validity(sent: Moment, ttl: Duration) -> Moment {
-    if mutated!("validity-without-end") {
-        return Moment::FAR;
-    }
-    let drift = if mutated!("no-drift-allowance") { Duration::ZERO } else { drift_allowance(ttl) };
-    sent.after(ttl).before(drift)
-}
-
-/// A lease is renewed after this share of its time to live…
-const RENEWALS_PER_LEASE: u32 = 3;
-/// …rounded down to a tick of this share of that period.
-const TICKS_PER_PERIOD: u32 = 16;
-
-/// A thread waits for the server's clock to come up to its token if no more than so many microseconds
-/// are missing…
-const MICROS_WORTH_WAITING: u64 = 4;
-/// …and looks at its own clock no more often than this, which takes about as long as a request.
-const LOOKS: u32 = 1_000;
-
-/// When a lease that was last asked for at `sent` is to be renewed.
-fn renewal_after(sent: Moment, ttl: Duration, options: &LockOptions, renewals: u32) -> Moment {
-    let renewed = options.lease_option().is_renewed();
-    if !renewed || options.max_renewals_option().is_some_and(|most| renewals >= most) {
-        return Moment::FAR;
-    }
-    let period = ttl / RENEWALS_PER_LEASE;
-    sent.after(period).rounded_down(period / TICKS_PER_PERIOD)
-}
-
 impl LiveLease {
-    pub(crate) fn new(slot: Arc<Slot>, grant: Grant, options: LockOptions) -> Arc<LiveLease> {
-        let most = options.max_hold_option().filter(|_| !mutated!("max-hold-ignored"));
-        let limit = most.map_or(Moment::FAR, |span| grant.sent.after(span));
-        let leased_until = validity(grant.sent, grant.ttl);
-        // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
-        let ttl = grant.ttl.min(options.lease_option().ttl());
-        let renew_at = renewal_after(grant.sent, ttl, &options, 0);
-        let terms = Terms {
-            slot,
-            owner: grant.owner,
-            token: FencingToken::new(grant.token),
-            minted: true,
-            server_time: grant.server_time,
-            options,
-            whole: ttl,
-            limit,
-            settled: grant.settled,
-        };
+    pub(crate) fn new(
+        target: Arc<Target>,
+        clock: Arc<dyn Clock>,
+        grant: Grant,
+        options: LockOptions,
+    ) -> Arc<LiveLease> {
+        let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
+        let terms = Terms::new(target, clock, grant, options);
+        let renew_at = terms.renewal_after(sent, terms.whole, 0);
         LiveLease::begin(terms, leased_until, renew_at, 1)
     }
 
@@ -150,18 +81,15 @@ impl LiveLease {
         if !self.terms.options.asks_as(options) || !whole || !self.may_last(now) {
             return None;
         }
-        let token = FencingToken::new(self.next_token()?);
-        let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
+        let terms = self.terms.successor(options, now)?;
         let leased_until = self.leased_until();
         let renew_at = match self.renew_at() {
             // The renewals of the hold before were used up, and this one has its own.
             Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE),
             renew_at => renew_at,
         };
-        let terms = Terms { token, minted: false, options: *options, limit, ..self.terms.clone() };
         // The count of the hold before, which nobody shows any more.
-        let shown = self.shown.load(Ordering::SeqCst);
-        let next = LiveLease::begin(terms, leased_until, renew_at, shown);
+        let next = LiveLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
         next.may_last_until(self.perhaps_until());
         Some(next)
     }
@@ -178,9 +106,7 @@ impl LiveLease {
             failing: AtomicBool::new(false),
             doubted_at: AtomicU64::new(0),
             under_way: AtomicU32::new(0),
-            count: AtomicU32::new(1),
-            unshown: AtomicBool::new(shown != 1),
-            shown: AtomicU32::new(shown),
+            hold_count: HoldCount::new(shown),
             hooks: Hooks::default(),
             terms,
         })
@@ -195,43 +121,6 @@ impl LiveLease {
             && !self.is_doubted()
             && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
-    }
-
-    /// The token after this one, if the server's clock has surely come so far, or is about to: a
-    /// microsecond is worth the wait, as a request takes many.
-    fn next_token(&self) -> Option<u64> {
-        let next = self.terms.token.get().checked_add(1)?;
-        let engine = self.terms.slot.engine();
-        if mutated!("tokens-ahead-of-the-clock") {
-            return Some(next);
-        }
-        let looks = if mutated!("tokens-never-waited-for") { 1 } else { LOOKS };
-        // Bounded by looks too, for a clock that stands still.
-        for _ in 0..looks {
-            let sure = self.least_server_time(engine.now());
-            if next <= sure {
-                return Some(next);
-            }
-            if next - sure > MICROS_WORTH_WAITING {
-                return None;
-            }
-            std::hint::spin_loop();
-        }
-        None
-    }
-
-    /// What the server's clock surely shows by now, in microseconds (rule 10).
-    fn least_server_time(&self, now: Moment) -> u64 {
-        let (micros, at) = self.terms.server_time;
-        let passed = now.since(at);
-        let sure = u64::try_from((passed - passed / 100).as_micros()).unwrap_or(0);
-        micros.saturating_add(sure)
-    }
-
-    /// The last token used, where that is not the one that Redis minted.
-    pub(crate) fn last_token(&self) -> Option<u64> {
-        (!self.terms.minted && !mutated!("token-not-written-back"))
-            .then_some(self.terms.token.get())
     }
 
     /// The end of what Redis granted, whatever became of the hold.
@@ -260,27 +149,6 @@ impl LiveLease {
         self.under_way.load(Ordering::SeqCst) != 0
     }
 
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.terms.slot
-    }
-
-    pub(crate) fn owner(&self) -> &Arc<[u8]> {
-        &self.terms.owner
-    }
-
-    pub(crate) fn token(&self) -> FencingToken {
-        self.terms.token
-    }
-
-    pub(crate) fn options(&self) -> &LockOptions {
-        &self.terms.options
-    }
-
-    /// The time to live that it was asked for with, and is renewed to.
-    pub(crate) fn ttl(&self) -> Duration {
-        self.terms.options.lease_option().ttl()
-    }
-
     /// When it is to be renewed; [`Moment::FAR`] if never again.
     pub(crate) fn renew_at(&self) -> Moment {
         Moment::from_nanos(self.renew_at.load(Ordering::Relaxed))
@@ -289,10 +157,6 @@ impl LiveLease {
     /// When the worker should look at it again.
     pub(crate) fn next_look(&self) -> Moment {
         self.renew_at().min(self.valid_until())
-    }
-
-    pub(crate) fn settled(&self) -> Moment {
-        self.terms.settled
     }
 
     /// The end of validity; the past once it is not live.
@@ -308,26 +172,6 @@ impl LiveLease {
         matches!(*self.phase.lock(), Phase::Live)
     }
 
-    /// Notes how many times its thread holds it. Answers whether that is yet to be shown, and the
-    /// worker does not know of it.
-    pub(crate) fn set_hold_count(&self, count: u32) -> bool {
-        self.count.store(count, Ordering::SeqCst);
-        !self.unshown.load(Ordering::SeqCst) && !self.unshown.swap(true, Ordering::SeqCst)
-    }
-
-    /// The hold count that is shown now.
-    pub(crate) fn show_hold_count(&self) -> u32 {
-        self.unshown.store(false, Ordering::SeqCst);
-        let count = self.count.load(Ordering::SeqCst);
-        self.shown.store(count, Ordering::SeqCst);
-        count
-    }
-
-    /// Whether its hold count is yet to be shown.
-    pub(crate) fn is_unshown(&self) -> bool {
-        self.unshown.load(Ordering::SeqCst)
-    }
-
     /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14), and changes
     /// nothing where the hold is over (rule 30).
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
@@ -338,10 +182,10 @@ impl LiveLease {
     /// hold of the same lease takes over when it ends and when it is renewed, and the two must agree.
     pub(crate) fn renewed(&self, sent: Moment) {
         let phase = self.phase.lock();
-        let counts = self.lengthen_inner(&phase, sent, self.ttl());
+        let counts = self.lengthen_inner(&phase, sent, self.terms.ttl());
         if counts || mutated!("renewal-moved-for-a-hold-that-is-over") {
             let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            let next = renewal_after(sent, self.ttl(), &self.terms.options, renewals);
+            let next = self.terms.renewal_after(sent, self.terms.ttl(), renewals);
             self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
         }
     }
@@ -351,7 +195,7 @@ impl LiveLease {
     /// A hold whose validity is over is lost, also where nobody has noticed yet: another may have had the
     /// lock since, and a late request of this attempt may have got it back (rule 30).
     fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
-        let now = self.terms.slot.engine().now();
+        let now = self.terms.clock.now();
         let lasts = self.is_valid_at(now) || mutated!("late-reply-revives-a-hold");
         if !matches!(phase, Phase::Live) || !lasts {
             // Redis keeps it for so long all the same.
@@ -392,8 +236,8 @@ impl LiveLease {
         self.failing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost if it is live and its validity is over. Answers the loss if this call
-    /// found it; then [`lost`](crate::engine::release::lost) is owed.
+    /// Ends it as lost if it is live and its validity is over. Returns the loss if this call found it; then
+    /// the slot and the user are yet to be told.
     pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) || self.is_valid_at(now) {
@@ -402,8 +246,8 @@ impl LiveLease {
         Some(self.lose_inner(&mut phase, self.natural_cause(now)))
     }
 
-    /// Ends it as lost if it is live. Answers the loss if this call found it; then
-    /// [`lost`](crate::engine::release::lost) is owed.
+    /// Ends it as lost if it is live. Returns the loss if this call found it; then the slot and the user are
+    /// yet to be told.
     pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) {
@@ -424,23 +268,16 @@ impl LiveLease {
             LossCause::MaxHold
         } else if self.failing.load(Ordering::Relaxed) {
             LossCause::Unreachable
-        } else if self.renewals_used_up() {
+        } else if self.terms.are_used_up(self.renewals.load(Ordering::Relaxed)) {
             LossCause::RenewalsUsedUp
         } else {
             LossCause::Expired
         }
     }
 
-    /// Whether it would have been renewed once more, had `max_renewals` allowed that.
-    fn renewals_used_up(&self) -> bool {
-        let options = &self.terms.options;
-        let most = options.max_renewals_option().filter(|_| options.lease_option().is_renewed());
-        most.is_some_and(|most| self.renewals.load(Ordering::Relaxed) >= most)
-    }
-
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
         let is_renewed = self.terms.options.lease_option().is_renewed();
-        let name = self.terms.slot.target().name();
+        let name = self.terms.target.name();
         let loss = Loss::new(name, self.terms.token, cause, is_renewed);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
@@ -530,137 +367,5 @@ impl std::ops::Deref for UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::driven::DrivenClock;
-    use crate::base::id::Identity;
-    use crate::base::name::Name;
-    use crate::base::option::Lease;
-    use crate::base::time::Clock;
-    use crate::engine::release::release;
-    use crate::engine::{Bounds, Callbacks, Engine};
-    use crate::kind::mutex::MutexKind;
-    use crate::protocol::scripted::Scripted;
-    use crate::topology::memory::client::Memory;
-    use crate::topology::memory::server::Server;
-
-    const SECOND: Duration = Duration::from_secs(1);
-    const LEASE: Duration = Duration::from_secs(30);
-    /// The lease that a hand-over writes.
-    const CLAIM: Duration = Duration::from_secs(3);
-
-    /// A lease that nobody watches, and a clock that stands still.
-    struct Bench {
-        clock: Arc<DrivenClock>,
-        begin: Moment,
-        lease: Arc<LiveLease>,
-    }
-
-    impl Bench {
-        fn new(options: LockOptions) -> Bench {
-            let clock = Arc::new(DrivenClock::new(false));
-            let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
-            let engine = Engine::new(
-                Arc::new(Scripted::new(Memory::new(server, Arc::new(Identity::new(""))))),
-                Arc::clone(&clock) as Arc<dyn Clock>,
-                Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
-                Callbacks::default(),
-            );
-            let begin = clock.now();
-            let grant = Grant {
-                owner: Arc::from(*b"owner"),
-                token: 1,
-                ttl: CLAIM,
-                sent: begin,
-                server_time: (1_000_000, begin),
-                settled: Moment::PAST,
-            };
-            let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-            Bench { clock, begin, lease: LiveLease::new(slot, grant, options) }
-        }
-
-        /// Puts the clock to so long after the beginning.
-        fn at(&self, span: Duration) -> Moment {
-            self.clock.put_forward(self.begin.after(span));
-            self.clock.now()
-        }
-    }
-
-    fn renewed() -> LockOptions {
-        LockOptions::new().lease(Lease::renewed(LEASE))
-    }
-
-    /// The reply may come between the two, when the thread that releases it is kept from the processor.
-    #[test]
-    fn renewal_confirmed_during_a_release_changes_nothing() {
-        let bench = Bench::new(renewed());
-        let sent = bench.at(SECOND);
-        let before = (bench.lease.leased_until(), bench.lease.renew_at());
-        assert!(bench.lease.begin_release().is_some());
-        bench.lease.renewed(sent);
-        assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
-        let next =
-            bench.lease.successor(&renewed(), bench.clock.now()).expect("it may be passed on");
-        assert!(next.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
-        // What Redis has is known, should the next hold be lost.
-        assert!(next.perhaps_until() >= sent.after(LEASE));
-    }
-
-    #[test]
-    fn renewal_confirmed_in_time_changes_all_of_the_lease() {
-        let bench = Bench::new(renewed());
-        let sent = bench.at(SECOND);
-        bench.lease.renewed(sent);
-        assert_eq!(bench.lease.valid_until(), validity(sent, LEASE));
-        assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
-        assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
-    }
-
-    /// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
-    #[test]
-    fn reply_that_comes_after_the_end_revives_no_hold() {
-        for renewal in [true, false] {
-            let bench = Bench::new(renewed());
-            let sent = bench.at(SECOND);
-            let now = bench.at(CLAIM);
-            assert!(bench.lease.is_live() && !bench.lease.is_valid_at(now));
-            if renewal {
-                bench.lease.renewed(sent);
-            } else {
-                bench.lease.lengthen(sent, LEASE);
-            }
-            assert!(!bench.lease.is_valid_at(now), "renewal: {renewal}");
-            let loss = bench.lease.expire(now).expect("it is found lost");
-            assert_eq!(loss.cause(), LossCause::Expired);
-            assert!(bench.lease.perhaps_until() >= sent.after(LEASE), "Redis keeps it");
-        }
-    }
-
-    /// As where the process sleeps, and its thread is the first to wake.
-    #[test]
-    fn lost_hold_whose_renewal_is_under_way_is_given_back() {
-        let bench = Bench::new(renewed());
-        let sent = bench.at(SECOND);
-        let renewal = bench.lease.command();
-        bench.at(CLAIM);
-        assert!(release(&bench.lease).unwrap_err().is_lost());
-        bench.lease.renewed(sent);
-        drop(renewal);
-        let worker = bench.lease.slot().engine().worker();
-        assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
-    }
-
-    /// As an extension during a hold that `max_hold` has ended.
-    #[test]
-    fn extension_confirmed_after_max_hold_revives_no_hold() {
-        let bench = Bench::new(renewed().max_hold(SECOND * 2));
-        let now = bench.at(SECOND * 2);
-        bench.lease.lengthen(now, LEASE);
-        assert!(!bench.lease.is_valid_at(now));
-        assert_eq!(bench.lease.expire(now).expect("lost").cause(), LossCause::MaxHold);
     }
 }

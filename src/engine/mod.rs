@@ -1,29 +1,43 @@
 //! Slots, waiting, leases and renewal, for every kind of lock alike.
 //!
+//! Each of these knows only what stands above it:
+//!
 //! | module | what it has |
 //! | --- | --- |
-//! | `slot` | one name in one process: whose turn it is among the threads |
-//! | `table` | the slots of a client, one per name and kind |
-//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
-//! | `backoff` | how long it pauses between two attempts |
-//! | `heartbeat` | how a waiter in the queue shows that it lives |
-//! | `endless` | holders without an end, of which the user is warned |
-//! | `lease` | the lease of one hold: valid until when, lost why |
-//! | `replica` | how a lease is made to count only once replicas have it |
-//! | `release` | how a lease is given back |
-//! | `extend` | what a holder asks Redis about its lease |
-//! | `shutdown` | how all of it ends before its time |
 //! | `callback` | what the user wants to be told, and how |
-//! | `hold` | the holds of a thread, and their counts |
-//! | `hub` | the thread that listens for what wakes waiters |
+//! | `endless` | holders without an end, of which the user is warned |
+//! | `backoff` | how long a thread pauses between two attempts |
+//! | `heartbeat` | how a waiter in the queue shows that it lives |
+//! | `verdict` | what a reply means for a lease |
+//! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
+//! | `hub` | the thread that listens for what wakes waiters |
+//! | `context` | what the slots of a client share, these two threads among it |
+//! | `table` | the slots of a client, one per name and kind |
+//! | `slot` | one name in one process: whose turn it is among the threads |
+//! | `message` | what the messages that a client hears mean for its slots |
+//! | `holding` | a lease and its slot, which do not know each other |
+//! | `release` | how a holding is given back, or found lost |
+//! | `extend` | what a holder asks Redis about its lease |
+//! | `replica` | how a lease is made to count only once replicas have it |
+//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `thread_hold` | which holdings a thread has, and how many times |
+//! | `shutdown` | how all of it ends before its time |
 //!
-//! One `lock()`, walked through. *The thread* looks for its own hold (`hold`): found, it counts one
+//! The engine stands on top, with the context and the table. The worker and the hub know a slot only as
+//! `Tended` and as `HearsReleases`, and do not keep it alive.
+//!
+//! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
 //! more and is done. Else it enters the slot and waits for its turn; at its turn it is the *delegate*,
 //! the only thread of the process that talks to Redis for this name. It attempts until granted.
 //! *The lease* is born valid until shortly before Redis would give it away, and is watched by the
 //! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
 //! slot, whereupon the next thread has its turn.
+//!
+//! Locks are taken in this order: the hub's channels, a slot, and one of a waiter's turn, a lease's phase
+//! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
+//! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
+//! them, and a lease has callbacks of the user, whose destructors may do anything.
 //!
 //! Here and there a condition asks `mutated!`, with a name. That is a planted bug, by which the tests
 //! show that they would catch a real one (`base::mutation`); it is compiled away in any other build.
@@ -31,63 +45,42 @@
 pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
+pub(crate) mod context;
 mod endless;
 pub(crate) mod extend;
 mod heartbeat;
-pub(crate) mod hold;
-mod hub;
+pub(crate) mod holding;
+pub(crate) mod hub;
 pub(crate) mod lease;
+mod message;
 pub(crate) mod release;
 mod replica;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod table;
+pub(crate) mod thread_hold;
+mod verdict;
 mod worker;
 
-use std::fmt;
-use std::time::Duration;
+use std::ops::Deref;
 
-use crate::base::feed::Feeds;
 use crate::base::name::Name;
-use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{Arc, AtomicBool, Ordering};
-use crate::base::time::{Clock, Moment};
+use crate::base::sync::Arc;
+use crate::base::time::Clock;
 use crate::protocol::Protocol;
 use crate::protocol::recipe::Kind;
-use crate::protocol::target::Target;
 
 pub(crate) use callback::Callbacks;
-use endless::Endless;
-use heartbeat::HEARTBEAT;
-use hub::Hub;
+pub(crate) use context::Bounds;
+use context::Context;
 use slot::Slot;
 use table::Table;
-pub(crate) use worker::Worker;
 
-/// The bounds that hold for all locks of a client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// How long the reply to a request may take.
-    pub(crate) reply: Duration,
-    /// How long one exchange may take: the wait for a connection, and the reply.
-    pub(crate) exchange: Duration,
-    /// How long a wait rides out an outage.
-    pub(crate) give_up_after: Duration,
-}
-
-/// The locks of one client.
+/// The locks of one client. Its slots share the context, and go on without the engine.
+#[derive(Debug)]
 pub(crate) struct Engine {
-    protocol: Arc<dyn Protocol>,
-    clock: Arc<dyn Clock>,
-    bounds: Bounds,
-    table: Table,
-    worker: Worker,
-    hub: Hub,
-    feeds: Feeds,
-    endless: Endless,
-    /// Whether the user wants to hear of requests to let go.
-    curious: bool,
-    shut_down: AtomicBool,
+    pub(crate) context: Arc<Context>,
+    table: Arc<Table<Slot>>,
 }
 
 impl Engine {
@@ -97,112 +90,30 @@ impl Engine {
         bounds: Bounds,
         callbacks: Callbacks,
     ) -> Arc<Engine> {
-        let curious = callbacks.on_release_request.is_some();
-        let worker =
-            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let table = Table::default();
-        Arc::new(Engine {
-            protocol,
-            clock,
-            bounds,
-            table,
-            worker,
-            hub: Hub::new(),
-            feeds: Feeds::new(),
-            endless: Endless::default(),
-            curious,
-            shut_down: AtomicBool::new(false),
-        })
+        let table = Arc::new(Table::new());
+        let slots = Arc::clone(&table);
+        let tell = move |wake| message::tell(&slots, wake);
+        let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, tell));
+        Arc::new(Engine { context, table })
     }
 
     /// The slot of a name, the same for all who ask while anybody has it.
-    pub(crate) fn slot(self: &Arc<Engine>, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
+    pub(crate) fn slot(&self, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
         self.table.get(kind.name(), name, |name| {
-            Slot::new(Arc::clone(self), self.protocol.target(kind, name))
+            let target = self.protocol.target(kind, name);
+            Slot::new(Arc::clone(&self.context), Arc::clone(&self.table), target)
         })
     }
 
-    /// Forgets the slot of a name that nobody has any longer.
-    fn forget(&self, target: &Target) {
-        self.table.forget(target.name());
-    }
-
-    pub(crate) fn protocol(&self) -> &dyn Protocol {
-        &*self.protocol
-    }
-
-    /// Whether nobody gets a lock any more.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn protocol_handle(&self) -> Arc<dyn Protocol> {
-        Arc::clone(&self.protocol)
-    }
-
-    pub(crate) fn table(&self) -> &Table {
+    pub(crate) fn table(&self) -> &Table<Slot> {
         &self.table
-    }
-
-    pub(crate) fn hub(&self) -> &Hub {
-        &self.hub
-    }
-
-    /// Who waits to be told of losses.
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.feeds
-    }
-
-    /// The locks whose holder has no end.
-    pub(crate) fn endless(&self) -> &Endless {
-        &self.endless
-    }
-
-    /// Begins to listen if a holder with these options needs to hear of others from the start.
-    pub(crate) fn listen_for(self: &Arc<Engine>, options: &LockOptions) {
-        if self.curious || !options.linger_option().is_zero() {
-            self.listen_for_waiters(options);
-        }
-    }
-
-    /// Begins to listen, if waiters of a lock with these options make themselves heard.
-    pub(crate) fn listen_for_waiters(self: &Arc<Engine>, options: &LockOptions) {
-        if options.wait_kind() == WaitKind::Queue && !self.hub.is_live() {
-            self.hub.start(self);
-        }
-    }
-
-    /// For how long a lock may be given to a waiter of ours that has not yet been heard of
-    /// (rules 7, 8).
-    pub(crate) fn claim_window(&self) -> Duration {
-        HEARTBEAT * 2 + self.bounds.reply
-    }
-
-    pub(crate) fn worker(&self) -> &Worker {
-        &self.worker
-    }
-
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.bounds
-    }
-
-    pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
-    }
-
-    /// Waits by means of `wait`, until a moment at the longest.
-    pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
-        self.clock.doze(until, wait);
-    }
-
-    /// The deadline of an exchange that begins now.
-    pub(crate) fn exchange_deadline(&self) -> Moment {
-        self.now().after(self.bounds.exchange)
     }
 }
 
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("bounds", &self.bounds).finish_non_exhaustive()
+impl Deref for Engine {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
     }
 }

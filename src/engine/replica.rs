@@ -2,45 +2,42 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{Copies, Least};
-use crate::base::sync::Arc;
 use crate::base::text::Span;
-use crate::engine::extend::conclude;
-use crate::engine::lease::LiveLease;
-use crate::engine::release::{check_valid, release};
+use crate::engine::holding::Holding;
 
 /// Waits until replicas and disks have a lease that its thread has just got, if its options say so;
 /// else gives it back.
-pub(crate) fn confirm(lease: Arc<LiveLease>) -> Result<Arc<LiveLease>> {
-    let options = lease.options();
-    let Some(error) = options.copies().find_map(|copies| missing(&lease, copies)) else {
-        return Ok(lease);
+pub(super) fn confirm(holding: Holding) -> Result<Holding> {
+    let options = holding.lease.terms.options;
+    let Some(error) = options.copies().find_map(|copies| missing(&holding, copies)) else {
+        return Ok(holding);
     };
     // What cannot be given back at once is left to the worker.
-    if lease.is_live()
-        && let Err(error) = release(&lease)
+    if holding.lease.is_live()
+        && let Err(error) = holding.release()
     {
         log::warn!("{error}; it was given back because there were too few copies of it");
     }
-    Err(error.of(lease.slot().target().name()))
+    Err(error.of(holding.name()))
 }
 
 /// Why the lease does not count; `None` once there are as many copies as there must be.
-fn missing(lease: &Arc<LiveLease>, copies: Copies) -> Option<Error> {
-    let engine = lease.slot().engine();
-    let start = engine.now();
-    let deadline = start.after(copies.within + engine.bounds().exchange);
-    let target = lease.slot().target();
+fn missing(holding: &Holding, copies: Copies) -> Option<Error> {
+    let Holding { slot, lease } = holding;
+    let (context, target) = (slot.context(), slot.target());
+    let start = context.now();
+    let deadline = start.after(copies.within + context.bounds.exchange);
     let deadline = deadline.min(lease.valid_until());
-    match engine.protocol().replicate(target, lease.owner(), copies, deadline) {
+    match context.protocol.replicate(target, &lease.terms.owner, copies, deadline) {
         Ok(Ok(have)) if have.covers(copies.least) || mutated!("too-few-replicas") => {
-            check_valid(lease).err()
+            holding.check_valid().err()
         }
         Ok(Ok(have)) => {
             let is_cut = lease.valid_until() < start.after(copies.within);
             Some(short(have, copies, is_cut))
         }
         // It was passed on in this process, and lost before.
-        Ok(Err(verdict)) => conclude(lease, verdict).err(),
+        Ok(Err(verdict)) => holding.conclude(verdict).err(),
         Err(failure) => Some(failure.into()),
     }
 }

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::loss::LossCause;
 use crate::base::sync::{self, Arc, Ordering};
 use crate::base::text::Span;
 use crate::engine::Engine;
-use crate::engine::lease::LiveLease;
-use crate::engine::release::{give_back, lost};
+use crate::engine::holding::Holding;
 use crate::protocol::target::Target;
 
 /// What is under way in threads of the user is looked at this often.
@@ -20,17 +18,17 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     let deadline = engine.now().after(within);
     engine.shut_down.store(true, Ordering::SeqCst);
     // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
-    engine.worker().hurry();
+    engine.worker.hurry();
     let left = loop {
         // An exchange that is under way may still bring a lease.
         let mut left = end_all(engine);
-        left.extend(engine.worker().wait_given_back(deadline));
+        left.extend(engine.worker.wait_given_back(deadline));
         if left.is_empty() || engine.now() >= deadline {
             break left;
         }
         sync::sleep(LOOK);
     };
-    engine.feeds().close();
+    engine.feeds.close();
     if left.is_empty() {
         return Ok(());
     }
@@ -49,7 +47,7 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
     for slot in engine.table().all() {
         slot.cancel();
         if let Some(lease) = slot.lease() {
-            shut_down_lease(&lease);
+            Holding::new(&slot, lease).shut_down();
         }
         drop(slot.end_linger());
         if slot.is_talking() {
@@ -70,12 +68,4 @@ fn shown(targets: &[Arc<Target>]) -> String {
         names.push("…".to_owned());
     }
     names.join(", ")
-}
-
-/// Takes a lock from its holder: renewals stop first, then it is given back.
-pub(crate) fn shut_down_lease(lease: &Arc<LiveLease>) {
-    if let Some(loss) = lease.lose(LossCause::ShutDown, lease.slot().engine().now()) {
-        give_back(lease);
-        lost(lease, loss);
-    }
 }

@@ -4,22 +4,26 @@ use std::collections::HashMap;
 
 use crate::base::name::Name;
 use crate::base::sync::{Arc, Mutex, Weak};
-use crate::engine::slot::Slot;
 
 /// The slots of one name, of which there is one for each kind that is in use.
-type OfName = Vec<(&'static str, Weak<Slot>)>;
+type OfName<S> = Vec<(&'static str, Weak<S>)>;
 
-#[derive(Debug, Default)]
-pub(crate) struct Table(Mutex<HashMap<Name, OfName>>);
+/// It knows nothing of what a slot is, since slots know it: they take themselves out.
+#[derive(Debug)]
+pub(crate) struct Table<S>(Mutex<HashMap<Name, OfName<S>>>);
 
-impl Table {
+impl<S> Table<S> {
+    pub(super) fn new() -> Table<S> {
+        Table(Mutex::new(HashMap::new()))
+    }
+
     /// The slot of a name, made if nobody has it.
     pub(crate) fn get(
         &self,
         kind: &'static str,
         name: Name,
-        make: impl FnOnce(Name) -> Slot,
-    ) -> Arc<Slot> {
+        make: impl FnOnce(Name) -> S,
+    ) -> Arc<S> {
         let mut names = self.0.lock();
         let slots = names.entry(name.clone()).or_default();
         if let Some(index) = slots.iter().position(|(of, _)| *of == kind) {
@@ -34,7 +38,7 @@ impl Table {
     }
 
     /// All slots of a name.
-    pub(crate) fn of_name(&self, name: &[u8]) -> Vec<Arc<Slot>> {
+    pub(crate) fn of_name(&self, name: &[u8]) -> Vec<Arc<S>> {
         let names = self.0.lock();
         names.get(name).map_or_else(Vec::new, |slots| {
             slots.iter().filter_map(|(_, slot)| slot.upgrade()).collect()
@@ -42,7 +46,7 @@ impl Table {
     }
 
     /// All slots.
-    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
+    pub(crate) fn all(&self) -> Vec<Arc<S>> {
         self.0.lock().values().flatten().filter_map(|(_, slot)| slot.upgrade()).collect()
     }
 

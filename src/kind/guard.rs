@@ -8,9 +8,8 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::loss::Loss;
 use crate::base::token::FencingToken;
-use crate::engine::extend::{apply, check, extend};
-use crate::engine::hold::{Hold, find};
-use crate::engine::release::{check_expiry, check_valid, gone, leave_to_worker, on_loss, release};
+use crate::engine::holding::Holding;
+use crate::engine::thread_hold::{ThreadHold, find};
 use crate::wire::{Pipeline, Value};
 
 /// One hold of a lock, which releases the lock when it is dropped.
@@ -37,21 +36,25 @@ use crate::wire::{Pipeline, Value};
 /// # }
 /// ```
 #[must_use = "if unused the lock is released immediately"]
-pub struct Guard(pub(super) Option<Rc<Hold>>);
+pub struct Guard(pub(super) Option<Rc<ThreadHold>>);
 
 impl Guard {
-    pub(crate) fn new(hold: Rc<Hold>) -> Guard {
+    pub(crate) fn new(hold: Rc<ThreadHold>) -> Guard {
         Guard(Some(hold))
     }
 
-    fn hold(&self) -> &Rc<Hold> {
+    fn hold(&self) -> &Rc<ThreadHold> {
         // Taken only by what consumes the guard.
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
 
+    fn holding(&self) -> &Holding {
+        self.hold().holding()
+    }
+
     #[cfg(all(test, leasehold_shuttle))]
     pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::LiveLease> {
-        self.hold().lease()
+        &self.holding().lease
     }
 
     /// The token of this hold, greater than that of every hold before it. No I/O.
@@ -74,7 +77,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold().lease().token()
+        self.holding().lease.terms.token
     }
 
     /// Whether the lease is still valid on this machine's clock. No I/O.
@@ -113,8 +116,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn remaining(&self) -> Duration {
-        let lease = self.hold().lease();
-        lease.valid_until().since(lease.slot().engine().now())
+        self.holding().remaining()
     }
 
     /// How many times this thread holds the lock. No I/O.
@@ -154,12 +156,11 @@ impl Guard {
     /// # }
     /// ```
     pub fn waiters(&self) -> usize {
-        let lease = self.hold().lease();
-        let engine = lease.slot().engine();
+        let Holding { slot, lease } = self.holding();
         if !mutated!("holder-that-does-not-listen") {
-            engine.listen_for_waiters(lease.options());
+            slot.context().listen_for_waiters(&lease.terms.options);
         }
-        lease.slot().waiters()
+        slot.waiters()
     }
 
     /// Whether this process knows of anybody who waits for this lock: whether [`waiters`](Guard::waiters) is
@@ -189,8 +190,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn loss(&self) -> Option<Loss> {
-        check_expiry(self.hold().lease());
-        self.hold().lease().loss()
+        self.holding().loss()
     }
 
     /// Calls `callback` once if the lock is lost before its release.
@@ -221,7 +221,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        on_loss(self.hold().lease(), Box::new(callback));
+        self.holding().on_loss(Box::new(callback));
     }
 
     /// Asks Redis whether the lock is still this hold's.
@@ -239,7 +239,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
-        check(self.hold().lease())
+        self.holding().check()
     }
 
     /// Makes the lease last for at least `ttl` from now. It never makes the lease shorter.
@@ -263,7 +263,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn extend(&self, ttl: Duration) -> Result<()> {
-        extend(self.hold().lease(), ttl)
+        self.holding().extend(ttl)
     }
 
     /// Runs commands that apply all together, and only if the lock is still this hold's. It is the check at
@@ -295,7 +295,7 @@ impl Guard {
     pub fn transaction(&self, build: impl FnOnce(&mut Pipeline)) -> Result<Vec<Value>> {
         let mut pipeline = Pipeline::new();
         build(&mut pipeline);
-        apply(self.hold().lease(), &pipeline)
+        self.holding().apply(&pipeline)
     }
 
     /// Releases this hold, and returns an error if that went wrong.
@@ -325,23 +325,23 @@ impl Guard {
     /// ```
     pub fn release(mut self) -> Result<()> {
         if let Some(hold) = self.leave()?
-            && let Err(error) = check_valid(hold.lease())
+            && let Err(error) = hold.holding().check_valid()
             && !mutated!("inner-release-hides-the-loss")
         {
-            return Err(error.of(hold.name()));
+            return Err(error.of(hold.holding().name()));
         }
         Ok(())
     }
 
     /// Counts this hold off, and gives the lock back with the last one. Answers the hold where its thread
     /// has others; nobody has looked then at whether it is valid, which would be most of the cost.
-    fn leave(&mut self) -> Result<Option<Rc<Hold>>> {
+    fn leave(&mut self) -> Result<Option<Rc<ThreadHold>>> {
         let Some(hold) = self.0.take() else { return Ok(None) };
         if hold.count() == 0 {
             // It was given back by key, or its thread has ended.
-            return Err(gone(hold.lease()).of(hold.name()));
+            return Err(hold.holding().gone().of(hold.holding().name()));
         }
-        if hold.leave() { release(hold.lease()).map(|()| None) } else { Ok(Some(hold)) }
+        if hold.leave() { hold.holding().release().map(|()| None) } else { Ok(Some(hold)) }
     }
 
     /// Gives it back as a drop does, but tells of a loss.
@@ -359,16 +359,16 @@ impl Guard {
     /// no place for it, and nobody could give it back: then it is not kept.
     pub(crate) fn keep(mut self) -> Result<()> {
         let Some(hold) = self.0.take() else { return Ok(()) };
-        if find(hold.lease().slot()).is_some() {
+        if find(&hold.holding().slot).is_some() {
             return Ok(());
         }
         // A drop would log how that went, which at the end of a thread many a logger does not survive.
         if hold.leave() {
-            leave_to_worker(hold.lease());
+            hold.holding().leave_to_worker();
         }
         let text =
             "this thread is ending and cannot keep the lock; hold a guard instead of detaching it";
-        Err(Error::refused(text).of(hold.name()))
+        Err(Error::refused(text).of(hold.holding().name()))
     }
 }
 
@@ -390,8 +390,8 @@ impl fmt::Debug for Guard {
         let mut debug = f.debug_struct("Guard");
         if let Some(hold) = &self.0 {
             debug
-                .field("lock", hold.lease().slot().target())
-                .field("fencing_token", &hold.lease().token())
+                .field("lock", hold.holding().slot.target())
+                .field("fencing_token", &hold.holding().lease.terms.token)
                 .field("remaining", &self.remaining());
         }
         debug.finish()

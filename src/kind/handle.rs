@@ -9,9 +9,8 @@ use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
-use crate::engine::hold;
-use crate::engine::release::check_valid;
 use crate::engine::slot::{Patience, Slot};
+use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
 
 /// One name with one set of options.
@@ -40,21 +39,21 @@ impl Handle {
     }
 
     pub(crate) fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.try_lock_until_moment(self.slot.engine().now().after(wait))
+        self.try_lock_until_moment(self.slot.context().now().after(wait))
     }
 
     pub(crate) fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>> {
-        self.try_lock_until_moment(moment_of(deadline, self.slot.engine().now()))
+        self.try_lock_until_moment(moment_of(deadline, self.slot.context().now()))
     }
 
     fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
-        let over = deadline <= self.slot.engine().now();
+        let over = deadline <= self.slot.context().now();
         self.take(if over { Patience::Once } else { Patience::Until(deadline) })
     }
 
     fn take(&self, patience: Patience) -> Result<Option<Guard>> {
-        if let Some(hold) = hold::find(&self.slot) {
-            if let Err(error) = check_valid(hold.lease())
+        if let Some(hold) = find(&self.slot) {
+            if let Err(error) = hold.holding().check_valid()
                 && !mutated!("reentry-after-loss")
             {
                 return Err(error.of(self.name()));
@@ -66,8 +65,8 @@ impl Handle {
                     .of(self.name()))
             };
         }
-        let lease = acquire(&self.slot, &self.options, patience)?;
-        Ok(lease.map(|lease| Guard::new(hold::adopt(lease))))
+        let holding = acquire(&self.slot, &self.options, patience)?;
+        Ok(holding.map(|holding| Guard::new(adopt(holding))))
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
@@ -82,10 +81,10 @@ impl Handle {
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
-        let engine = self.slot.engine();
-        engine
-            .protocol()
-            .holder(self.slot.target(), engine.exchange_deadline())
+        let context = self.slot.context();
+        context
+            .protocol
+            .holder(self.slot.target(), context.exchange_deadline())
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
@@ -94,13 +93,13 @@ impl Handle {
     }
 
     pub(crate) fn hold_count(&self) -> u32 {
-        hold::find(&self.slot)
-            .filter(|hold| hold.lease().is_valid_at(self.slot.engine().now()))
+        find(&self.slot)
+            .filter(|hold| hold.holding().lease.is_valid_at(self.slot.context().now()))
             .map_or(0, |hold| hold.count())
     }
 
     pub(crate) fn unlock(&self) -> Result<()> {
-        match hold::find(&self.slot) {
+        match find(&self.slot) {
             Some(hold) => Guard::new(hold).release(),
             None => Err(Error::not_held(
                 "not held by this thread: it has not locked it, has unlocked it already, or has made its \
@@ -111,9 +110,9 @@ impl Handle {
     }
 
     pub(crate) fn force_release(&self) -> Result<bool> {
-        let engine = self.slot.engine();
-        let (protocol, target) = (engine.protocol(), self.slot.target());
-        let deadline = engine.exchange_deadline();
+        let context = self.slot.context();
+        let (protocol, target) = (&context.protocol, self.slot.target());
+        let deadline = context.exchange_deadline();
         let forced = protocol.holder(target, deadline).and_then(|holder| {
             // The next holder has done nothing for which it should lose the lock.
             holder.map_or(Ok(false), |holder| {
@@ -128,10 +127,10 @@ impl Handle {
     }
 
     pub(crate) fn request_release(&self) -> Result<bool> {
-        let engine = self.slot.engine();
-        engine
-            .protocol()
-            .request_release(self.slot.target(), engine.exchange_deadline())
+        let context = self.slot.context();
+        context
+            .protocol
+            .request_release(self.slot.target(), context.exchange_deadline())
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use crate::base::error::Result;
 use crate::base::loss::Loss;
-use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
-use crate::engine::hold::adopt;
-use crate::engine::lease::LiveLease;
-use crate::engine::release::{check_expiry, on_loss, release};
+use crate::engine::holding::Holding;
+use crate::engine::thread_hold::adopt;
 use crate::kind::Guard;
 
 /// A hold that belongs to no thread, and can be sent to one.
@@ -29,7 +27,7 @@ use crate::kind::Guard;
 /// # }
 /// ```
 #[must_use = "if unused the lock is released immediately"]
-pub struct OwnedLease(Option<Arc<LiveLease>>);
+pub struct OwnedLease(Option<Holding>);
 
 impl Guard {
     /// Takes the hold out of this thread, to send it to another thread.
@@ -51,7 +49,7 @@ impl Guard {
         match self.0.take() {
             Some(hold) if hold.count() == 1 => {
                 hold.leave();
-                Ok(OwnedLease(Some(hold.lease().clone())))
+                Ok(OwnedLease(Some(hold.holding().clone())))
             }
             hold => {
                 self.0 = hold;
@@ -62,7 +60,7 @@ impl Guard {
 }
 
 impl OwnedLease {
-    fn lease(&self) -> &Arc<LiveLease> {
+    fn holding(&self) -> &Holding {
         // Taken only by what consumes the lease.
         self.0.as_ref().expect("an owned lease is there until it is consumed")
     }
@@ -79,8 +77,8 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn into_guard(mut self) -> Guard {
-        let lease = self.0.take().expect("an owned lease is there until it is consumed");
-        Guard::new(adopt(lease))
+        let holding = self.0.take().expect("an owned lease is there until it is consumed");
+        Guard::new(adopt(holding))
     }
 
     /// The token of this hold, like [`Guard::fencing_token`].
@@ -93,7 +91,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.lease().token()
+        self.holding().lease.terms.token
     }
 
     /// Whether the lease is still valid, like [`Guard::is_valid`].
@@ -120,7 +118,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.lease().valid_until().since(self.lease().slot().engine().now())
+        self.holding().remaining()
     }
 
     /// Why the lock was lost, or `None` if it was not.
@@ -133,8 +131,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn loss(&self) -> Option<Loss> {
-        check_expiry(self.lease());
-        self.lease().loss()
+        self.holding().loss()
     }
 
     /// Calls `callback` once if the lock is lost before its release, like [`Guard::on_loss`].
@@ -145,7 +142,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        on_loss(self.lease(), Box::new(callback));
+        self.holding().on_loss(Box::new(callback));
     }
 
     /// Releases it, and returns an error if that went wrong.
@@ -164,7 +161,7 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<()> {
-        self.0.take().map_or(Ok(()), |lease| release(&lease))
+        self.0.take().map_or(Ok(()), |holding| holding.release())
     }
 }
 
@@ -174,8 +171,8 @@ impl RefUnwindSafe for OwnedLease {}
 
 impl Drop for OwnedLease {
     fn drop(&mut self) {
-        if let Some(lease) = self.0.take()
-            && let Err(error) = release(&lease)
+        if let Some(holding) = self.0.take()
+            && let Err(error) = holding.release()
         {
             log::warn!("{error}");
         }
@@ -184,6 +181,8 @@ impl Drop for OwnedLease {
 
 impl fmt::Debug for OwnedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnedLease").field(&self.0.as_ref().map(|lease| lease.token())).finish()
+        f.debug_tuple("OwnedLease")
+            .field(&self.0.as_ref().map(|holding| holding.lease.terms.token))
+            .finish()
     }
 }

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// How many slots are on a client's agenda.
 fn looks(client: &LockClient) -> usize {
-    client.engine().worker().len().0
+    client.engine().worker.len().0
 }
 
 fn lingering() -> LockOptions {
@@ -24,7 +24,7 @@ fn lingering() -> LockOptions {
 /// Waits until a lease of this client may linger, which it may once others could be heard.
 fn listen(server: &Server, client: &LockClient) {
     client.mutex_with("listens", lingering()).unwrap().lock().unwrap().release().unwrap();
-    until(|| client.engine().hub().is_live());
+    until(|| client.engine().hub.is_live());
     server.advance(Duration::ZERO);
 }
 

@@ -8,7 +8,7 @@ use crate::base::error::Result;
 use crate::base::sync::{self, Arc, Mutex, Weak};
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
-use crate::engine::Engine;
+use crate::engine::context::Context;
 use crate::testing::Link;
 use crate::topology::memory::link::Link as InnerLink;
 use crate::topology::memory::server::Server as Inner;
@@ -55,7 +55,7 @@ pub struct Server {
 }
 
 struct Client {
-    engine: Weak<Engine>,
+    engine: Weak<Context>,
     link: Arc<InnerLink>,
 }
 
@@ -141,7 +141,7 @@ impl Server {
         let (client, link) = settings.build_over(&self.inner)?;
         let mut clients = self.clients.lock();
         clients.retain(|client| client.engine.strong_count() > 0);
-        clients.push(Client { engine: Arc::downgrade(client.engine()), link });
+        clients.push(Client { engine: Arc::downgrade(&client.engine().context), link });
         Ok(client)
     }
 
@@ -165,7 +165,9 @@ impl Server {
         let clients = self.clients.lock();
         let found = clients
             .iter()
-            .find(|known| std::ptr::eq(known.engine.as_ptr(), Arc::as_ptr(client.engine())))
+            .find(|known| {
+                std::ptr::eq(known.engine.as_ptr(), Arc::as_ptr(&client.engine().context))
+            })
             .expect("a client of this server");
         Link::new(Arc::clone(&found.link), Arc::clone(&self.inner))
     }
@@ -250,13 +252,13 @@ impl Server {
         // Ours may be the last references: they are dropped after the lock is free.
         let engines: Vec<_> =
             self.clients.lock().iter().filter_map(|client| client.engine.upgrade()).collect();
-        engines.iter().filter(|engine| engine.worker().is_dozing()).count()
+        engines.iter().filter(|engine| engine.worker.is_dozing()).count()
     }
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
     fn workers_due(&self) -> Option<Vec<Moment>> {
         let due = |client: &Client| match client.engine.upgrade() {
-            Some(engine) if !client.link.is_waited_for() => engine.worker().next_due(),
+            Some(engine) if !client.link.is_waited_for() => engine.worker.next_due(),
             _ => Some(Moment::FAR),
         };
         self.clients.lock().iter().map(due).collect()
@@ -281,7 +283,7 @@ impl Server {
         let back = lenient || self.waiting() >= before;
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
-            client.link.is_waited_for() || engine.is_none_or(|engine| engine.worker().is_at_rest())
+            client.link.is_waited_for() || engine.is_none_or(|engine| engine.worker.is_at_rest())
         };
         due == 0 && back && self.inner.is_at_rest() && self.clients.lock().iter().all(rests)
     }

@@ -9,8 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
 use crate::client::LockClient;
-use crate::engine::release::give_back;
-use crate::engine::slot::{Look, PassedOn};
+use crate::engine::slot::PassedOn;
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
@@ -23,7 +22,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     let engine = client.engine();
     let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
     let owned = lock.lock().unwrap().into_owned().unwrap();
-    until(|| engine.hub().is_live());
+    until(|| engine.hub.is_live());
     let slot = engine.table().all().pop().unwrap();
     let lease = slot.lease().unwrap();
     assert!(lease.begin_release().is_some());
@@ -31,7 +30,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     assert!(error.to_string().contains("\"x\""), "{error}");
     assert_eq!(slot.pass_on(&lease), PassedOn::No);
     lease.end();
-    give_back(&lease);
+    slot.give_back(&lease);
     slot.vacate(None);
     client.shutdown(SOON).unwrap();
     assert!(!server.keys().contains(&b"x".to_vec()));
@@ -45,8 +44,8 @@ fn a_linger_that_is_over_is_waited_for() {
     let client = server.client();
     linger(&server, &client);
     let slot = client.engine().table().all().pop().unwrap();
-    let ending = slot.look(client.engine().now().after(SOON * 2));
-    assert!(matches!(ending, Look::Over(_)));
+    let (_, ending) = slot.look(client.engine().now().after(SOON * 2));
+    assert!(ending.is_some());
     let done = shut_down(client);
     assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
     drop((ending, slot));
@@ -105,7 +104,7 @@ fn rest_of_a_hold_that_max_hold_ended_is_given_back() {
 fn linger(server: &Server, client: &LockClient) {
     let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
     lock.lock().unwrap().release().unwrap();
-    until(|| client.engine().hub().is_live());
+    until(|| client.engine().hub.is_live());
     // It lingers only where others have been heard of from the start.
     server.advance(Duration::ZERO);
     lock.lock().unwrap().release().unwrap();

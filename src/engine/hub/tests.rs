@@ -1,13 +1,17 @@
 //! What replies about channels mean to those who wish for them.
 
+use std::time::Duration;
+
+use super::ear::Ear;
 use super::*;
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
-use crate::base::time::Clock;
-use crate::engine::{Bounds, Callbacks};
+use crate::engine::slot::Slot;
+use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::scripted::Scripted;
+use crate::protocol::wake::Listener;
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::server::Server;
 
@@ -34,20 +38,18 @@ impl Listener for Refused {
     }
 }
 
-fn engine() -> Arc<Engine> {
+/// A hub that is live, whose thread the test is, and two channels that are wished for.
+fn live() -> (Hub, Arc<Slot>) {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = Arc::new(Scripted::new(memory));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default())
-}
-
-/// A hub that is live, whose thread the test is, and two channels that are wished for.
-fn live() -> (Arc<Engine>, Hub, Arc<Slot>) {
-    let (engine, hub) = (engine(), Hub::new());
-    hub.0.live.store(true, Ordering::Release);
+    let hub = Hub::new(Arc::clone(&memory) as Arc<dyn Protocol>, as_clock(), |_| {});
+    let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
+    hub.shared.live.store(true, Ordering::Release);
     let slot = engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());
-    let mut state = hub.0.state.lock();
+    let mut state = hub.shared.state.lock();
     state.started = true;
     for name in [b"x", b"y"] {
         let mut channel = Channel::new();
@@ -55,44 +57,35 @@ fn live() -> (Arc<Engine>, Hub, Arc<Slot>) {
         state.channels.insert(name.to_vec(), channel);
     }
     drop(state);
-    (engine, hub, slot)
+    (hub, slot)
 }
 
-fn with_ear<T>(
-    engine: &Arc<Engine>,
-    hub: &Hub,
-    refused: Option<Vec<u8>>,
-    work: impl FnOnce(&mut Ear<'_>) -> T,
-) -> T {
-    let (weak, protocol) = (Arc::downgrade(engine), engine.protocol_handle());
-    let listener = Box::new(Refused(refused));
-    work(&mut Ear { shared: &hub.0, engine: &weak, protocol: &*protocol, listener })
+fn ear(hub: &Hub, refused: Option<Vec<u8>>) -> Ear<'_> {
+    Ear { shared: &hub.shared, listener: Box::new(Refused(refused)) }
 }
 
 #[test]
 fn confirmation_before_its_question_confirms_nothing() {
-    let (engine, hub, _slot) = live();
-    with_ear(&engine, &hub, None, |ear| {
-        let confirmation = || Wake::Listening { channel: b"x".to_vec() };
-        ear.take(confirmation()).unwrap();
-        assert!(!hub.hears(b"x"), "it is not asked for yet");
-        ear.ask().unwrap();
-        ear.take(confirmation()).unwrap();
-        assert!(hub.hears(b"x") && !hub.hears(b"y"));
-    });
+    let (hub, _slot) = live();
+    let mut ear = ear(&hub, None);
+    let confirmation = || Wake::Listening { channel: b"x".to_vec() };
+    ear.take(confirmation());
+    assert!(!hub.hears(b"x"), "it is not asked for yet");
+    ear.ask().unwrap();
+    ear.take(confirmation());
+    assert!(hub.hears(b"x") && !hub.hears(b"y"));
 }
 
 #[test]
 fn refusal_of_one_channel_leaves_another_asked_for() {
-    let (engine, hub, slot) = live();
-    with_ear(&engine, &hub, Some(b"x".to_vec()), |ear| {
-        ear.ask().unwrap();
-        assert_eq!(ear.refuse(Failure::wrong_type()).unwrap(), Wake::Nothing);
-        ear.take(Wake::Listening { channel: b"y".to_vec() }).unwrap();
-        assert!(hub.hears(b"y"), "it was not refused");
-        // A pause does not ask again for what was refused.
-        hub.wish_for(b"x", &slot, Moment::FAR);
-        let state = hub.0.state.lock();
-        assert!(matches!(state.channels[b"x".as_slice()].heard, Heard::Refused(_)));
-    });
+    let (hub, slot) = live();
+    let mut ear = ear(&hub, Some(b"x".to_vec()));
+    ear.ask().unwrap();
+    assert_eq!(ear.refuse(Failure::wrong_type()).unwrap(), Wake::Nothing);
+    ear.take(Wake::Listening { channel: b"y".to_vec() });
+    assert!(hub.hears(b"y"), "it was not refused");
+    // A pause does not ask again for what was refused.
+    hub.wish_for(b"x", &slot, Moment::FAR);
+    let state = hub.shared.state.lock();
+    assert!(matches!(state.channels[b"x".as_slice()].heard, Heard::Refused(_)));
 }

@@ -3,7 +3,7 @@
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::slot::Patience;
+use crate::engine::slot::patience::Patience;
 
 /// One attempt of this process, which may outlast the thread that began it.
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ const VAIN: u32 = 4;
 const DOUBLINGS: u32 = 8;
 
 /// What one slot knows of those who listen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Courtesy {
     /// When a release of this process was last heard by others.
     listened_at: Moment,
@@ -64,19 +64,6 @@ pub(super) struct Courtesy {
 }
 
 impl Courtesy {
-    pub(super) fn new() -> Courtesy {
-        Courtesy {
-            listened_at: Moment::PAST,
-            until: Moment::PAST,
-            heard: 0,
-            due: 0,
-            listens: false,
-            paused: None,
-            vain: 0,
-            rest_until: Moment::PAST,
-        }
-    }
-
     /// Whether others have listened lately, and want the lock as far as is known. Between two waits they may
     /// not listen for a moment.
     pub(super) fn is_listened_to(&self, now: Moment) -> bool {

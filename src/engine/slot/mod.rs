@@ -20,8 +20,9 @@
 
 mod bid;
 mod courtesy;
-mod linger;
-
+mod give_back;
+mod hand_off;
+mod hear;
 mod patience;
 mod pause;
 #[cfg(test)]
@@ -33,42 +34,28 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::option::{LockOptions, WaitKind};
+use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
 use crate::base::time::Moment;
-use crate::engine::Engine;
+use crate::engine::context::Context;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
+use crate::engine::table::Table;
 use crate::protocol::target::Target;
 use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;
-use courtesy::{Courtesy, PASSED_ON_WHILE_LISTENED};
-pub(crate) use linger::Ending;
+use courtesy::Courtesy;
+pub(crate) use hand_off::PassedOn;
 pub(crate) use patience::Patience;
+pub(crate) use pause::Paused;
 pub(crate) use waiter::Turn;
 use waiter::{Waiter, refuse_the_hasty};
-pub(crate) use watch::Look;
 
-/// How long a lease is passed on from thread to thread while another process waits.
-const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
-/// The same while none is known to: those that do not queue cannot make themselves known.
-const PASSED_ON: Duration = Duration::from_secs(1);
-
-/// Where a turn took no longer than this, who comes after the next is woken ahead of its own: to wake a
-/// thread takes longer than such a hold.
-const BRISK: Duration = Duration::from_micros(50);
 /// An answer that takes no longer than this is not missed yet.
 pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
 /// Word of a holder that is older than this is no answer to a new question.
 const FRESH: Duration = Duration::from_millis(50);
-
-/// How a delegate's pause ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paused {
-    Over,
-    CalledOff,
-}
 
 /// A grant that was heard.
 #[derive(Clone, Copy, Debug)]
@@ -77,23 +64,16 @@ pub(crate) struct Heard {
     pub(crate) received: Moment,
 }
 
-/// What becomes of a lease that its thread gives up.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PassedOn {
-    /// Another thread has it.
-    ToThread,
-    /// Nobody has it, and the worker ends that.
-    Lingering,
-    /// It goes back to Redis; [`Slot::vacate`] is owed afterwards.
-    No,
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
+    #[default]
     Free,
-    Trying { told_busy: bool },
+    Trying {
+        told_busy: bool,
+    },
     Held(Weak<LiveLease>),
-    Lingering(Arc<LiveLease>),
+    /// The slot is kept too, until the worker or another has ended that.
+    Lingering(Arc<LiveLease>, Arc<Slot>),
     Releasing,
 }
 
@@ -109,7 +89,7 @@ impl State {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     state: State,
     queue: VecDeque<Arc<Waiter>>,
@@ -146,7 +126,9 @@ struct Inner {
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
-    engine: Arc<Engine>,
+    context: Arc<Context>,
+    /// From which it takes itself out.
+    table: Arc<Table<Slot>>,
     target: Arc<Target>,
     inner: Mutex<Inner>,
     /// Where the delegate pauses.
@@ -154,32 +136,13 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(engine: Arc<Engine>, target: Arc<Target>) -> Slot {
-        let inner = Inner {
-            state: State::Free,
-            queue: VecDeque::new(),
-            cancellations: 0,
-            waits: false,
-            told_at: Moment::PAST,
-            asked_at: None,
-            number: None,
-            grant: None,
-            nudged: false,
-            remote: 0,
-            wanted: false,
-            evicted: false,
-            passed: 0,
-            granted_at: Moment::PAST,
-            passed_at: Moment::PAST,
-            linger_until: Moment::PAST,
-            courtesy: Courtesy::new(),
-            look_at: Moment::FAR,
-        };
-        Slot { engine, target, inner: Mutex::new(inner), pause: Condvar::new() }
+    pub(super) fn new(context: Arc<Context>, table: Arc<Table<Slot>>, target: Arc<Target>) -> Slot {
+        let inner = Inner { look_at: Moment::FAR, ..Inner::default() };
+        Slot { context, table, target, inner: Mutex::new(inner), pause: Condvar::new() }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     pub(crate) fn target(&self) -> &Arc<Target> {
@@ -187,9 +150,9 @@ impl Slot {
     }
 
     /// Waits for this thread's turn.
-    pub(crate) fn enter(&self, options: &LockOptions, patience: Patience) -> Turn {
+    pub(crate) fn enter(self: &Arc<Slot>, options: &LockOptions, patience: Patience) -> Turn {
         let mut inner = self.inner.lock();
-        if self.engine.is_shut_down() {
+        if self.context.is_shut_down() {
             return Turn::Cancelled;
         }
         if inner.state.is_free() {
@@ -201,14 +164,14 @@ impl Slot {
         match &inner.state {
             State::Held(_) if patience == Patience::Once => return Turn::Busy,
             State::Trying { told_busy: true } if patience == Patience::Once => {
-                if self.engine.now().since(inner.told_at) <= FRESH {
+                if self.context.now().since(inner.told_at) <= FRESH {
                     return Turn::Busy;
                 }
                 // What was true then is no answer now: the delegate asks for both.
                 inner.nudged = true;
                 self.pause.notify_one();
             }
-            State::Lingering(_) => {
+            State::Lingering(..) => {
                 inner.waits = patience != Patience::Once;
                 return self.end_linger_for(inner, options, patience);
             }
@@ -224,14 +187,11 @@ impl Slot {
             soon: AtomicBool::new(false),
         });
         inner.queue.push_back(Arc::clone(&waiter));
-        if inner.courtesy.is_left_at(self.engine.now()) {
+        if inner.courtesy.is_left_at(self.context.now()) {
             // The delegate may have to end its pause.
             self.pause.notify_one();
         }
-        let deadline = match patience {
-            Patience::Once => self.engine.exchange_deadline(),
-            Patience::Until(deadline) => deadline,
-        };
+        let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(inner, &waiter, deadline)
     }
 
@@ -241,7 +201,7 @@ impl Slot {
         waiter: &Arc<Waiter>,
         deadline: Moment,
     ) -> Turn {
-        let since = self.engine.now();
+        let since = self.context.now();
         loop {
             if let Some(turn) = waiter.turn.lock().take() {
                 return turn;
@@ -256,11 +216,11 @@ impl Slot {
                 waiter.woken.wait(&mut inner);
                 continue;
             }
-            if deadline <= self.engine.now() {
+            if deadline <= self.context.now() {
                 inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
                 return self.silence(&inner, since).map_or(Turn::Busy, Turn::Unanswered);
             }
-            self.engine.doze(deadline, &mut |left| {
+            self.context.doze(deadline, &mut |left| {
                 waiter.woken.wait_for(&mut inner, left);
             });
         }
@@ -269,7 +229,7 @@ impl Slot {
     /// For how long Redis has not answered who waits since then, if that is longer than usual: one
     /// delegate, or several that failed in turn.
     fn silence(&self, inner: &Inner, since: Moment) -> Option<Duration> {
-        let now = self.engine.now();
+        let now = self.context.now();
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = !matches!(inner.state, State::Trying { told_busy: false })
             || inner.told_at >= lately
@@ -301,38 +261,11 @@ impl Slot {
     pub(crate) fn told_busy(&self) {
         let mut inner = self.inner.lock();
         inner.state = State::Trying { told_busy: true };
-        let now = self.engine.now();
+        let now = self.context.now();
         inner.told_at = now;
         inner.asked_at = None;
         inner.courtesy.end(true, now);
         refuse_the_hasty(&mut inner.queue);
-    }
-
-    /// The delegate pauses until it is told something, called off, or the time is over.
-    pub(crate) fn pause(&self, span: Duration, seen: &mut u64) -> Paused {
-        let mut inner = self.inner.lock();
-        let quiet =
-            |inner: &Inner| inner.cancellations == *seen && inner.grant.is_none() && !inner.nudged;
-        if !span.is_zero() && quiet(&inner) {
-            let until = self.engine.now().after(span);
-            loop {
-                self.engine.doze(until, &mut |left| {
-                    self.pause.wait_for(&mut inner, left);
-                });
-                if !quiet(&inner) || until <= self.engine.now() {
-                    break;
-                }
-            }
-        }
-        inner.nudged = false;
-        if self.is_called_off(&inner, seen) { Paused::CalledOff } else { Paused::Over }
-    }
-
-    /// Whether the delegate was called off since it last looked. A call that does not wait is called off by
-    /// a shutdown only: `cancel_waits` ends waits.
-    fn is_called_off(&self, inner: &Inner, seen: &mut u64) -> bool {
-        let cancelled = std::mem::replace(seen, inner.cancellations) != inner.cancellations;
-        cancelled && (inner.waits || self.engine.is_shut_down())
     }
 
     /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
@@ -340,7 +273,7 @@ impl Slot {
         let mut inner = self.inner.lock();
         let grant = inner.grant.take();
         if grant.is_none() && inner.asked_at.is_none() {
-            inner.asked_at = Some(self.engine.now());
+            inner.asked_at = Some(self.context.now());
         }
         grant
     }
@@ -351,7 +284,7 @@ impl Slot {
     }
 
     /// The delegate has the lease now, and the worker renews it.
-    pub(crate) fn granted(&self, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
         let mut inner = self.inner.lock();
         inner.state = State::Held(Arc::downgrade(lease));
         inner.asked_at = None;
@@ -364,14 +297,12 @@ impl Slot {
         refuse_the_hasty(&mut inner.queue);
         let wake = if std::mem::take(&mut inner.evicted) {
             lease.doubt(now);
-            self.look_by(&mut inner, lease, now)
+            self.look_by(&mut inner, now)
         } else {
             self.watch(&mut inner, lease)
         };
         drop(inner);
-        if wake {
-            self.engine.worker().wake();
-        }
+        self.context.worker.wake_if(wake);
     }
 
     /// The delegate goes without the lease, or the lease has ended: the next thread has its turn,
@@ -382,7 +313,7 @@ impl Slot {
         inner.asked_at = None;
         inner.courtesy.forget_pause();
         if !matches!(inner.state, State::Trying { .. }) {
-            inner.told_at = self.engine.now();
+            inner.told_at = self.context.now();
         }
         let Some(next) = inner.queue.pop_front() else {
             inner.state = State::Free;
@@ -404,161 +335,12 @@ impl Slot {
         }
     }
 
-    /// Passes a lease that its thread gives up on to the next thread, or keeps it for a while, if
-    /// that may be.
-    pub(crate) fn pass_on(&self, lease: &Arc<LiveLease>) -> PassedOn {
-        let mut inner = self.inner.lock();
-        let now = self.engine.now();
-        let next = inner.queue.front().filter(|_| self.may_pass(&inner, lease, now));
-        if let Some(successor) = next.and_then(|next| lease.successor(&next.options, now))
-            && let Some(next) = inner.queue.pop_front()
-        {
-            inner.passed = inner.passed.saturating_add(1);
-            inner.state = State::Held(Arc::downgrade(&successor));
-            next.assign(Turn::Held(Arc::clone(&successor)));
-            let brisk = now.since(std::mem::replace(&mut inner.passed_at, now)) <= BRISK;
-            let after = inner.queue.front().filter(|_| brisk).map(Arc::clone);
-            let wake = self.watch(&mut inner, &successor);
-            drop(inner);
-            next.woken.notify_one();
-            if let Some(after) = after {
-                after.soon.store(true, Ordering::Relaxed);
-                after.woken.notify_one();
-            }
-            if wake {
-                self.engine.worker().wake();
-            }
-            self.engine.listen_for_waiters(lease.options());
-            return PassedOn::ToThread;
-        }
-        if let Some(until) = self.may_linger(&inner, lease, now) {
-            inner.state = State::Lingering(Arc::clone(lease));
-            inner.linger_until = until;
-            let wake = self.look_by(&mut inner, lease, until);
-            drop(inner);
-            if wake {
-                self.engine.worker().wake();
-            }
-            return PassedOn::Lingering;
-        }
-        self.unwatch(&mut inner);
-        inner.state = State::Releasing;
-        inner.asked_at = Some(now);
-        inner.courtesy.begin_release();
-        PassedOn::No
-    }
-
-    /// Bounded in number and time while another process waits, in time alone while none is known
-    /// to. Where nothing could be heard of one, it is taken for granted.
-    fn may_pass(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> bool {
-        let held = now.since(inner.granted_at);
-        let queues = lease.options().wait_kind() == WaitKind::Queue;
-        let heard = queues && self.engine.hub().is_live();
-        if mutated!("hand-off-bound-ignored") {
-            return true;
-        }
-        if inner.wanted || !heard {
-            let most = if inner.courtesy.is_listened_to(now) {
-                PASSED_ON_WHILE_LISTENED
-            } else {
-                PASSED_ON_WHILE_WANTED
-            };
-            let brief = held < most || mutated!("hand-off-time-ignored");
-            inner.passed < lease.options().local_handoffs_option() && brief
-        } else {
-            lease.options().local_handoffs_option() > 0 && held < PASSED_ON
-        }
-    }
-
-    /// A grant was heard. It is kept for the delegate, also before the answer to its request
-    /// (rule 10).
-    pub(crate) fn hear_grant(&self, grant: GrantMessage) {
-        let mut inner = self.inner.lock();
-        let trying = match inner.state {
-            State::Trying { told_busy } => told_busy || !mutated!("early-grant-not-kept"),
-            _ => false,
-        };
-        let ours = inner.number == Some(grant.number) || mutated!("grant-of-another-attempt");
-        if trying && ours {
-            inner.grant = Some(Heard { grant, received: self.engine.now() });
-            // Whoever wakes needs the lock at once.
-            drop(inner);
-            self.pause.notify_one();
-        }
-    }
-
-    /// Whether anybody waits here.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        let inner = self.inner.lock();
-        matches!(inner.state, State::Trying { .. }) || !inner.queue.is_empty()
-    }
-
-    /// Makes the delegate ask again at once.
-    pub(crate) fn nudge(&self) {
-        let mut inner = self.inner.lock();
-        let trying = matches!(inner.state, State::Trying { .. });
-        if trying {
-            inner.nudged = true;
-            self.pause.notify_one();
-        }
-        // Who nudges has not heard what was said before.
-        inner.wanted = true;
-    }
-
-    /// Another process waits for what this attempt has. Answers a lingering lease, which is to be
-    /// given back.
-    pub(crate) fn hear_wanted(&self, number: u64, waiters: u32) -> Option<Ending> {
-        let mut inner = self.inner.lock();
-        if inner.number != Some(number) {
-            return None;
-        }
-        inner.wanted = true;
-        inner.remote = waiters.max(1);
-        drop(inner);
-        if mutated!("linger-not-revoked") { None } else { self.end_linger() }
-    }
-
-    /// Whether this attempt holds the lock for a thread here, or lingers; then that is ended, and
-    /// the lease answered.
-    pub(crate) fn hear_request(&self, number: u64) -> (bool, Option<Ending>) {
-        let inner = self.inner.lock();
-        let (ours, held) = (inner.number == Some(number), matches!(inner.state, State::Held(_)));
-        drop(inner);
-        (ours && held, if ours { self.end_linger() } else { None })
-    }
-
-    /// This attempt is said to have been evicted: the worker asks Redis at once whether that is so. Returns
-    /// a lingering lease, which is to be given back.
-    pub(crate) fn hear_evicted(&self, number: u64) -> Option<Ending> {
-        let mut inner = self.inner.lock();
-        if inner.number != Some(number) {
-            return None;
-        }
-        // The grant may be in a reply on its way.
-        inner.evicted = matches!(inner.state, State::Trying { .. });
-        // Dropped after the slot is unlocked: ours may be the last reference.
-        let held = match &inner.state {
-            State::Held(lease) => lease.upgrade(),
-            _ => None,
-        };
-        let wake = held.as_ref().is_some_and(|lease| {
-            let now = self.engine.now();
-            lease.doubt(now);
-            self.look_by(&mut inner, lease, now)
-        });
-        drop(inner);
-        if wake {
-            self.engine.worker().wake();
-        }
-        self.end_linger()
-    }
-
     /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was
     /// taken away, what still looks held is about to be given back.
     pub(crate) fn is_talking(&self) -> bool {
         let inner = self.inner.lock();
         let talks = matches!(inner.state, State::Trying { .. } | State::Releasing);
-        talks || (self.engine.is_shut_down() && !inner.state.is_free())
+        talks || (self.context.is_shut_down() && !inner.state.is_free())
     }
 
     /// The lease that a thread here has.
@@ -595,6 +377,6 @@ impl fmt::Debug for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.unwatch(&mut self.inner.lock());
-        self.engine.forget(&self.target);
+        self.table.forget(self.target.name());
     }
 }

@@ -10,3 +10,13 @@ pub(crate) enum Patience {
     /// Until a moment; [`Moment::FAR`] is without end.
     Until(Moment),
 }
+
+impl Patience {
+    /// Until when the caller waits, if it does.
+    pub(crate) fn end(self) -> Option<Moment> {
+        match self {
+            Patience::Once => None,
+            Patience::Until(end) => Some(end),
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, LiveLease};
-use crate::engine::slot::{Patience, Turn};
+use crate::engine::slot::{Patience, Slot, Turn};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::scripted::Scripted;
@@ -32,7 +32,7 @@ impl Clock for Ticking {
 
 /// A lease that was granted just now with this token, while the server's clock showed so many
 /// microseconds, and the clock of its client.
-fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<LiveLease>) {
+fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<LiveLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
@@ -49,20 +49,21 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<LiveLease>)
         server_time: (micros, now),
         settled: Moment::PAST,
     };
-    (clock, LiveLease::new(slot, grant, LockOptions::new()))
+    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
+    (clock, slot, lease)
 }
 
 /// The tokens of the next holds of such a lease.
 fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
-    let (clock, mut lease) = granted(look, token, micros);
+    let (clock, _slot, mut lease) = granted(look, token, micros);
     let (options, begin) = (LockOptions::new(), clock.nanos.load(Ordering::SeqCst));
     let mut tokens = Vec::new();
     while tokens.len() < holds
         && let Some(next) = lease.successor(&options, clock.now())
     {
         let passed = (clock.nanos.load(Ordering::SeqCst) - begin + look) / 1_000;
-        assert!(next.token().get() <= micros + passed, "ahead of the server's clock");
-        tokens.push(next.token().get());
+        assert!(next.terms.token.get() <= micros + passed, "ahead of the server's clock");
+        tokens.push(next.terms.token.get());
         lease = next;
     }
     tokens
@@ -87,23 +88,21 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 /// The grant is in a reply on its way, and the delegate knows of it later.
 #[test]
 fn eviction_told_before_the_grant_is_asked_about() {
-    let (clock, lease) = granted(50, 1_000, 1_000);
-    let slot = lease.slot();
-    let turn = slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+    let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
     assert!(matches!(turn, Turn::Delegate(..)), "{turn:?}");
     slot.begin(7);
-    assert!(slot.hear_evicted(7).is_none());
+    slot.hear_evicted(7);
     slot.granted(&lease, 0, clock.now());
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
 }
 
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
-    let (clock, lease) = granted(50, 1_000, 1_000);
-    let slot = lease.slot();
-    slot.enter(lease.options(), Patience::Until(Moment::FAR));
+    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+    slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
     slot.begin(7);
-    assert!(slot.hear_evicted(8).is_none());
+    slot.hear_evicted(8);
     slot.granted(&lease, 0, clock.now());
     assert!(!lease.is_doubted() && lease.may_last(clock.now()));
 }

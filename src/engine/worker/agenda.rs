@@ -15,9 +15,7 @@ use std::collections::HashMap;
 use crate::base::sync::{Arc, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
-use crate::engine::slot::Slot;
-use crate::engine::worker::GiveBack;
-use crate::engine::worker::duty::Duty;
+use crate::engine::worker::duty::{Duty, GiveBack, Tended};
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 
@@ -37,7 +35,7 @@ pub(super) struct Agenda {
 #[derive(Debug)]
 struct State {
     /// By the address of the slot, which the weak reference keeps from being used again.
-    looks: Timers<usize, Weak<Slot>>,
+    looks: Timers<usize, Weak<dyn Tended>>,
     returns: Timers<Arc<[u8]>, Arc<GiveBack>>,
     news: Timers<u64, News>,
     /// The number of the last of the news.
@@ -88,7 +86,7 @@ impl Agenda {
 
     /// Wants a slot looked at then, or when it was wanted before if that is earlier. Returns whether
     /// the worker must be woken for it.
-    pub(super) fn look_at(&self, slot: &Arc<Slot>, due: Moment) -> bool {
+    pub(super) fn look_at<S: Tended + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         let mut state = self.state.lock();
         let mut place = Arc::as_ptr(slot) as usize;
         if mutated!("relocks-starve-renewal") {
@@ -96,12 +94,13 @@ impl Agenda {
         }
         // Most have no entry yet, and those that have want an earlier one.
         let due = state.looks.due(&place).map_or(due, |before| due.min(before));
-        state.looks.put(place, due, Arc::downgrade(slot));
+        let slot: Weak<dyn Tended> = Arc::<S>::downgrade(slot);
+        state.looks.put(place, due, slot);
         state.oversleeps(due)
     }
 
     /// Wants a slot no longer looked at.
-    pub(super) fn forget(&self, slot: &Slot) {
+    pub(super) fn forget<S: Tended>(&self, slot: &S) {
         let forgotten = self.state.lock().looks.remove(&(std::ptr::from_ref(slot) as usize));
         drop(forgotten);
     }

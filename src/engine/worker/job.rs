@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::extend::may_remain;
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::release::{cause, lost_in_silence};
-use crate::engine::worker::GiveBack;
-use crate::engine::worker::duty::{Duty, Entry, watch};
+use crate::engine::verdict::{cause, may_remain};
+use crate::engine::worker::duty::{Duty, Entry, GiveBack, Tended};
 use crate::engine::worker::report::Report;
+use crate::protocol::Protocol;
 use crate::protocol::answer::{Told, Verdict};
 use crate::protocol::errand::{Errand, Task};
 use crate::wire::failure::Failure;
@@ -23,28 +22,18 @@ const TICKS_PER_PAUSE: u64 = 8;
 /// Showing a count must not lengthen a lease.
 const NO_LONGER: Duration = Duration::from_millis(1);
 
-/// Something that is part of a pipeline.
+/// Something that is part of a pipeline. What is about a lease has the slot that it is of, too.
 pub(super) enum Job {
-    Renew(UnderWay),
-    Show(UnderWay),
+    Renew(Arc<dyn Tended>, UnderWay),
+    Show(Arc<dyn Tended>, UnderWay),
     GiveBack(Arc<GiveBack>),
 }
 
 impl Job {
     pub(super) fn errand(&self) -> Errand<'_> {
-        let of_lease =
-            |lease: &'_ LiveLease, ttl| Task::Renew { ttl, count: lease.show_hold_count() };
         match self {
-            Job::Renew(lease) => Errand {
-                target: lease.slot().target(),
-                owner: lease.owner(),
-                task: of_lease(lease, lease.ttl()),
-            },
-            Job::Show(lease) => Errand {
-                target: lease.slot().target(),
-                owner: lease.owner(),
-                task: of_lease(lease, NO_LONGER),
-            },
+            Job::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
+            Job::Show(_, lease) => renewal(lease, NO_LONGER),
             Job::GiveBack(duty) => {
                 let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
                 Errand { target: &duty.target, owner: &duty.owner, task }
@@ -55,18 +44,18 @@ impl Job {
     pub(super) fn gives_back(&self) -> Option<Arc<GiveBack>> {
         match self {
             Job::GiveBack(duty) => Some(Arc::clone(duty)),
-            Job::Renew(_) | Job::Show(_) => None,
+            Job::Renew(..) | Job::Show(..) => None,
         }
     }
 
     /// When its lease ends, as far as that is ahead: by then it must be renewed, or found lost.
     pub(super) fn end(&self, now: Moment) -> Moment {
         match self {
-            Job::Renew(lease) => match time_left(lease, now) {
+            Job::Renew(_, lease) => match time_left(lease, now) {
                 Duration::ZERO => Moment::FAR,
                 left => now.after(left),
             },
-            Job::Show(_) | Job::GiveBack(_) => Moment::FAR,
+            Job::Show(..) | Job::GiveBack(_) => Moment::FAR,
         }
     }
 
@@ -75,42 +64,47 @@ impl Job {
         self,
         told: Result<Told, Failure>,
         now: Moment,
+        protocol: &dyn Protocol,
         report: &mut Report,
     ) -> Option<Entry> {
+        let look =
+            |slot: &Arc<dyn Tended>, due| Entry { due, duty: Duty::Look(Arc::downgrade(slot)) };
         match (self, told) {
-            (Job::Renew(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+            (Job::Renew(slot, lease), Ok(Told { verdict: Verdict::Done, sent })) => {
                 lease.renewed(sent);
                 lease.confirmed(sent);
-                lease.is_live().then(|| watch(&lease, lease.next_look()))
+                lease.is_live().then(|| look(&slot, lease.next_look()))
             }
-            (Job::Show(lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+            (Job::Show(_, lease), Ok(Told { verdict: Verdict::Done, sent })) => {
                 lease.confirmed(sent);
                 None
             }
-            (Job::Renew(lease) | Job::Show(lease), Ok(Told { verdict, .. })) => {
+            (Job::Renew(slot, lease) | Job::Show(slot, lease), Ok(Told { verdict, .. })) => {
                 if let Some(loss) = lease.lose(cause(verdict), now) {
-                    lost_in_silence(&lease, loss.clone());
+                    slot.lost(&lease, loss.clone());
                     report.lost(loss);
                 }
                 None
             }
-            (Job::Renew(lease), Err(failure)) => {
+            (Job::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
-                if may_remain(&lease, &failure) && !mutated!("unanswered-renewal-forgotten") {
-                    lease.may_last_until(now.after(lease.ttl()));
+                if may_remain(protocol, &lease.terms.owner, &failure)
+                    && !mutated!("unanswered-renewal-forgotten")
+                {
+                    lease.may_last_until(now.after(lease.terms.ttl()));
                 }
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
                 let live = lease.is_live();
                 report.failed(&lease, failure, live.then_some(due));
-                live.then(|| watch(&lease, due))
+                live.then(|| look(&slot, due))
             }
             // A lease that is said to be another's is asked about until Redis has replied: there may be
             // no renewal to find out.
-            (Job::Show(lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
-                Some(watch(&lease, retry_at(time_left(&lease, now), now)))
+            (Job::Show(slot, lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
+                Some(look(&slot, retry_at(time_left(&lease, now), now)))
             }
             // The next renewal shows it too.
-            (Job::Show(_), Err(_)) => None,
+            (Job::Show(..), Err(_)) => None,
             (Job::GiveBack(duty), Ok(told))
                 if told.sent >= duty.settled || mutated!("leave-sent-once") =>
             {
@@ -126,11 +120,16 @@ impl Job {
     }
 }
 
+fn renewal(lease: &LiveLease, ttl: Duration) -> Errand<'_> {
+    let task = Task::Renew { ttl, count: lease.hold_count.show() };
+    Errand { target: &lease.terms.target, owner: &lease.terms.owner, task }
+}
+
 /// How much time a renewal has: what is left of the validity, which after a hand-over is much less than
 /// the lease (rules 7, 9).
 fn time_left(lease: &LiveLease, now: Moment) -> Duration {
     if mutated!("retry-timed-by-the-whole-lease") {
-        return lease.ttl();
+        return lease.terms.ttl();
     }
     lease.valid_until().since(now)
 }

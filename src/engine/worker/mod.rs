@@ -26,7 +26,6 @@
 
 mod agenda;
 mod duty;
-mod give_back;
 mod job;
 mod report;
 mod runner;
@@ -40,14 +39,12 @@ use crate::base::sync::channel::{Sender, bounded};
 use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::engine::Callbacks;
-use crate::engine::callback::News;
-use crate::engine::slot::Slot;
+use crate::engine::callback::{Callbacks, News};
 use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 use agenda::Agenda;
-pub(crate) use give_back::GiveBack;
+pub(crate) use duty::{GiveBack, Tended};
 use report::Report;
 use runner::Runner;
 
@@ -92,37 +89,31 @@ impl Worker {
 
     /// Makes the worker look at a slot by then. Returns whether [`wake`](Self::wake) is owed, which is
     /// for when the caller has no lock.
-    pub(crate) fn look_at(&self, slot: &Arc<Slot>, due: Moment) -> bool {
+    pub(crate) fn look_at<S: Tended + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         self.agenda.look_at(slot, due)
     }
 
     /// Spares the worker the look at a slot.
-    pub(crate) fn forget(&self, slot: &Slot) {
+    pub(crate) fn forget<S: Tended>(&self, slot: &S) {
         self.agenda.forget(slot);
     }
 
     /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
     /// sent after it settled, or it has surely expired.
     pub(crate) fn give_back(&self, duty: GiveBack) {
-        if self.agenda.give_back(self.clock.now(), Arc::new(duty)) {
-            self.wake();
-        }
+        self.wake_if(self.agenda.give_back(self.clock.now(), Arc::new(duty)));
     }
 
     /// The same, but not before a moment, as its thread may still be at work; a shutdown does not wait
     /// for that.
     pub(crate) fn give_back_later(&self, due: Moment, duty: GiveBack) {
-        if self.agenda.give_back_later(due, Arc::new(duty)) {
-            self.wake();
-        }
+        self.wake_if(self.agenda.give_back_later(due, Arc::new(duty)));
     }
 
     /// Gives back at once what is owed, also what is owed from now on. What failed is still tried again
     /// only after a pause.
     pub(crate) fn hurry(&self) {
-        if self.agenda.hurry(self.clock.now()) {
-            self.wake();
-        }
+        self.wake_if(self.agenda.hurry(self.clock.now()));
     }
 
     /// Waits until everything is given back, or the deadline. Returns the locks that are not.
@@ -132,9 +123,7 @@ impl Worker {
 
     /// Calls the user back.
     pub(crate) fn announce(&self, news: News) {
-        if self.agenda.announce(self.clock.now(), news) {
-            self.wake();
-        }
+        self.wake_if(self.agenda.announce(self.clock.now(), news));
     }
 
     /// Whether it waits for a moment.
@@ -160,6 +149,13 @@ impl Worker {
     #[cfg(test)]
     pub(crate) fn len(&self) -> (usize, usize, usize) {
         self.agenda.len()
+    }
+
+    /// Does what is owed where work was put on the agenda.
+    pub(crate) fn wake_if(&self, owed: bool) {
+        if owed {
+            self.wake();
+        }
     }
 
     /// Wakes the worker, whose thread starts if it has not yet.

@@ -36,7 +36,7 @@ struct Failed {
 impl Report {
     /// A renewal failed, and is tried again then; `None` where the lease needs it no longer.
     pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Option<Moment>) {
-        let failed = Failed { target: Arc::clone(lease.slot().target()), failure };
+        let failed = Failed { target: Arc::clone(&lease.terms.target), failure };
         match again {
             Some(again) => self.failed.push((failed, again)),
             None => self.over.push(failed),

@@ -7,14 +7,12 @@ use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::engine::Callbacks;
-use crate::engine::callback::{News, survive};
+use crate::engine::callback::{Callbacks, News, survive};
 use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::LiveLease;
-use crate::engine::release::{lost_in_silence, taken};
-use crate::engine::slot::{Look, Slot};
+use crate::engine::verdict::taken;
 use crate::engine::worker::agenda::Agenda;
-use crate::engine::worker::duty::{Duty, Entry};
+use crate::engine::worker::duty::{Duty, Entry, Tended};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
 use crate::engine::worker::report::Report;
 use crate::protocol::Protocol;
@@ -131,13 +129,8 @@ impl Runner {
             match duty {
                 Duty::Look(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
-                    match slot.look(now) {
-                        Look::Idle => {}
-                        // Comes in as a duty to give back.
-                        Look::Over(ending) => drop(ending),
-                        Look::Held(lease) => {
-                            jobs.extend(look(&slot, &lease, now, &mut self.report));
-                        }
+                    if let Some(lease) = Arc::clone(&slot).held(now) {
+                        jobs.extend(look(slot, &lease, now, &mut self.report));
                     }
                 }
                 // A place in the queue may outlive a short lease.
@@ -157,7 +150,7 @@ impl Runner {
             let now = self.clock.now();
             for (job, told) in jobs.into_iter().zip(told) {
                 let gives_back = job.gives_back();
-                let next = job.settle(told, now, &mut self.report);
+                let next = job.settle(told, now, &*self.protocol, &mut self.report);
                 if let Some(duty) = gives_back
                     && next.is_none()
                 {
@@ -230,14 +223,19 @@ impl Runner {
 }
 
 /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
-fn look(slot: &Slot, lease: &Arc<LiveLease>, now: Moment, report: &mut Report) -> Option<Job> {
+fn look(
+    slot: Arc<dyn Tended>,
+    lease: &Arc<LiveLease>,
+    now: Moment,
+    report: &mut Report,
+) -> Option<Job> {
     if let Some(loss) = lease.expire(now) {
-        lost_in_silence(lease, loss.clone());
+        slot.lost(lease, loss.clone());
         report.lost(loss);
         return None;
     }
     let renews = lease.renew_at() <= now;
-    let asks = renews || lease.is_unshown() || lease.is_doubted();
+    let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
     // Taken before its phase is looked at, so that a release that comes in between does not pass on a
     // lease that is about to be renewed.
     let command = asks.then(|| lease.command());
@@ -246,10 +244,10 @@ fn look(slot: &Slot, lease: &Arc<LiveLease>, now: Moment, report: &mut Report) -
     }
     if renews {
         // What comes of it says when to look again.
-        return command.map(Job::Renew);
+        return command.map(|command| Job::Renew(slot, command));
     }
-    slot.look_again(lease.next_look());
-    command.map(Job::Show)
+    Arc::clone(&slot).look_again(lease.next_look());
+    command.map(|command| Job::Show(slot, command))
 }
 
 impl fmt::Debug for Runner {

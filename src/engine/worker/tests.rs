@@ -16,6 +16,7 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
+use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, LiveLease};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -165,7 +166,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
-    let worker = engine.worker();
+    let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
     let now = clock.now();
@@ -179,7 +180,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     };
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-    let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
     slot.granted(&lease, 0, now);
     clock.put_forward(now.after(SECOND * 3));
     worker.agenda.take(clock.now(), usize::MAX, &mut runner.hand);
@@ -235,10 +236,10 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
-    let worker = engine.worker();
+    let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
-    let leases: Vec<Arc<LiveLease>> = (0..LOCKS)
+    let holdings: Vec<Holding> = (0..LOCKS)
         .map(|number| {
             let sent = clock.now();
             let grant = Grant {
@@ -252,11 +253,11 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
-            let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+            let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
             slot.granted(&lease, 0, sent);
             // They were not all taken at once.
             clock.put_forward(sent.after(Duration::from_micros(100)));
-            lease
+            Holding::new(&slot, lease)
         })
         .collect();
     link.set_lasting(Some(Fate::Refused));
@@ -267,7 +268,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     };
     let (mut turns, mut warned, mut others) = (0, 0, 0);
     clock.put_forward(clock.now().after(SECOND * 3));
-    while leases.iter().any(|lease| lease.is_live()) {
+    while holdings.iter().any(|holding| holding.lease.is_live()) {
         let (warnings, rest) = ring(&mut runner);
         if turns == 0 {
             assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -301,13 +302,13 @@ fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
-    let runner = engine.worker().runner.lock().take().unwrap();
-    engine.worker().started.store(true, Ordering::Release);
+    let runner = engine.worker.runner.lock().take().unwrap();
+    engine.worker.started.store(true, Ordering::Release);
     (clock, engine, runner)
 }
 
-/// A lease that was granted just now.
-fn granted(engine: &Arc<Engine>, name: &str, ttl: Duration) -> Arc<LiveLease> {
+/// What was granted just now.
+fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let sent = engine.now();
     let grant = Grant {
         owner: Arc::from(name.as_bytes()),
@@ -319,9 +320,10 @@ fn granted(engine: &Arc<Engine>, name: &str, ttl: Duration) -> Arc<LiveLease> {
     };
     let options = LockOptions::new().lease(Lease::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
-    let lease = LiveLease::new(Arc::clone(&slot), grant, options);
+    let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
+    let lease = LiveLease::new(target, clock, grant, options);
     slot.granted(&lease, 0, sent);
-    lease
+    Holding::new(&slot, lease)
 }
 
 /// A clock that panics when a turn looks at it for the second time.
@@ -343,10 +345,10 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
     clock.put_forward(clock.now().after(SECOND * 3));
     runner.clock = Arc::new(Panicking(AtomicU64::new(0), clock.now()));
     let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.turn()));
-    assert!(turn.is_err() && !lost.is_live());
+    assert!(turn.is_err() && !lost.lease.is_live());
     runner.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     runner.put_back();
-    engine.worker().wake();
+    engine.worker.wake();
     let (warnings, _) = written(&mut runner);
     assert!(warnings.iter().any(|line| line.contains("short")), "{warnings:?}");
 }
@@ -354,14 +356,15 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
 #[test]
 fn renewal_that_fails_during_its_release_is_no_warning() {
     let (clock, engine, mut runner) = on_a_standing_clock();
-    let lease = granted(&engine, "x", SECOND * 6);
-    let job = Job::Renew(lease.command());
+    let Holding { slot, lease } = granted(&engine, "x", SECOND * 6);
+    let job = Job::Renew(slot, lease.command());
     assert!(lease.begin_release().is_some());
     let mut report = Report::default();
-    let next = job.settle(Err(Failure::silent()), clock.now(), &mut report);
+    let protocol = &*engine.protocol;
+    let next = job.settle(Err(Failure::silent()), clock.now(), protocol, &mut report);
     assert!(next.is_none());
     runner.report = report;
-    engine.worker().wake();
+    engine.worker.wake();
     let (warnings, others) = written(&mut runner);
     assert!(warnings.is_empty() && others == 1, "{warnings:?}, {others} others");
 }

@@ -7,14 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code, occurrences, sources, without_tests};
 
-/// Imports that close a circle and must stay for now, each by the file that has it and the one it needs.
-const STILL: [(&str, &str); 3] = [
-    // A lease gives itself back to its slot, and both do so by means of the engine that has them.
-    ("engine/hub.rs", "engine/mod.rs"),
-    ("engine/lease.rs", "engine/slot/mod.rs"),
-    ("engine/slot/mod.rs", "engine/mod.rs"),
-];
-
 /// Names from the root of the crate.
 type Names = Vec<String>;
 /// Which files each file needs.
@@ -200,27 +192,10 @@ fn circle(needs: &Needs) -> Option<Vec<String>> {
     needs.keys().find_map(|file| visit(file, needs, &mut Vec::new(), &mut done))
 }
 
-/// What is needed without these imports.
-fn without(
-    mut needs: Needs,
-    imports: impl IntoIterator<Item = (&'static str, &'static str)>,
-) -> Needs {
-    for (file, other) in imports {
-        let found = needs.get_mut(file).is_some_and(|others| others.remove(other));
-        assert!(found, "{file} needs {other} no longer; strike that import off the list");
-    }
-    needs
-}
-
 #[test]
 fn no_files_need_each_other_in_a_circle() {
-    let needs = Modules::of(&sources()).needs();
-    if let Some(files) = circle(&without(needs.clone(), STILL)) {
+    if let Some(files) = circle(&Modules::of(&sources()).needs()) {
         panic!("a circle: {}", files.join(" needs "));
-    }
-    for import in STILL {
-        let others = STILL.into_iter().filter(|other| *other != import);
-        assert!(circle(&without(needs.clone(), others)).is_some(), "{import:?} closes no circle");
     }
 }
 

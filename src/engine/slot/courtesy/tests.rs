@@ -4,7 +4,7 @@ use crate::base::driven::DrivenClock;
 /// Somebody may listen who never takes the lock.
 #[test]
 fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
-    let mut courtesy = Courtesy::new();
+    let mut courtesy = Courtesy::default();
     let begin = DrivenClock::START;
     let mut now = begin;
     let mut paused = |courtesy: &mut Courtesy, taken: bool| {
@@ -34,7 +34,7 @@ fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
 
 #[test]
 fn late_messages_of_its_own_are_not_anothers() {
-    let mut courtesy = Courtesy::new();
+    let mut courtesy = Courtesy::default();
     let now = DrivenClock::START;
     for number in 0..VAIN {
         courtesy.begin_release();
@@ -49,7 +49,7 @@ fn late_messages_of_its_own_are_not_anothers() {
 
 #[test]
 fn release_that_only_this_client_heard_is_its_own() {
-    let mut courtesy = Courtesy::new();
+    let mut courtesy = Courtesy::default();
     courtesy.begin_release();
     courtesy.released(true, false, Duration::ZERO, DrivenClock::START);
     courtesy.begin_release();
@@ -62,7 +62,7 @@ fn release_that_only_this_client_heard_is_its_own() {
 
 #[test]
 fn lost_message_is_due_until_the_client_listens_anew() {
-    let mut courtesy = Courtesy::new();
+    let mut courtesy = Courtesy::default();
     courtesy.begin_release();
     courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
     courtesy.listen_anew();

@@ -8,10 +8,11 @@ use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, Wait};
+use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
-use crate::engine::lease::LiveLease;
-use crate::engine::release::release;
+use crate::engine::holding::Holding;
+use crate::engine::hub::HearsReleases;
 use crate::engine::shutdown::shut_down;
 use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -28,6 +29,7 @@ const ALWAYS: Patience = Patience::Until(Moment::FAR);
 struct Bench {
     clock: Arc<DrivenClock>,
     server: Arc<Server>,
+    engine: Arc<Engine>,
     slot: Arc<Slot>,
     other: Arc<Slot>,
     /// Of the first client.
@@ -41,16 +43,16 @@ impl Bench {
         let memories =
             [(); 2].map(|()| Memory::new(Arc::clone(&server), Arc::new(Identity::new(""))));
         let link = Arc::clone(memories[0].link());
-        let [slot, other] = memories.map(|memory| {
-            let engine = Engine::new(
+        let [engine, another] = memories.map(|memory| {
+            Engine::new(
                 Arc::new(Scripted::new(memory)),
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),
-            );
-            engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap())
+            )
         });
-        Bench { clock, server, slot, other, link }
+        let slot = |engine: &Engine| engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());
+        Bench { clock, server, slot: slot(&engine), other: slot(&another), engine, link }
     }
 
     fn listener(&self) -> Ear {
@@ -62,7 +64,7 @@ impl Bench {
     }
 
     /// The other client has the lock once, which must be free.
-    fn other_has_it(&self) -> Arc<LiveLease> {
+    fn other_has_it(&self) -> Holding {
         take(&self.other, Patience::Once).expect("it is free")
     }
 
@@ -113,12 +115,12 @@ fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
     thread.is_finished()
 }
 
-fn take(slot: &Arc<Slot>, patience: Patience) -> Option<Arc<LiveLease>> {
+fn take(slot: &Arc<Slot>, patience: Patience) -> Option<Holding> {
     acquire(slot, &LockOptions::new().wait(Wait::notify()), patience).expect("no trouble")
 }
 
 fn have_once(slot: &Arc<Slot>) {
-    release(&take(slot, ALWAYS).expect("nobody has it")).expect("still ours");
+    take(slot, ALWAYS).expect("nobody has it").release().expect("still ours");
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn released_lock_is_left_to_a_listener_for_a_while() {
         assert!(!again.is_finished(), "it took the lock before the listener could");
         let lease = bench.other_has_it();
         bench.clock.put_forward(until);
-        release(&lease).unwrap();
+        lease.release().unwrap();
     });
 }
 
@@ -145,20 +147,20 @@ fn pause_ends_once_another_has_had_the_lock() {
     thread::scope(|scope| {
         // A wait makes the client listen.
         let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
-        while !bench.slot.engine().hub().hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().hub.hears(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
-        release(&held).unwrap();
+        held.release().unwrap();
         let lease = first.join().unwrap();
         // The other client has just released it, and would pause too.
         bench.put_forward(TURN);
-        release(&lease).unwrap();
+        lease.release().unwrap();
         let until = bench.clock.now().after(TURN);
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
         assert!(!again.is_finished(), "its own release ended the pause");
         // The clock still stands.
-        release(&bench.other_has_it()).unwrap();
+        bench.other_has_it().release().unwrap();
     });
 }
 
@@ -169,11 +171,11 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
     let held = bench.other_has_it();
     thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| have_once(&bench.slot)));
-        while !bench.slot.engine().hub().hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().hub.hears(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         // From here on the client itself hears its releases, and nobody else does.
-        release(&held).unwrap();
+        held.release().unwrap();
     });
     assert_eq!(bench.slot.is_left_until(), None);
 }
@@ -196,11 +198,11 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
                 thread::yield_now();
             }
             bench.put_forward(held);
-            release(&lease).unwrap();
+            lease.release().unwrap();
             let other = take(&bench.other, Patience::Once);
             assert_eq!(other.is_none(), passed_on, "listened: {listened}, for {held:?}");
             if let Some(lease) = other {
-                release(&lease).unwrap();
+                lease.release().unwrap();
                 bench.put_forward(TURN);
             }
             next.join().unwrap();
@@ -212,8 +214,7 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
 fn pause_does_not_wait_for_its_subscription() {
     let bench = Bench::new();
     let _listener = bench.listener();
-    let engine = bench.slot.engine();
-    engine.hub().ready(engine, Moment::FAR).unwrap();
+    bench.slot.context().hub.ready(Moment::FAR).unwrap();
     have_once(&bench.slot);
     // The client's listener is not told that there is another channel to ask for.
     bench.link.lose_messages(u64::MAX);
@@ -277,7 +278,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
             });
             bench.until_paused(until, &again);
             if shut {
-                let _ = shut_down(bench.slot.engine(), Duration::ZERO);
+                let _ = shut_down(&bench.engine, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
             }
@@ -312,7 +313,7 @@ fn pause_counts_only_where_another_would_be_heard() {
         let bench = Bench::new();
         if listens {
             let channel = bench.slot.target().channel().unwrap();
-            bench.slot.engine().hub().listen_to(channel, &bench.slot, Moment::FAR).unwrap();
+            bench.slot.context().hub.listen_to(channel, &bench.slot, Moment::FAR).unwrap();
         }
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");

@@ -9,27 +9,21 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-use crate::base::name::Name;
 use crate::base::sync::{Arc, thread_local};
-use crate::engine::lease::LiveLease;
-use crate::engine::release::leave_to_worker;
+use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 
-/// One thread's hold of one lock.
+/// What one thread holds of one lock, and how many times.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    lease: Arc<LiveLease>,
+pub(crate) struct ThreadHold {
+    holding: Holding,
     /// Zero once it is over for this thread.
     count: Cell<u32>,
 }
 
-impl Hold {
-    pub(crate) fn lease(&self) -> &Arc<LiveLease> {
-        &self.lease
-    }
-
-    pub(crate) fn name(&self) -> &Name {
-        self.lease.slot().target().name()
+impl ThreadHold {
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.holding
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -44,7 +38,7 @@ impl Hold {
     }
 
     /// Counts one less. Answers whether that was the last, and the lease is to be released.
-    pub(crate) fn leave(self: &Rc<Hold>) -> bool {
+    pub(crate) fn leave(self: &Rc<ThreadHold>) -> bool {
         match self.count.get() {
             // Its thread has ended, or it was made an owned lease.
             0 => false,
@@ -62,21 +56,23 @@ impl Hold {
 
     fn set(&self, count: u32) {
         self.count.set(count);
-        if self.lease.slot().target().kind().shows_count() && self.lease.set_hold_count(count) {
-            self.lease.slot().show(&self.lease);
+        let Holding { slot, lease } = &self.holding;
+        if slot.target().kind().shows_count() && lease.hold_count.set(count) {
+            slot.show(lease);
         }
     }
 }
 
-/// Makes a lease the hold of this thread.
-pub(crate) fn adopt(lease: Arc<LiveLease>) -> Rc<Hold> {
-    let slot = Arc::as_ptr(lease.slot());
-    let hold = Rc::new(Hold { lease, count: Cell::new(1) });
+/// Makes a holding that of this thread.
+pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
+    let slot = Arc::as_ptr(&holding.slot);
+    let hold = Rc::new(ThreadHold { holding, count: Cell::new(1) });
     // While the thread ends there is no table any more; the guard alone has the hold then.
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
         // An owned lease that was lost on its way must not take the place of what is held since.
-        if holds.get(&slot).is_some_and(|found| found.lease.is_live()) && !hold.lease.is_live() {
+        let is_live = |hold: &ThreadHold| hold.holding.lease.is_live();
+        if holds.get(&slot).is_some_and(|found| is_live(found)) && !is_live(&hold) {
             return None;
         }
         // A lease that was lost may still have its guards; they keep it and find it lost.
@@ -86,12 +82,12 @@ pub(crate) fn adopt(lease: Arc<LiveLease>) -> Rc<Hold> {
 }
 
 /// This thread's hold of a lock, if it has one, lost or not.
-pub(crate) fn find(slot: &Arc<Slot>) -> Option<Rc<Hold>> {
+pub(crate) fn find(slot: &Arc<Slot>) -> Option<Rc<ThreadHold>> {
     HOLDS.try_with(|holds| holds.0.borrow().get(&Arc::as_ptr(slot)).map(Rc::clone)).ok()?
 }
 
-fn forget(hold: &Rc<Hold>) {
-    let slot = Arc::as_ptr(hold.lease.slot());
+fn forget(hold: &Rc<ThreadHold>) {
+    let slot = Arc::as_ptr(&hold.holding.slot);
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
         if holds.get(&slot).is_some_and(|found| Rc::ptr_eq(found, hold)) {
@@ -102,7 +98,7 @@ fn forget(hold: &Rc<Hold>) {
 }
 
 /// By the slot's address, which stays its own while a hold keeps the slot alive.
-type ByAddress = HashMap<*const Slot, Rc<Hold>, BuildHasherDefault<AddressHasher>>;
+type ByAddress = HashMap<*const Slot, Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
 struct Holds(RefCell<ByAddress>);
@@ -111,7 +107,7 @@ impl Drop for Holds {
     fn drop(&mut self) {
         for (_, hold) in self.0.take() {
             hold.count.set(0);
-            leave_to_worker(&hold.lease);
+            hold.holding.leave_to_worker();
         }
     }
 }

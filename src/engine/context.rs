@@ -1,0 +1,113 @@
+//! What the slots of a client share.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::feed::Feeds;
+use crate::base::option::{LockOptions, WaitKind};
+use crate::base::sync::{Arc, AtomicBool, Ordering};
+use crate::base::time::{Clock, Moment};
+use crate::engine::callback::Callbacks;
+use crate::engine::endless::Endless;
+use crate::engine::heartbeat::HEARTBEAT;
+use crate::engine::hub::Hub;
+use crate::engine::worker::Worker;
+use crate::protocol::Protocol;
+use crate::protocol::wake::Wake;
+
+/// The bounds that hold for all locks of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How long the reply to a request may take.
+    pub(crate) reply: Duration,
+    /// How long one exchange may take: the wait for a connection, and the reply.
+    pub(crate) exchange: Duration,
+    /// How long a wait rides out an outage.
+    pub(crate) give_up_after: Duration,
+}
+
+/// What a slot needs of its client, which lives for as long as any slot does.
+pub(crate) struct Context {
+    pub(crate) protocol: Arc<dyn Protocol>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bounds: Bounds,
+    pub(crate) worker: Worker,
+    pub(crate) hub: Hub,
+    pub(crate) feeds: Feeds,
+    pub(crate) endless: Endless,
+    /// Whether the user wants to hear of requests to let go.
+    curious: bool,
+    /// From then on nobody gets a lock any more.
+    pub(super) shut_down: AtomicBool,
+}
+
+impl Context {
+    /// `tell` is told what messages say of a name, or of all.
+    pub(super) fn new(
+        protocol: Arc<dyn Protocol>,
+        clock: Arc<dyn Clock>,
+        bounds: Bounds,
+        callbacks: Callbacks,
+        tell: impl Fn(Wake) + Send + Sync + 'static,
+    ) -> Context {
+        let curious = callbacks.on_release_request.is_some();
+        let worker =
+            Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
+        let hub = Hub::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        Context {
+            protocol,
+            clock,
+            bounds,
+            worker,
+            hub,
+            feeds: Feeds::new(),
+            endless: Endless::default(),
+            curious,
+            shut_down: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::SeqCst)
+    }
+
+    /// Begins to listen if a holder with these options needs to hear of others from the start.
+    pub(crate) fn listen_for(&self, options: &LockOptions) {
+        if self.curious || !options.linger_option().is_zero() {
+            self.listen_for_waiters(options);
+        }
+    }
+
+    /// Begins to listen, if waiters of a lock with these options make themselves heard.
+    pub(crate) fn listen_for_waiters(&self, options: &LockOptions) {
+        if options.wait_kind() == WaitKind::Queue && !self.hub.is_live() {
+            self.hub.start();
+        }
+    }
+
+    /// For how long a lock may be given to a waiter of ours that has not yet been heard of
+    /// (rules 7, 8).
+    pub(crate) fn claim_window(&self) -> Duration {
+        HEARTBEAT * 2 + self.bounds.reply
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Waits by means of `wait`, until a moment at the longest.
+    pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        self.clock.doze(until, wait);
+    }
+
+    /// The deadline of an exchange that begins now.
+    pub(crate) fn exchange_deadline(&self) -> Moment {
+        self.now().after(self.bounds.exchange)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+//! A lease and the slot that it is of.
+
+use std::time::Duration;
+
+use crate::base::name::Name;
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::context::Context;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::Slot;
+
+/// What a thread has in its hands while it holds a lock. The two do not know each other: a slot has one
+/// lease after another, and a lease only notes what Redis said about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holding {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) lease: Arc<LiveLease>,
+}
+
+impl Holding {
+    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<LiveLease>) -> Holding {
+        Holding { slot: Arc::clone(slot), lease }
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        self.slot.target().name()
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        self.slot.context()
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.context().now()
+    }
+
+    /// For how long it may still be relied on.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.lease.valid_until().since(self.now())
+    }
+}

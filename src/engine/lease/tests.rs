@@ -1,0 +1,133 @@
+//! What becomes of a lease when replies and its end come at the same time.
+
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::id::Identity;
+use crate::base::name::Name;
+use crate::base::option::Lease;
+use crate::base::time::Clock;
+use crate::engine::holding::Holding;
+use crate::engine::slot::Slot;
+use crate::engine::{Bounds, Callbacks, Engine};
+use crate::kind::mutex::MutexKind;
+use crate::protocol::scripted::Scripted;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::server::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(30);
+/// The lease that a hand-over writes.
+const CLAIM: Duration = Duration::from_secs(3);
+
+/// A lease that nobody watches, and a clock that stands still.
+struct Bench {
+    clock: Arc<DrivenClock>,
+    begin: Moment,
+    slot: Arc<Slot>,
+    lease: Arc<LiveLease>,
+}
+
+impl Bench {
+    fn new(options: LockOptions) -> Bench {
+        let clock = Arc::new(DrivenClock::new(false));
+        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let engine = Engine::new(
+            Arc::new(Scripted::new(Memory::new(server, Arc::new(Identity::new(""))))),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
+            Callbacks::default(),
+        );
+        let begin = clock.now();
+        let grant = Grant {
+            owner: Arc::from(*b"owner"),
+            token: 1,
+            ttl: CLAIM,
+            sent: begin,
+            server_time: (1_000_000, begin),
+            settled: Moment::PAST,
+        };
+        let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+        let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
+        let lease = LiveLease::new(target, as_clock, grant, options);
+        Bench { clock, begin, slot, lease }
+    }
+
+    /// Puts the clock to so long after the beginning.
+    fn at(&self, span: Duration) -> Moment {
+        self.clock.put_forward(self.begin.after(span));
+        self.clock.now()
+    }
+}
+
+fn renewed() -> LockOptions {
+    LockOptions::new().lease(Lease::renewed(LEASE))
+}
+
+/// The reply may come between the two, when the thread that releases it is kept from the processor.
+#[test]
+fn renewal_confirmed_during_a_release_changes_nothing() {
+    let bench = Bench::new(renewed());
+    let sent = bench.at(SECOND);
+    let before = (bench.lease.leased_until(), bench.lease.renew_at());
+    assert!(bench.lease.begin_release().is_some());
+    bench.lease.renewed(sent);
+    assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
+    let next = bench.lease.successor(&renewed(), bench.clock.now()).expect("it may be passed on");
+    assert!(next.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
+    // What Redis has is known, should the next hold be lost.
+    assert!(next.perhaps_until() >= sent.after(LEASE));
+}
+
+#[test]
+fn renewal_confirmed_in_time_changes_all_of_the_lease() {
+    let bench = Bench::new(renewed());
+    let sent = bench.at(SECOND);
+    bench.lease.renewed(sent);
+    assert_eq!(bench.lease.valid_until(), validity(sent, LEASE));
+    assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
+    assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
+}
+
+/// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
+#[test]
+fn reply_that_comes_after_the_end_revives_no_hold() {
+    for renewal in [true, false] {
+        let bench = Bench::new(renewed());
+        let sent = bench.at(SECOND);
+        let now = bench.at(CLAIM);
+        assert!(bench.lease.is_live() && !bench.lease.is_valid_at(now));
+        if renewal {
+            bench.lease.renewed(sent);
+        } else {
+            bench.lease.lengthen(sent, LEASE);
+        }
+        assert!(!bench.lease.is_valid_at(now), "renewal: {renewal}");
+        let loss = bench.lease.expire(now).expect("it is found lost");
+        assert_eq!(loss.cause(), LossCause::Expired);
+        assert!(bench.lease.perhaps_until() >= sent.after(LEASE), "Redis keeps it");
+    }
+}
+
+/// As where the process sleeps, and its thread is the first to wake.
+#[test]
+fn lost_hold_whose_renewal_is_under_way_is_given_back() {
+    let bench = Bench::new(renewed());
+    let sent = bench.at(SECOND);
+    let renewal = bench.lease.command();
+    bench.at(CLAIM);
+    assert!(Holding::new(&bench.slot, Arc::clone(&bench.lease)).release().unwrap_err().is_lost());
+    bench.lease.renewed(sent);
+    drop(renewal);
+    let worker = &bench.slot.context().worker;
+    assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
+}
+
+/// As an extension during a hold that `max_hold` has ended.
+#[test]
+fn extension_confirmed_after_max_hold_revives_no_hold() {
+    let bench = Bench::new(renewed().max_hold(SECOND * 2));
+    let now = bench.at(SECOND * 2);
+    bench.lease.lengthen(now, LEASE);
+    assert!(!bench.lease.is_valid_at(now));
+    assert_eq!(bench.lease.expire(now).expect("lost").cause(), LossCause::MaxHold);
+}

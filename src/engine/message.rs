@@ -1,0 +1,37 @@
+//! What the messages that a client hears mean for its slots.
+
+use crate::base::tag::hash_slot;
+use crate::engine::hub::HearsReleases;
+use crate::engine::slot::Slot;
+use crate::engine::table::Table;
+use crate::protocol::wake::Wake;
+
+/// Tells the slots that a message is for.
+pub(super) fn tell(slots: &Table<Slot>, wake: Wake) {
+    match wake {
+        Wake::Grant { name, grant } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.hear_grant(grant));
+        }
+        Wake::Retry { name } => slots.of_name(&name).iter().for_each(|slot| slot.nudge()),
+        Wake::Wanted { name, number, waiters } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.hear_wanted(number, waiters));
+        }
+        Wake::Request { name, number } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.hear_request(number));
+        }
+        Wake::Evicted { name, number } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.hear_evicted(number));
+        }
+        // What was said while nobody listened is made good by asking (rule 12).
+        Wake::Live => slots.all().iter().for_each(|slot| slot.nudge()),
+        Wake::Missed { slots: missed } => {
+            let has = |slot: &Slot| {
+                let place = hash_slot(slot.target().key());
+                missed.iter().any(|range| range.contains(&place))
+            };
+            slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.nudge());
+        }
+        // What concerns one channel, the listener has told those that wait there.
+        Wake::Released { .. } | Wake::Listening { .. } | Wake::Nothing => {}
+    }
+}

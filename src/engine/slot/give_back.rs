@@ -1,0 +1,95 @@
+//! How Redis is told that this process no longer has a lease.
+
+use crate::base::loss::LossCause;
+use crate::base::sync::Arc;
+use crate::base::time::{Moment, drift_allowance};
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::Slot;
+use crate::engine::verdict::taken;
+use crate::engine::worker::GiveBack;
+use crate::protocol::answer::{Released, Verdict};
+use crate::protocol::request::Return;
+use crate::wire::failure::Failure;
+
+impl Slot {
+    /// Asks Redis once to release a lease.
+    pub(crate) fn exchange(
+        &self,
+        lease: &LiveLease,
+        deadline: Moment,
+    ) -> Result<Released, Failure> {
+        let returned = Return {
+            owner: &lease.terms.owner,
+            ttl: lease.terms.ttl(),
+            last_token: lease.terms.last_token(),
+            how: lease.terms.options.release_option().kind(),
+        };
+        let answer = self.context.protocol.release(&self.target, &returned, deadline);
+        answer.or_else(|failure| taken(failure).map(Released::from))
+    }
+
+    /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the
+    /// worker.
+    pub(super) fn give_back_now(&self, lease: &LiveLease, deadline: Moment) {
+        let answer = self.exchange(lease, deadline);
+        if !answer.is_ok_and(|released| released.verdict == Verdict::Done) {
+            self.give_back(lease);
+        }
+    }
+
+    /// Makes the worker give a lease back.
+    pub(crate) fn give_back(&self, lease: &LiveLease) {
+        self.context.worker.give_back(self.giving_back(lease));
+    }
+
+    /// Gives back what Redis may have of a lost lease, now that its thread is done:
+    ///
+    /// - beyond the end that its holder knew, by a renewal or an extension that was never answered, or was
+    ///   confirmed too late, or may yet be: the worker gives it back after it has read that reply;
+    /// - until its end, where `max_hold` ended the hold;
+    /// - of several servers, on the few that have not forgotten it.
+    pub(crate) fn give_back_rest(&self, lease: &LiveLease) {
+        let Some(loss) = lease.loss() else { return };
+        let mut end = lease.perhaps_until();
+        if loss.cause() == LossCause::MaxHold {
+            end = end.max(lease.leased_until());
+        }
+        let asked = lease.is_under_way() && !mutated!("renewal-under-way-forgotten");
+        let protocol = &self.context.protocol;
+        let votes = protocol.remains(&lease.terms.owner) && !mutated!("votes-of-a-lost-hold-kept");
+        if end > self.context.now() || asked || votes {
+            self.give_back(lease);
+        }
+    }
+
+    /// Makes the worker take the attempt of a lost lease out of Redis, where a request for it that was never
+    /// answered may still run and make it the owner once more: nobody here would know of it (rules 6, 30).
+    ///
+    /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
+    /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
+    pub(super) fn give_back_later(&self, lease: &LiveLease, cause: LossCause) {
+        if lease.terms.settled <= self.context.now() || mutated!("lost-hold-leaves-a-ghost") {
+            return;
+        }
+        let due = match cause {
+            LossCause::ShutDown => return,
+            LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
+            _ => lease.terms.settled,
+        };
+        self.context.worker.give_back_later(due, self.giving_back(lease));
+    }
+
+    /// What the worker needs to give a lease back.
+    fn giving_back(&self, lease: &LiveLease) -> GiveBack {
+        let now = self.context.now();
+        let end = lease.leased_until().max(lease.perhaps_until());
+        GiveBack {
+            target: Arc::clone(&self.target),
+            owner: Arc::clone(&lease.terms.owner),
+            settled: lease.terms.settled.max(now),
+            // It may have been extended beyond its usual length.
+            ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
+            last_token: lease.terms.last_token(),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What a reply means for a lease.
+
+use crate::base::loss::LossCause;
+use crate::protocol::Protocol;
+use crate::protocol::answer::Verdict;
+use crate::wire::failure::{Failure, Hindrance};
+
+/// What a refusal says about the owner that was asked about: a key that holds something else is
+/// another's, as one of the same type with another owner is.
+pub(super) fn taken(failure: Failure) -> Result<Verdict, Failure> {
+    if failure.is_wrong_type() && !mutated!("wrong-type-as-no-loss") {
+        Ok(Verdict::Taken)
+    } else {
+        Err(failure)
+    }
+}
+
+/// What Redis says about an owner that is not, as the cause of a loss.
+pub(super) fn cause(verdict: Verdict) -> LossCause {
+    match verdict {
+        Verdict::Taken => LossCause::Taken,
+        Verdict::Done | Verdict::Gone => LossCause::Deleted,
+    }
+}
+
+/// Whether a request to lengthen an owner's lease that failed may have been carried out: of several
+/// servers by some, even where the rest is known not to have.
+pub(super) fn may_remain(protocol: &dyn Protocol, owner: &[u8], failure: &Failure) -> bool {
+    let asked =
+        !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
+    failure.is_unknown() || asked && protocol.remains(owner)
+}
