@@ -496,3 +496,14 @@ fn full_memory_keeps_nobody_from_renewing_releasing_and_handing_over() {
 fn only_clients_of_the_server_have_a_link() {
     let _ = Server::new().link(&Server::new().client());
 }
+
+#[test]
+fn theft_may_last_for_ever() {
+    let server = Server::new();
+    let client = server.client();
+    let guard = client.mutex("a").unwrap().lock().unwrap();
+    server.steal("a", Duration::MAX);
+    assert!(guard.check().unwrap_err().is_lost());
+    server.advance(SECOND * 3600);
+    assert!(server.client().mutex("a").unwrap().try_lock().unwrap().is_none());
+}

@@ -24,6 +24,9 @@ const ERRAND: u32 = 200;
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
+/// In milliseconds: long enough for `Duration::MAX`.
+const LONGEST_THEFT: u64 = 1 << 53;
+
 /// A server in memory, and the time that it and its clients live in.
 ///
 /// Clones are the same server.
@@ -324,8 +327,8 @@ impl Server {
     /// # }
     /// ```
     pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
-        // Redis takes no time to live of zero.
-        let ttl = crate::base::time::millis(ttl).max(1).to_string();
+        // Redis takes neither a time to live of zero nor one whose end is no number any more.
+        let ttl = crate::base::time::millis(ttl).clamp(1, LONGEST_THEFT).to_string();
         let words: [&[u8]; 5] = [b"SET", key.as_ref(), b"somebody else", b"PX", ttl.as_bytes()];
         let _ = self.inner.call(&words);
     }
