@@ -459,6 +459,14 @@ fn scripts_are_like_those_of_a_server() {
         "return select('#', unpack({1, 2, 3}))",
         "return tostring(1e15) .. ' ' .. 1e14",
         "return tonumber('0x10')",
+        "return {pcall(error, 'x')}",
+        "return {xpcall(function() return 1, 2 end, type)}",
+        "return {xpcall(function() error('x', 0) end, function(text) return text .. '!', 3 end)}",
+        "return {xpcall(function() redis.call('GET', 'b') end, type)}",
+        "table.insert(redis, 'x')",
+        "table.insert(_G, 1, 'x')",
+        "table.remove(string)",
+        "local t = {1, 3} table.insert(t, 2, 2) table.insert(t, 4) table.remove(t, 1) return t",
     ] {
         pair.compare(&words(&["EVAL", script, "0"]));
         pair.compare_keys();
@@ -538,4 +546,42 @@ fn endless_script_ends() {
     let (outcome, _) = Store::default().run(micros(), |run| call(run, &script));
     assert!(outcome.unwrap_err().text().starts_with("ERR"));
     assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+fn run_alone(script: &str) -> Result<Value, String> {
+    let words = words(&["EVAL", script, "0"]);
+    let (outcome, _) = Store::default().run(micros(), |run| call(run, &words));
+    outcome.map_err(|error| error.text().to_owned())
+}
+
+#[test]
+fn script_leaves_nothing_behind_for_the_next() {
+    for library in ["redis", "string", "table", "math", "_G"] {
+        for change in [
+            "table.insert(L, 1, 'left')",
+            "table.insert(L, 'left')",
+            "table.sort(L)",
+            "table.remove(L, 1)",
+            "table.setn(L, 3)",
+        ] {
+            let _ = run_alone(&change.replace('L', library));
+        }
+        let seen = run_alone(&format!("return {{rawget({library}, 1) or false, #{library}}}"));
+        assert_eq!(seen.unwrap(), Value::Array(vec![Value::Nil, Value::Int(0)]), "{library}");
+    }
+}
+
+#[test]
+fn endless_script_that_catches_errors_ends() {
+    let (sender, ended) = std::sync::mpsc::channel();
+    for catch in ["pcall(f)", "xpcall(f, function() end)", "xpcall(f, f)", "pcall(pcall, f)"] {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let script =
+                format!("local f = function() while true do end end while true do {catch} end");
+            sender.send(run_alone(&script))
+        });
+        let outcome = ended.recv_timeout(Duration::from_secs(60)).expect(catch);
+        assert!(outcome.unwrap_err().starts_with("ERR"), "{catch}");
+    }
 }

@@ -93,7 +93,8 @@ impl Interpreter {
             let text = text.to_string_lossy();
             Ok(redis::Script::new(&text).get_hash().to_owned())
         })?;
-        let count = Rc::clone(&ticks);
+        let (count, seen) = (Rc::clone(&ticks), Rc::clone(&ticks));
+        let is_over = lua.create_function(move |_, ()| Ok(seen.get() > MOST_TICKS))?;
         lua.set_hook(HookTriggers::new().every_nth_instruction(TICK), move |_, _| {
             count.set(count.get() + 1);
             if count.get() > MOST_TICKS {
@@ -102,7 +103,7 @@ impl Interpreter {
             Ok(VmState::Continue)
         })?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox.lua");
-        let (environment, globals, main) = sandbox.call((call, sha1hex))?;
+        let (environment, globals, main) = sandbox.call((call, sha1hex, is_over))?;
         Ok(Interpreter { lua, environment, globals, main, compiled: Vec::new(), run, ticks })
     }
 

@@ -1,16 +1,29 @@
 -- What a script sees: the world that Redis gives it, with no global of its own and no way out.
 --
--- Is called with the function that runs a command, and returns an error as {err = …}; and the one that
--- hashes a text. Returns the environment of all scripts, the table that its globals are read from, and the
--- function that runs a compiled script.
-local run, sha1hex = ...
+-- Is called with the function that runs a command, and returns an error as {err = …}; the one that hashes a
+-- text; and the one that tells whether the time of the script is over. Returns the environment of all scripts,
+-- the table that its globals are read from, and the function that runs a compiled script.
+local run, sha1hex, is_over = ...
 
 local function refuse()
   error('Attempt to modify a readonly table', 2)
 end
 
+local protected = {}
+
 local function readonly(content)
-  return setmetatable({}, {__index = content, __newindex = refuse, __metatable = false})
+  local shown = setmetatable({}, {__index = content, __newindex = refuse, __metatable = false})
+  protected[shown] = true
+  return shown
+end
+
+-- This writes without a look at the metatable. The others of its library change no table that is empty.
+local insert = table.insert
+function table.insert(list, ...)
+  if protected[list] then
+    refuse()
+  end
+  return insert(list, ...)
 end
 
 local redis = {sha1hex = sha1hex, pcall = run, LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3}
@@ -38,7 +51,7 @@ local globals = {
   redis = readonly(redis), math = readonly(math), string = readonly(string), table = readonly(table),
   assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next, pairs = pairs,
   rawequal = rawequal, rawget = rawget, select = select, setmetatable = setmetatable,
-  tonumber = tonumber, tostring = tostring, type = type, unpack = unpack, xpcall = xpcall,
+  tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
   _VERSION = _VERSION,
 }
 -- Chance would make two runs of one script differ.
@@ -58,8 +71,28 @@ local function caught(returned, error, ...)
   return returned, error, ...
 end
 
+-- A script whose time is over catches no error any more, or it would go on for ever.
+local function unless_over(returned, ...)
+  if not returned and is_over() then
+    error('the script does not end', 0)
+  end
+  return returned, ...
+end
+
 function globals.pcall(...)
-  return caught(pcall(...))
+  return caught(unless_over(pcall(...)))
+end
+
+-- The handler runs after the error, and not within it, where nothing would end it.
+function globals.xpcall(body, handler)
+  local function handled(returned, ...)
+    if returned then
+      return returned, ...
+    end
+    local _, value = unless_over(pcall(handler, ...))
+    return false, value
+  end
+  return handled(unless_over(pcall(body)))
 end
 
 -- Redis keeps the code of an error that a command or the script gave it.
