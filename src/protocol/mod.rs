@@ -12,7 +12,6 @@
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `session` | several round trips on one connection, for `transaction` and `replica` |
 //! | `replica` | making sure that replicas or disks have a lock |
-//! | `session` | several round trips on one connection |
 //! | `backend` | how calls reach the server that has a lock |
 //! | `scripted` | the protocol where one server at a time has a lock, over any backend |
 //!

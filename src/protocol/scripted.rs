@@ -197,7 +197,11 @@ impl<B: Backend> Protocol for Scripted<B> {
         let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
         let replies = self.0.call_many(&targets, &calls, deadline);
         let told = |(errand, reply): (&Errand<'_>, Result<Reply, Failure>)| {
-            errand.read(&reply?).inspect_err(|_| self.0.distrust(errand.target))
+            errand.read(&reply?).inspect_err(|_| {
+                if !mutated!("odd-answer-spoils-nothing") {
+                    self.0.distrust(errand.target);
+                }
+            })
         };
         errands.iter().zip(replies).map(told).collect()
     }

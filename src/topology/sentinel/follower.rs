@@ -91,8 +91,15 @@ impl Follower {
     fn subscribe(&self, manager: &Manager) -> Result<(usize, Subscription), Failure> {
         let (number, info) = self.sentinels.first();
         let opened = manager.subscribe_at(info, SWITCHES, Place::Any);
-        let error = opened.as_ref().err().and_then(Failure::in_connecting);
-        self.sentinels.note_manner(number, error);
+        // One that greets and is silent then may have been noted as silent meanwhile, which stands.
+        match &opened {
+            Ok(_) => self.sentinels.note_manner(number, None),
+            Err(failure) => {
+                if let Some(error) = failure.in_connecting() {
+                    self.sentinels.note_manner(number, Some(error));
+                }
+            }
+        }
         Ok((number, opened?))
     }
 
