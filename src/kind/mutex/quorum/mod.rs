@@ -1,4 +1,4 @@
-//! The mutex over several servers: on each of them the layout of the [mutex](crate::protocol::mutex)
+//! The mutex over several servers: on each of them the layout of the [mutex](crate::kind::mutex)
 //! over one, without a queue.
 
 use std::time::Duration;
