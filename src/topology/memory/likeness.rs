@@ -9,6 +9,9 @@ use fastrand::Rng;
 use leasehold_support::Server;
 use redis::{Cmd, Connection, ConnectionLike, Value};
 
+use crate::base::sync::channel::unbounded;
+use crate::base::sync::spawn;
+
 use super::redis::{Access, Session, Store, all, call};
 
 /// How far apart two ends of a key, or two times to live, may be, in milliseconds.
@@ -573,14 +576,15 @@ fn script_leaves_nothing_behind_for_the_next() {
 
 #[test]
 fn endless_script_that_catches_errors_ends() {
-    let (sender, ended) = std::sync::mpsc::channel();
+    let (sender, ended) = unbounded();
     for catch in ["pcall(f)", "xpcall(f, function() end)", "xpcall(f, f)", "pcall(pcall, f)"] {
         let sender = sender.clone();
-        std::thread::spawn(move || {
+        let body = move || {
             let script =
                 format!("local f = function() while true do end end while true do {catch} end");
-            sender.send(run_alone(&script))
-        });
+            sender.send(run_alone(&script)).expect("the test waits");
+        };
+        spawn("endless", body).expect("a thread");
         let outcome = ended.recv_timeout(Duration::from_secs(60)).expect(catch);
         assert!(outcome.unwrap_err().starts_with("ERR"), "{catch}");
     }
