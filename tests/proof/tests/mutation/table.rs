@@ -465,7 +465,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "no-probation",
         "servers that forgot",
-        "torture::a_majority_that_forgot_does_not_vote_while_holders_remember",
+        "it::quorum::a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over",
     ),
     bug(
         "second-look-admits-a-restarted-server",
