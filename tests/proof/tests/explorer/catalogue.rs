@@ -9,8 +9,8 @@
 //! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The rules
 //! compare times with each other, so what matters is which is longer, not by how much.
 
+use crate::protocol::Time;
 use crate::scenario::{Budget, Scenario, Setting};
-use crate::server::Time;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

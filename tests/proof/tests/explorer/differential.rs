@@ -6,10 +6,9 @@
 
 use redis::{Cmd, Connection, FromRedisValue, Value};
 
+use crate::protocol::{Acquire, Answer, Attempt, Mode, Time, Token, Verdict, Wake};
 use crate::scenario::Setting;
-use crate::server::{
-    Acquire, Answer, Attempt, Mode, QUEUE_REST, Server, Time, Token, Verdict, Wake,
-};
+use crate::server::{QUEUE_REST, Server};
 use crate::sorted::Sorted;
 
 /// Milliseconds of a tick.

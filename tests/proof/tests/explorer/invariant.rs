@@ -3,8 +3,9 @@
 use std::fmt;
 
 use crate::client::{Life, Part};
+use crate::protocol::{Attempt, Time, Token};
 use crate::scenario::{Scenario, Setting};
-use crate::server::{Attempt, Effect, Server, Time, Token};
+use crate::server::{Effect, Server};
 use crate::world::World;
 
 /// A promise, named after the guarantee or checker it belongs to.

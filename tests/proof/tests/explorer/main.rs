@@ -15,6 +15,7 @@
 //! | `server`, `sorted` | the scripts, as pure steps |
 //! | `client`, `clock` | a process: its delegate, and what it knows of the server's time |
 //! | `leave`, `holder` | the same: how it goes without the lock; its lease, release and worker |
+//! | `protocol` | what clients ask, and what they hear |
 //! | `network` | what is under way |
 //! | `world`, `action` | all of it at one moment, and what can happen next |
 //! | `scenario`, `catalogue` | who takes part, and what may go wrong |
@@ -45,6 +46,7 @@ mod invariant;
 mod leave;
 mod mutation;
 mod network;
+mod protocol;
 mod scenario;
 mod search;
 mod server;

@@ -5,7 +5,8 @@ use crate::client::Client;
 use crate::invariant::Record;
 use crate::mutation::Mutation;
 use crate::network::Network;
-use crate::server::{Server, Time, Token};
+use crate::protocol::{Time, Token};
+use crate::server::Server;
 use crate::world::{START, World};
 
 /// The times of a scenario, in ticks, and what is wrong with the protocol.

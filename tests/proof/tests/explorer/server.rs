@@ -14,24 +14,12 @@
 //! | token.lua: mint, keep_token | [`Server::mint`], [`Server::keep_token`] |
 
 use crate::mutation::Mutation;
+use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Time, Token, Verdict, Wake};
 use crate::scenario::Setting;
 use crate::sorted::Sorted;
 
-/// A moment or a span, in ticks.
-pub(crate) type Time = i16;
-/// A token, or a server's time, in the token's unit ("microseconds").
-pub(crate) type Token = i64;
-
 /// How long a queue lives that was left with the dead alone: a minute in queue.lua.
 pub(crate) const QUEUE_REST: Time = 60;
-
-/// One attempt of one client, with the window that its value carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Attempt {
-    pub(crate) client: u8,
-    pub(crate) number: u8,
-    pub(crate) window: Time,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lock {
@@ -39,55 +27,6 @@ pub(crate) struct Lock {
     pub(crate) until: Time,
     /// What it was granted with. No script knows this; the invariants do.
     pub(crate) token: Token,
-}
-
-/// What a client may be asked to do where another has the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Mode {
-    Try,
-    Join,
-    Beat,
-}
-
-/// A request to take the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Acquire {
-    pub(crate) owner: Attempt,
-    pub(crate) ttl: Time,
-    pub(crate) mode: Mode,
-    /// The last server's time at which it may run.
-    pub(crate) deadline: Token,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Answer {
-    Granted { token: Token, left: Time, now: Time, epoch: u8 },
-    Busy { left: Time, now: Time },
-    Late { now: Time },
-    Gone { now: Time },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    Done,
-    Gone,
-    Taken,
-}
-
-/// The message that a lock was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Grant {
-    pub(crate) number: u8,
-    pub(crate) token: Token,
-    pub(crate) now: Time,
-    pub(crate) window: Time,
-    pub(crate) epoch: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Wake {
-    Granted(Grant),
-    Retry,
 }
 
 /// What a script did besides answering.

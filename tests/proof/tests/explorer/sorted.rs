@@ -1,6 +1,6 @@
 //! A sorted set of attempts, as the queue and the beats are.
 
-use crate::server::{Attempt, Time};
+use crate::protocol::{Attempt, Time};
 
 /// A sorted set with a time to live: a member and its score.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,9 +3,10 @@
 use crate::action::{Action, Fate};
 use crate::client::{Client, Life, Part, Place};
 use crate::invariant::{self, Record, Violation};
-use crate::network::{Line, Load, Message, Network, Reply, Request};
+use crate::network::{Line, Load, Message, Network};
+use crate::protocol::{Answer, Reply, Request, Time};
 use crate::scenario::{Budget, Scenario};
-use crate::server::{Answer, Server, Time};
+use crate::server::Server;
 
 /// The first moment; not 0, which stands for "not known".
 pub(crate) const START: Time = 10;
