@@ -314,7 +314,7 @@ impl Client {
         let noted = !(broke && place.setting.has(Mutation::ResendUnnoted));
         if let Some(bid) = &mut self.bid {
             let beat = matches!(self.part, Part::Asking { mode: Mode::Beat, .. });
-            if noted && !(beat && place.setting.has(Mutation::BeatJoins)) {
+            if noted && !(beat && place.setting.has(Mutation::BeatUnnoted)) {
                 bid.settled = bid.settled.max(deadline);
                 bid.unknown = true;
             }

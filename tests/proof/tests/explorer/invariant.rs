@@ -97,7 +97,7 @@ impl Record {
             if before.queue.contains(earlier)
                 && !self.skipped.contains(&earlier)
                 && beat.is_some_and(|(_, death)| *death > now)
-                && (before.counts(earlier.client) || !setting.numsub)
+                && (before.counts(earlier.client) || !setting.counts_listeners)
             {
                 let text = format!("{} was granted before {}", name(owner), name(earlier));
                 return broken(Invariant::Fifo, text);

@@ -40,18 +40,26 @@ mod action;
 mod catalogue;
 mod client;
 mod clock;
-mod differential;
+mod content;
+mod encoding;
+mod fold;
 mod holder;
 mod invariant;
 mod leave;
 mod mutation;
 mod network;
+#[path = "../../../../src/base/mutation/script.rs"]
+mod patch;
 mod protocol;
+#[path = "../../../../src/topology/memory/redis/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the explorer needs no sessions")]
+mod redis;
 mod scenario;
+mod script;
 mod search;
 mod server;
-mod sorted;
 mod trace;
+mod unit;
 mod world;
 
 use catalogue::Size;
@@ -110,7 +118,7 @@ fn every_planted_bug_is_found() {
     );
     for planted in mutation::TABLE {
         let scenario = scenarios.iter().find(|scenario| scenario.name == planted.scenario);
-        let scenario = scenario.expect("a scenario of this name").with(planted.mutation);
+        let scenario = scenario.expect("a scenario of this name").with(planted);
         let Outcome { states, found, .. } = explore(&scenario);
         let Some((violation, way)) =
             found.filter(|(found, _)| planted.breaks.contains(&found.invariant))

@@ -1,0 +1,123 @@
+//! What a server keeps of one lock, in ticks.
+
+use ::redis::{Value, from_redis_value};
+
+use crate::encoding::{self, BEATS, FENCE, LOCK, QUEUE, channel, integer};
+use crate::protocol::{Attempt, Time, Token};
+use crate::redis::{Store, call};
+use crate::scenario::Setting;
+use crate::unit::{micros, ticks_of_micros, ticks_of_millis, token_of_micros};
+
+/// A sorted set with a time to live: members and their scores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sorted {
+    pub(crate) members: Vec<(Attempt, Time)>,
+    /// `None`: without end, which no key may be.
+    pub(crate) until: Option<Time>,
+}
+
+impl Sorted {
+    pub(crate) fn contains(&self, attempt: Attempt) -> bool {
+        self.members.iter().any(|(member, _)| *member == attempt)
+    }
+}
+
+/// Who has the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub(crate) owner: Attempt,
+    /// The first tick at which nobody has it any more.
+    pub(crate) until: Time,
+    /// What it was granted with. No script knows this; the invariants do.
+    pub(crate) token: Token,
+}
+
+/// The keys of a lock, and who listens.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) lock: Option<Lock>,
+    pub(crate) fence: Option<(Token, Time)>,
+    pub(crate) queue: Sorted,
+    pub(crate) beats: Sorted,
+    /// Whose channel is subscribed to, a bit for each client.
+    heard: u8,
+    /// Whose listener is counted at this server.
+    counted: u8,
+}
+
+impl Content {
+    /// Whether a client's listener is at this server, and so is counted.
+    pub(crate) fn counts(&self, client: u8) -> bool {
+        self.counted & (1 << client) != 0
+    }
+
+    /// Whether a message reaches a client's listener, be it here or at a replica.
+    pub(crate) fn reaches(&self, client: u8) -> bool {
+        self.heard & (1 << client) != 0
+    }
+
+    /// Reads a store; the token of the lock's owner is not there, and comes from the caller.
+    pub(crate) fn read(store: &mut Store, now: Time, clients: u8, setting: &Setting) -> Content {
+        let heard = |client: &u8| store.hearers(&channel(*client)).next().is_some();
+        let heard: u8 = (0..clients).filter(heard).map(|client| 1 << client).sum();
+        let mut reader = Reader { store, micros: micros(now).unsigned_abs() };
+        let counted = (0..clients).filter(|client| reader.counts(*client));
+        let counted = counted.map(|client| 1 << client).sum();
+        let owner = reader.text(LOCK).map(|value| encoding::attempt(value.as_bytes()));
+        let token = reader.text(FENCE).map(|token| token_of_micros(integer(&token), setting));
+        Content {
+            lock: owner.map(|owner| Lock { owner, until: reader.ends(LOCK), token: 0 }),
+            fence: token.map(|token| (token, reader.ends(FENCE))),
+            queue: reader.sorted(QUEUE, |place| Time::try_from(place).expect("a place")),
+            beats: reader.sorted(BEATS, ticks_of_micros),
+            heard,
+            counted,
+        }
+    }
+}
+
+/// Asks a store at one moment.
+struct Reader<'a> {
+    store: &'a mut Store,
+    micros: u64,
+}
+
+impl Reader<'_> {
+    fn ask(&mut self, words: &[&str]) -> Value {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.store.run(self.micros, |run| call(run, &words)).0.expect("no error")
+    }
+
+    fn text(&mut self, key: &str) -> Option<String> {
+        from_redis_value(self.ask(&["GET", key])).expect("a text")
+    }
+
+    fn until(&mut self, key: &str) -> Option<Time> {
+        match self.ask(&["PEXPIRETIME", key]) {
+            Value::Int(end) if end >= 0 => Some(ticks_of_millis(end)),
+            _ => None,
+        }
+    }
+
+    /// The same of a string, which has an end.
+    fn ends(&mut self, key: &str) -> Time {
+        self.until(key).expect("an end")
+    }
+
+    fn sorted(&mut self, key: &str, ticks: impl Fn(i64) -> Time) -> Sorted {
+        let members = self.ask(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
+        let members: Vec<(String, i64)> = from_redis_value(members).expect("members");
+        let members = members.into_iter();
+        let members =
+            members.map(|(value, score)| (encoding::attempt(value.as_bytes()), ticks(score)));
+        Sorted { members: members.collect(), until: self.until(key) }
+    }
+
+    fn counts(&mut self, client: u8) -> bool {
+        let channel = channel(client);
+        let channel = String::from_utf8_lossy(&channel);
+        let reply = self.ask(&["PUBSUB", "NUMSUB", &channel]);
+        let (_, count): (String, u8) = from_redis_value(reply).expect("a count");
+        count > 0
+    }
+}
