@@ -28,8 +28,6 @@ pub(crate) struct Lock {
     pub(crate) owner: Attempt,
     /// The first tick at which nobody has it any more.
     pub(crate) until: Time,
-    /// What it was granted with. No script knows this; the invariants do.
-    pub(crate) token: Token,
 }
 
 /// The keys of a lock, and who listens.
@@ -46,6 +44,10 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    pub(crate) fn owner(&self) -> Option<Attempt> {
+        self.lock.map(|lock| lock.owner)
+    }
+
     /// Whether a client's listener is at this server, and so is counted.
     pub(crate) fn counts(&self, client: u8) -> bool {
         self.counted & (1 << client) != 0
@@ -56,36 +58,43 @@ impl Content {
         self.heard & (1 << client) != 0
     }
 
-    /// Reads a store; the token of the lock's owner is not there, and comes from the caller.
     pub(crate) fn read(store: &mut Store, now: Time, clients: u8, setting: &Setting) -> Content {
         let heard = |client: &u8| store.hearers(&channel(*client)).next().is_some();
-        let heard: u8 = (0..clients).filter(heard).map(|client| 1 << client).sum();
-        let mut reader = Reader { store, micros: micros(now).unsigned_abs() };
-        let counted = (0..clients).filter(|client| reader.counts(*client));
-        let counted = counted.map(|client| 1 << client).sum();
-        let owner = reader.text(LOCK).map(|value| encoding::attempt(value.as_bytes()));
-        let token = reader.text(FENCE).map(|token| token_of_micros(integer(&token), setting));
-        Content {
-            lock: owner.map(|owner| Lock { owner, until: reader.ends(LOCK), token: 0 }),
-            fence: token.map(|token| (token, reader.ends(FENCE))),
-            queue: reader.sorted(QUEUE, |place| Time::try_from(place).expect("a place")),
-            beats: reader.sorted(BEATS, ticks_of_micros),
-            heard,
-            counted,
-        }
+        let heard = bits((0..clients).filter(heard));
+        let at = micros(now).unsigned_abs();
+        let (read, _) = store.run(at, |run| {
+            let ask = |words: &[Vec<u8>]| call(run, words).expect("no error");
+            Content { heard, ..Reader(ask).read(clients, setting) }
+        });
+        read
     }
 }
 
-/// Asks a store at one moment.
-struct Reader<'a> {
-    store: &'a mut Store,
-    micros: u64,
+/// A bit for each client.
+fn bits(clients: impl Iterator<Item = u8>) -> u8 {
+    clients.map(|client| 1 << client).sum()
 }
 
-impl Reader<'_> {
+/// Asks a store by commands.
+struct Reader<A>(A);
+
+impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<A> {
+    fn read(mut self, clients: u8, setting: &Setting) -> Content {
+        let owner = self.text(LOCK).map(|value| encoding::attempt(value.as_bytes()));
+        let token = self.text(FENCE).map(|token| token_of_micros(integer(&token), setting));
+        Content {
+            lock: owner.map(|owner| Lock { owner, until: self.ends(LOCK) }),
+            fence: token.map(|token| (token, self.ends(FENCE))),
+            queue: self.sorted(QUEUE, |place| Time::try_from(place).expect("a place")),
+            beats: self.sorted(BEATS, ticks_of_micros),
+            heard: 0,
+            counted: bits((0..clients).filter(|client| self.counts(*client))),
+        }
+    }
+
     fn ask(&mut self, words: &[&str]) -> Value {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        self.store.run(self.micros, |run| call(run, &words)).0.expect("no error")
+        (self.0)(&words)
     }
 
     fn text(&mut self, key: &str) -> Option<String> {

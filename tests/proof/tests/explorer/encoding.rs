@@ -4,7 +4,6 @@ use ::redis::{Value, from_redis_value};
 
 use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Verdict, Wake};
 use crate::scenario::Setting;
-use crate::script::Scripts;
 use crate::unit::{
     micros, micros_of_token, millis, ticks_of_micros, ticks_of_millis, token_of_micros,
 };
@@ -14,7 +13,7 @@ pub(crate) const FENCE: &str = "{x}:fence";
 pub(crate) const QUEUE: &str = "{x}:queue";
 pub(crate) const BEATS: &str = "{x}:beats";
 /// In a cluster a script is given this key too, which is never there, and counts no listeners.
-const IN_A_CLUSTER: &str = "{x}:none";
+pub(crate) const IN_A_CLUSTER: &str = "{x}:none";
 
 /// The channel of a client.
 pub(crate) fn channel(client: u8) -> Vec<u8> {
@@ -38,17 +37,17 @@ pub(crate) fn integer(digits: &str) -> i64 {
     digits.parse().expect("an integer")
 }
 
-/// The command that carries a request out.
-pub(crate) fn words(request: &Request, scripts: &Scripts, setting: &Setting) -> Vec<Vec<u8>> {
+/// The arguments of the script that carries a request out.
+pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
     let fence = |ttl| millis(setting.fence(ttl)).to_string();
-    let (script, arguments) = match *request {
+    match *request {
         Request::Acquire(Acquire { owner, ttl, mode, deadline }) => {
             let mode = match mode {
                 Mode::Try => "try",
                 Mode::Join => "join",
                 Mode::Beat => "beat",
             };
-            let arguments = vec![
+            vec![
                 value(owner),
                 millis(ttl).to_string(),
                 micros_of_token(deadline, setting).to_string(),
@@ -56,27 +55,17 @@ pub(crate) fn words(request: &Request, scripts: &Scripts, setting: &Setting) -> 
                 mode.to_owned(),
                 micros(setting.dead_after()).to_string(),
                 millis(setting.queue_keep(ttl)).to_string(),
-            ];
-            (&scripts.acquire, arguments)
+            ]
         }
         Request::Release { owner, ttl, last_token } => {
             let last_token = micros_of_token(last_token.unwrap_or(0), setting);
-            (&scripts.release, vec![value(owner), fence(ttl), last_token.to_string()])
+            vec![value(owner), fence(ttl), last_token.to_string()]
         }
         Request::Renew { owner, ttl } => {
             let holds = "1".to_owned();
-            (&scripts.renew, vec![value(owner), millis(ttl).to_string(), holds, fence(ttl)])
+            vec![value(owner), millis(ttl).to_string(), holds, fence(ttl)]
         }
-    };
-    let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
-    if !setting.counts_listeners {
-        keys.push(IN_A_CLUSTER);
     }
-    let count = keys.len().to_string();
-    let mut words = vec![b"EVAL".to_vec(), script.clone(), count.into_bytes()];
-    words.extend(keys.into_iter().map(|key| key.as_bytes().to_vec()));
-    words.extend(arguments.into_iter().map(String::into_bytes));
-    words
 }
 
 /// What a script's reply to a request means.

@@ -57,6 +57,8 @@ fn broken(invariant: Invariant, text: impl Into<String>) -> Result<(), Violation
 pub(crate) struct Record {
     /// The greatest token of any hold.
     highest: Token,
+    /// The owner, and the token with which it was granted the lock.
+    grant: Option<(Attempt, Token)>,
     /// Who queued up, in that order, and when the server last heard of them.
     arrivals: Vec<(Attempt, Time)>,
     /// Whom the server took for dead, and has not heard of since (rule 11).
@@ -92,6 +94,7 @@ impl Record {
     ) -> Result<(), Violation> {
         let Some((owner, token)) = effect.granted else { return Ok(()) };
         self.token(token)?;
+        self.grant = effect.granted;
         for &(earlier, _) in self.arrivals.iter().take_while(|(attempt, _)| *attempt != owner) {
             let beat = before.beats.members.iter().find(|(attempt, _)| *attempt == earlier);
             if before.queue.contains(earlier)
@@ -104,6 +107,21 @@ impl Record {
             }
         }
         self.left(owner);
+        Ok(())
+    }
+
+    /// Forgets the grant of an owner that is no more.
+    pub(crate) fn forget(&mut self, server: &Server) {
+        self.grant = self.grant.filter(|(owner, _)| server.owner() == Some(*owner));
+    }
+
+    /// Checks the token of a repeated grant. A counter that was lost is minted anew.
+    pub(crate) fn check_repeat(&self, before: &Server, token: Token) -> Result<(), Violation> {
+        if let (Some((_, first)), Some(_)) = (self.grant, before.fence)
+            && first != token
+        {
+            return broken(Invariant::Repeat, format!("token {token} instead of {first}"));
+        }
         Ok(())
     }
 
@@ -177,8 +195,7 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         }
     }
     let server = &world.server;
-    let owner = server.lock.map(|lock| lock.owner);
-    for attempt in server.queue.members.iter().map(|(attempt, _)| *attempt).chain(owner) {
+    for attempt in server.queue.members.iter().map(|(attempt, _)| *attempt).chain(server.owner()) {
         let client = &world.clients[usize::from(attempt.client)];
         if client.clean & (1 << attempt.number) != 0 {
             let text = format!("{} was given back, and is in Redis", name(attempt));
@@ -222,20 +239,9 @@ pub(crate) fn name(attempt: Attempt) -> String {
 
 /// Checks what a command of an attempt may have done to the lock.
 pub(crate) fn check_touch(me: Attempt, before: &Server, after: &Server) -> Result<(), Violation> {
-    let mine = before.lock.is_some_and(|lock| lock.owner == me);
+    let mine = before.owner() == Some(me);
     if !mine && before.lock != after.lock {
         return broken(Invariant::Touch, format!("a command of {} changed the lock", name(me)));
-    }
-    Ok(())
-}
-
-/// Checks the token of a repeated grant. A counter that was lost is minted anew.
-pub(crate) fn check_repeat(before: &Server, token: Token) -> Result<(), Violation> {
-    if let (Some(lock), Some(_)) = (before.lock, before.fence)
-        && lock.token != token
-    {
-        let text = format!("token {token} instead of {}", lock.token);
-        return broken(Invariant::Repeat, text);
     }
     Ok(())
 }

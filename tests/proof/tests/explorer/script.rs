@@ -1,9 +1,12 @@
 //! The scripts of the mutex as they are shipped, at the scale of a scenario, with a bug planted or none.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
+use crate::encoding::{BEATS, FENCE, IN_A_CLUSTER, LOCK, QUEUE, arguments};
 use crate::mutation;
 use crate::patch::PATCHES;
+use crate::protocol::Request;
 use crate::scenario::Setting;
 use crate::unit::step;
 
@@ -33,13 +36,17 @@ const RENEW: &[Part] = parts!("kind/mutex/renew.lua");
 /// Name, script, the piece to replace, and its replacement.
 type Patch<'a> = (&'a str, &'a str, &'a str, &'a str);
 
-/// The texts of the scripts.
+/// The scripts of a scenario.
 #[derive(Debug)]
 pub(crate) struct Scripts {
-    pub(crate) acquire: Vec<u8>,
-    pub(crate) release: Vec<u8>,
-    pub(crate) renew: Vec<u8>,
+    acquire: Script,
+    release: Script,
+    renew: Script,
 }
+
+/// A script: the words of its command but for the arguments.
+#[derive(Debug)]
+struct Script(RefCell<Vec<Vec<u8>>>);
 
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {
@@ -48,11 +55,48 @@ impl Scripts {
         let all = PATCHES.iter().chain(mutation::PATCHES);
         patches.extend(all.filter(|(name, ..)| setting.script_bug == Some(name)));
         assert!(setting.script_bug.is_none() || patches.len() > 1, "no {:?}", setting.script_bug);
-        let text = |parts: &[Part]| {
-            let texts = parts.iter().map(|part| patched(*part, &patches));
-            texts.collect::<String>().into_bytes()
+        let script = |parts: &[Part]| {
+            let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
+            Script::new(&text, setting)
         };
-        Scripts { acquire: text(ACQUIRE), release: text(RELEASE), renew: text(RENEW) }
+        Scripts { acquire: script(ACQUIRE), release: script(RELEASE), renew: script(RENEW) }
+    }
+
+    /// Hands on the words of the command that carries a request out.
+    pub(crate) fn command<T>(
+        &self,
+        request: &Request,
+        setting: &Setting,
+        run: impl FnOnce(&[Vec<u8>]) -> T,
+    ) -> T {
+        let script = match request {
+            Request::Acquire(_) => &self.acquire,
+            Request::Release { .. } => &self.release,
+            Request::Renew { .. } => &self.renew,
+        };
+        script.call(arguments(request, setting), run)
+    }
+}
+
+impl Script {
+    fn new(text: &str, setting: &Setting) -> Script {
+        let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
+        if !setting.counts_listeners {
+            keys.push(IN_A_CLUSTER);
+        }
+        let count = keys.len().to_string();
+        let words = ["EVAL", text, &count].into_iter().chain(keys);
+        Script(RefCell::new(words.map(|word| word.as_bytes().to_vec()).collect()))
+    }
+
+    /// To copy its text would take as long as to run it.
+    fn call<T>(&self, arguments: Vec<String>, run: impl FnOnce(&[Vec<u8>]) -> T) -> T {
+        let mut words = self.0.borrow_mut();
+        let length = words.len();
+        words.extend(arguments.into_iter().map(String::into_bytes));
+        let result = run(&words);
+        words.truncate(length);
+        result
     }
 }
 

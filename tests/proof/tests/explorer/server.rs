@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use crate::content::Content;
-use crate::encoding::{channel, reply, wake, words};
+use crate::encoding::{channel, reply, wake};
 use crate::fold::{Fold, fold};
 use crate::protocol::{Answer, Attempt, Reply, Request, Time, Token, Wake};
 use crate::redis::{Store, call};
@@ -54,7 +54,7 @@ struct State {
     content: Content,
     /// How often it was emptied. The invariants know this; no script does.
     epoch: u8,
-    /// Of all this.
+    /// Of store and epoch.
     hash: u64,
 }
 
@@ -70,6 +70,8 @@ struct Machine {
     setting: Setting,
     clients: u8,
     scripts: Scripts,
+    /// By their hashes.
+    states: RefCell<HashMap<u64, Rc<State>, BuildHasherDefault<Fold>>>,
     events: Table<Event, Rc<State>>,
     outcomes: Table<Request, Outcome>,
 }
@@ -83,11 +85,11 @@ impl Server {
             setting: *setting,
             clients,
             scripts: Scripts::new(setting),
+            states: RefCell::default(),
             events: Table::default(),
             outcomes: Table::default(),
         };
-        let content = machine.read(&mut store, now);
-        Server { state: State::new(store, content, 0), machine: Rc::new(machine) }
+        Server { state: machine.state(store, 0, now), machine: Rc::new(machine) }
     }
 
     pub(crate) fn epoch(&self) -> u8 {
@@ -145,17 +147,15 @@ impl Hash for Server {
     }
 }
 
-impl State {
-    fn new(store: Store, content: Content, epoch: u8) -> Rc<State> {
-        let token = content.lock.map(|lock| lock.token);
-        let hash = fold((&store, token, epoch));
-        Rc::new(State { store, content, epoch, hash })
-    }
-}
-
 impl Machine {
-    fn read(&self, store: &mut Store, now: Time) -> Content {
-        Content::read(store, now, self.clients, &self.setting)
+    fn state(&self, mut store: Store, epoch: u8, now: Time) -> Rc<State> {
+        let hash = fold((&store, epoch));
+        let mut states = self.states.borrow_mut();
+        let state = states.entry(hash).or_insert_with(|| {
+            let content = Content::read(&mut store, now, self.clients, &self.setting);
+            Rc::new(State { store, content, epoch, hash })
+        });
+        Rc::clone(state)
     }
 
     fn after(&self, before: &State, event: Event, now: Time) -> Rc<State> {
@@ -174,17 +174,14 @@ impl Machine {
             Event::Leave(client) => store.disconnect(client.into()),
             Event::Demote(client) => store.put_at_replica(client.into(), true),
         }
-        let mut content = self.read(&mut store, now);
-        if let (Some(lock), Some(before)) = (&mut content.lock, before.content.lock) {
-            lock.token = before.token;
-        }
-        State::new(store, content, epoch)
+        self.state(store, epoch, now)
     }
 
     fn run(&self, before: &State, request: Request, now: Time) -> Outcome {
         let (mut store, setting, epoch) = (before.store.clone(), &self.setting, before.epoch);
-        let words = words(&request, &self.scripts, setting);
-        let (value, effects) = store.run(micros(now).unsigned_abs(), |run| call(run, &words));
+        let (value, effects) = self.scripts.command(&request, setting, |words| {
+            store.run(micros(now).unsigned_abs(), |run| call(run, words))
+        });
         let value = value.unwrap_or_else(|error| panic!("{request:?}: {}", error.text()));
         let reply = reply(value, &request, now, epoch, setting);
         let mut published = Vec::new();
@@ -192,21 +189,14 @@ impl Machine {
             let to = (0..self.clients).find(|client| channel(*client) == message.channel);
             published.extend(to.zip(wake(&message.payload, epoch, setting)));
         }
-        let mut content = self.read(&mut store, now);
-        let mut granted = None;
-        if let Some(lock) = &mut content.lock {
-            let had = before.content.lock.filter(|before| before.owner == lock.owner);
-            if had.is_none() {
-                granted = granted_to(lock.owner, &request, reply, &published);
-            }
-            // A planted bug may make an owner without a word. It has the token of the fence then.
-            let last = content.fence.map_or(0, |(token, _)| token);
-            lock.token = had.map(|lock| lock.token).or(granted).unwrap_or(last);
-        }
-        let granted = content.lock.map(|lock| lock.owner).zip(granted);
+        let after = self.state(store, epoch, now);
+        let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));
+        let granted = new.and_then(|owner| {
+            let token = granted_to(owner, &request, reply, &published)?;
+            Some((owner, token))
+        });
         published.retain(|(client, _)| before.content.reaches(*client));
-        let effect = Effect { published, granted };
-        (State::new(store, content, epoch), reply, Rc::new(effect))
+        (after, reply, Rc::new(Effect { published, granted }))
     }
 }
 

@@ -38,6 +38,7 @@ impl World {
         let mut world = self.clone();
         world.apply(action, scenario)?;
         world.record.arrived(&world.server, world.now);
+        world.record.forget(&world.server);
         world.forget();
         invariant::check(&world, scenario)?;
         Ok(world)
@@ -233,7 +234,7 @@ impl World {
                 if let (Reply::Acquired(Answer::Granted { token, .. }), None) =
                     (reply, effect.granted)
                 {
-                    invariant::check_repeat(&before, token)?;
+                    self.record.check_repeat(&before, token)?;
                 }
                 acquire.owner
             }
