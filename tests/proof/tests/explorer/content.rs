@@ -8,6 +8,9 @@ use crate::redis::{Store, call};
 use crate::scenario::Setting;
 use crate::unit::{micros, ticks_of_micros, ticks_of_millis, token_of_micros};
 
+/// When a string ends that has no end, which none may be.
+pub(crate) const NEVER: Time = Time::MAX;
+
 /// A sorted set with a time to live: members and their scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sorted {
@@ -108,9 +111,9 @@ impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<A> {
         }
     }
 
-    /// The same of a string, which has an end.
+    /// The same of a string.
     fn ends(&mut self, key: &str) -> Time {
-        self.until(key).expect("an end")
+        self.until(key).unwrap_or(NEVER)
     }
 
     fn sorted(&mut self, key: &str, ticks: impl Fn(i64) -> Time) -> Sorted {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::client::{Life, Part};
+use crate::content::NEVER;
 use crate::protocol::{Attempt, Time, Token};
 use crate::scenario::{Scenario, Setting};
 use crate::server::{Effect, Server};
@@ -216,6 +217,11 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         && server.fence.is_none_or(|(_, until)| until < lock.until)
     {
         return broken(Invariant::Fence, "the counter of tokens ends before the lease");
+    }
+    if server.lock.is_some_and(|lock| lock.until == NEVER)
+        || server.fence.is_some_and(|(_, until)| until == NEVER)
+    {
+        return broken(Invariant::Immortal, "a lock or a fence without an end");
     }
     for set in [&server.queue, &server.beats] {
         if !set.members.is_empty() && set.until.is_none() {

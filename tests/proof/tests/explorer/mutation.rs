@@ -1,7 +1,8 @@
 //! Bugs planted into the protocol one at a time, each of which the explorer must find.
 //!
-//! The first twelve are those of the queue protocol's own list. Where the library departs from the
-//! letter of a rule, the mutation is planted where the library keeps its spirit; `note` says so.
+//! A bug of a client is a [`Mutation`], which the client looks for. A bug of a script replaces a piece of its
+//! text. Where the library departs from the letter of a rule, the bug is planted where the library keeps its
+//! spirit; `note` says so.
 
 use Invariant::{
     Fence, Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch,
@@ -10,7 +11,7 @@ use Mutation::*;
 
 use crate::invariant::Invariant;
 
-/// What is wrong with the protocol under test.
+/// What is wrong with the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     AttemptReused,
@@ -30,12 +31,12 @@ pub(crate) enum Mutation {
     GoneIgnored,
 }
 
-/// One line of the table of mutations.
+/// One line of the table of planted bugs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planted {
-    /// In a client.
+    /// What is wrong with the clients.
     pub(crate) mutation: Option<Mutation>,
-    /// In a script.
+    /// The name of the patches that put a bug into the scripts.
     pub(crate) script_bug: Option<&'static str>,
     pub(crate) name: &'static str,
     pub(crate) rule: u8,
@@ -162,4 +163,8 @@ pub(crate) const TABLE: &[Planted] = &[
     in_script("grant-withdrawn-by-its-count", 12, "listener at a replica", &[Overlap]),
     in_script("newcomer-overtakes-the-skipped", 11, "deaf, newcomer", &[Fifo]),
     in_script("fence-of-the-giver", 19, "mixed ttls", &[Fence]),
+    in_script("leave-without-leaving", 5, "give up", &[Ghost]),
+    in_script("renewal-of-anothers-lock", 14, "delay", &[Touch]),
+    in_script("counter-not-renewed", 19, "extension", &[Fence]),
+    in_script("token-of-the-clock-alone", 19, "token burst", &[Token]),
 ];

@@ -26,7 +26,7 @@ pub(crate) struct Setting {
     /// Whether scripts ask the server how many listen to a channel; in a cluster they do not.
     pub(crate) counts_listeners: bool,
     pub(crate) mutation: Option<Mutation>,
-    /// The name of a bug planted in a script.
+    /// The name of the patches that put a bug into the scripts.
     pub(crate) script_bug: Option<&'static str>,
 }
 
