@@ -66,7 +66,7 @@ fn print(number: f64) -> String {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     if number.fract() == 0.0 && number.abs() < WHOLE {
-        return format!("{number:.0}");
+        return (number as i64).to_string();
     }
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -1,7 +1,8 @@
 //! What can happen next.
 
 use crate::client::{Client, Life, Part};
-use crate::network::{Line, Load, Message, Request};
+use crate::network::{Line, Load, Message};
+use crate::protocol::Request;
 use crate::scenario::{Budget, Scenario};
 use crate::world::{START, World};
 

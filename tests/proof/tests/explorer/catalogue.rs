@@ -9,8 +9,8 @@
 //! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The rules
 //! compare times with each other, so what matters is which is longer, not by how much.
 
+use crate::protocol::Time;
 use crate::scenario::{Budget, Scenario, Setting};
-use crate::server::Time;
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,9 @@ const USUAL: Setting = Setting {
     tokens_per_tick: 4,
     extension: 0,
     hold: 2,
-    numsub: true,
+    counts_listeners: true,
     mutation: None,
+    script_bug: None,
 };
 
 /// With a clock that is off by up to a tick, every span must be longer than that.
@@ -152,8 +153,8 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..usual("listener at a replica", THREE, Budget { demote: few(1, 2, 2), ..NONE })
         },
         Scenario {
-            // Who may not ask for it takes everybody for a listener.
-            setting: Setting { numsub: false, ..USUAL },
+            // A script in a cluster, or of a user who may not ask, takes everybody for a listener.
+            setting: Setting { counts_listeners: false, ..USUAL },
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),
             ..usual("at a replica, unasked", THREE, Budget { demote: 1, lose: deep(1), ..NONE })

@@ -16,9 +16,9 @@
 use crate::clock::Reading;
 use crate::holder::{Duty, Lease};
 use crate::mutation::Mutation;
-use crate::network::{Line, Load, Network, Reply, Request};
+use crate::network::{Line, Load, Network};
+use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Wake};
 use crate::scenario::Setting;
-use crate::server::{Acquire, Answer, Attempt, Grant, Mode, Time, Wake};
 
 /// Never.
 pub(crate) const FAR: Time = Time::MAX;
@@ -314,7 +314,7 @@ impl Client {
         let noted = !(broke && place.setting.has(Mutation::ResendUnnoted));
         if let Some(bid) = &mut self.bid {
             let beat = matches!(self.part, Part::Asking { mode: Mode::Beat, .. });
-            if noted && !(beat && place.setting.has(Mutation::BeatJoins)) {
+            if noted && !(beat && place.setting.has(Mutation::BeatUnnoted)) {
                 bid.settled = bid.settled.max(deadline);
                 bid.unknown = true;
             }

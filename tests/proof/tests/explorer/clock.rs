@@ -1,7 +1,7 @@
 //! The server's clock, seen from a client's, as `src/wire/server_clock.rs` has it.
 
+use crate::protocol::{Time, Token};
 use crate::scenario::Setting;
-use crate::server::{Time, Token};
 
 /// What the latest answer told of the server's time (rule 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,9 +3,9 @@
 
 use crate::client::{Client, FAR, Part, Place};
 use crate::mutation::Mutation;
-use crate::network::{Line, Request};
+use crate::network::Line;
+use crate::protocol::{Request, Time, Token, Verdict};
 use crate::scenario::Setting;
-use crate::server::{Time, Token, Verdict};
 
 /// A command that was sent then, and is given up then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use crate::client::{Life, Part};
+use crate::content::NEVER;
+use crate::protocol::{Attempt, Time, Token};
 use crate::scenario::{Scenario, Setting};
-use crate::server::{Attempt, Effect, Server, Time, Token};
+use crate::server::{Effect, Server};
 use crate::world::World;
 
 /// A promise, named after the guarantee or checker it belongs to.
@@ -56,6 +58,8 @@ fn broken(invariant: Invariant, text: impl Into<String>) -> Result<(), Violation
 pub(crate) struct Record {
     /// The greatest token of any hold.
     highest: Token,
+    /// The owner, and the token with which it was granted the lock.
+    grant: Option<(Attempt, Token)>,
     /// Who queued up, in that order, and when the server last heard of them.
     arrivals: Vec<(Attempt, Time)>,
     /// Whom the server took for dead, and has not heard of since (rule 11).
@@ -91,18 +95,34 @@ impl Record {
     ) -> Result<(), Violation> {
         let Some((owner, token)) = effect.granted else { return Ok(()) };
         self.token(token)?;
+        self.grant = effect.granted;
         for &(earlier, _) in self.arrivals.iter().take_while(|(attempt, _)| *attempt != owner) {
             let beat = before.beats.members.iter().find(|(attempt, _)| *attempt == earlier);
             if before.queue.contains(earlier)
                 && !self.skipped.contains(&earlier)
                 && beat.is_some_and(|(_, death)| *death > now)
-                && (before.counts(earlier.client) || !setting.numsub)
+                && (before.counts(earlier.client) || !setting.counts_listeners)
             {
                 let text = format!("{} was granted before {}", name(owner), name(earlier));
                 return broken(Invariant::Fifo, text);
             }
         }
         self.left(owner);
+        Ok(())
+    }
+
+    /// Forgets the grant of an owner that is no more.
+    pub(crate) fn forget(&mut self, server: &Server) {
+        self.grant = self.grant.filter(|(owner, _)| server.owner() == Some(*owner));
+    }
+
+    /// Checks the token of a repeated grant. A counter that was lost is minted anew.
+    pub(crate) fn check_repeat(&self, before: &Server, token: Token) -> Result<(), Violation> {
+        if let (Some((_, first)), Some(_)) = (self.grant, before.fence)
+            && first != token
+        {
+            return broken(Invariant::Repeat, format!("token {token} instead of {first}"));
+        }
         Ok(())
     }
 
@@ -176,8 +196,7 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         }
     }
     let server = &world.server;
-    let owner = server.lock.map(|lock| lock.owner);
-    for attempt in server.queue.members.iter().map(|(attempt, _)| *attempt).chain(owner) {
+    for attempt in server.queue.members.iter().map(|(attempt, _)| *attempt).chain(server.owner()) {
         let client = &world.clients[usize::from(attempt.client)];
         if client.clean & (1 << attempt.number) != 0 {
             let text = format!("{} was given back, and is in Redis", name(attempt));
@@ -198,6 +217,11 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         && server.fence.is_none_or(|(_, until)| until < lock.until)
     {
         return broken(Invariant::Fence, "the counter of tokens ends before the lease");
+    }
+    if server.lock.is_some_and(|lock| lock.until == NEVER)
+        || server.fence.is_some_and(|(_, until)| until == NEVER)
+    {
+        return broken(Invariant::Immortal, "a lock or a fence without an end");
     }
     for set in [&server.queue, &server.beats] {
         if !set.members.is_empty() && set.until.is_none() {
@@ -221,20 +245,9 @@ pub(crate) fn name(attempt: Attempt) -> String {
 
 /// Checks what a command of an attempt may have done to the lock.
 pub(crate) fn check_touch(me: Attempt, before: &Server, after: &Server) -> Result<(), Violation> {
-    let mine = before.lock.is_some_and(|lock| lock.owner == me);
+    let mine = before.owner() == Some(me);
     if !mine && before.lock != after.lock {
         return broken(Invariant::Touch, format!("a command of {} changed the lock", name(me)));
-    }
-    Ok(())
-}
-
-/// Checks the token of a repeated grant. A counter that was lost is minted anew.
-pub(crate) fn check_repeat(before: &Server, token: Token) -> Result<(), Violation> {
-    if let (Some(lock), Some(_)) = (before.lock, before.fence)
-        && lock.token != token
-    {
-        let text = format!("token {token} instead of {}", lock.token);
-        return broken(Invariant::Repeat, text);
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 
 use crate::client::{Bid, Client, Part, Place};
 use crate::mutation::Mutation;
-use crate::network::{Line, Request};
+use crate::network::Line;
+use crate::protocol::Request;
 
 impl Client {
     pub(crate) fn leave_to_worker(&mut self, number: u8, anew: bool, place: &mut Place<'_>) {

@@ -1,7 +1,8 @@
 //! Bugs planted into the protocol one at a time, each of which the explorer must find.
 //!
-//! The first twelve are those of the queue protocol's own list. Where the library departs from the
-//! letter of a rule, the mutation is planted where the library keeps its spirit; `note` says so.
+//! A bug of a client is a [`Mutation`], which the client looks for. A bug of a script replaces a piece of its
+//! text. Where the library departs from the letter of a rule, the bug is planted where the library keeps its
+//! spirit; `note` says so.
 
 use Invariant::{
     Fence, Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch,
@@ -10,46 +11,33 @@ use Mutation::*;
 
 use crate::invariant::Invariant;
 
-/// What is wrong with the protocol under test.
+/// What is wrong with the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    FullTtlOnRepeat,
-    ReleasersTtl,
     AttemptReused,
     ValidityFromReceipt,
-    RenewalShortens,
-    BeatJoins,
+    BeatUnnoted,
     LeaveOnce,
-    NoDeadline,
     ResendUnnoted,
     NoReconciliation,
     LargeBlock,
-    ShortCounterTtl,
     ReplyUnmatched,
     NoDriftAllowance,
     GrantFromReceipt,
-    UncheckedRelease,
-    RenewalRevives,
-    RepeatMints,
-    NewcomerBarges,
-    DeadThrownOut,
-    DeadServed,
     NoHeartbeat,
-    SkippedNotHeard,
     LeaveForgotten,
     ReleaseDatedByAnswer,
     CleanUpForEver,
-    QueueWithoutEnd,
     GoneIgnored,
-    GiversFence,
-    GrantWithdrawn,
-    NewcomerOvertakesSkipped,
 }
 
-/// One line of the table of mutations.
+/// One line of the table of planted bugs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planted {
-    pub(crate) mutation: Mutation,
+    /// What is wrong with the clients.
+    pub(crate) mutation: Option<Mutation>,
+    /// The name of the patches that put a bug into the scripts.
+    pub(crate) script_bug: Option<&'static str>,
     pub(crate) name: &'static str,
     pub(crate) rule: u8,
     /// Where it is looked for.
@@ -67,27 +55,54 @@ const fn planted(
     breaks: &'static [Invariant],
     note: &'static str,
 ) -> Planted {
-    Planted { mutation, name, rule, scenario, breaks, note }
+    Planted { mutation: Some(mutation), script_bug: None, name, rule, scenario, breaks, note }
 }
+
+const fn in_script(
+    name: &'static str,
+    rule: u8,
+    scenario: &'static str,
+    breaks: &'static [Invariant],
+) -> Planted {
+    Planted { mutation: None, script_bug: Some(name), name, rule, scenario, breaks, note: "" }
+}
+
+/// Bugs of the scripts besides those in `src/base/mutation/script.rs`: name, script, the piece to replace,
+/// and its replacement.
+pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
+    (
+        "repeated-grant-mints",
+        "kind/mutex/wait.lua",
+        "return granted(left, redis.pcall('GET', KEYS[2]))",
+        "return granted(left)",
+    ),
+    (
+        "skipped-waiter-stays-skipped",
+        "kind/mutex/wait.lua",
+        "    if place < 0 then",
+        "    if false then",
+    ),
+];
 
 /// All of them.
 pub(crate) const TABLE: &[Planted] = &[
-    planted(FullTtlOnRepeat, "full ttl on a repeated grant", 3, "fixed lease", &[Overlap], ""),
-    planted(ReleasersTtl, "releaser's ttl for the next owner", 7, "mixed ttls", &[Overlap], ""),
+    in_script("full-ttl-on-a-repeated-grant", 3, "fixed lease", &[Overlap]),
+    in_script("releasers-ttl-for-the-next-owner", 7, "mixed ttls", &[Overlap]),
     planted(AttemptReused, "attempt reused after leave", 5, "broken connection", &[Overlap], ""),
     planted(ValidityFromReceipt, "validity from receipt", 3, "fixed lease", &[Overlap], ""),
-    planted(RenewalShortens, "renewal that shortens", 14, "extension", &[Overlap], ""),
-    planted(
-        BeatJoins,
-        "beat that may join",
-        1,
-        "broken connection",
-        &[Ghost],
-        "planted with what rule 1 is for: unanswered beats are then not waited for in the clean-up \
-         (the library waits for every unanswered request, which alone makes such a beat harmless)",
-    ),
+    in_script("renewal-that-shortens", 14, "extension", &[Overlap]),
+    Planted {
+        mutation: Some(BeatUnnoted),
+        script_bug: Some("beat-that-may-join"),
+        name: "beat that may join",
+        rule: 1,
+        scenario: "broken connection",
+        breaks: &[Ghost],
+        note: "planted with what rule 1 is for: unanswered beats are then not waited for in the clean-up \
+             (the library waits for every unanswered request, which alone makes such a beat harmless)",
+    },
     planted(LeaveOnce, "leave sent once only", 6, "broken connection", &[Ghost], ""),
-    planted(NoDeadline, "no request deadline", 2, "delay", &[Ghost], ""),
+    in_script("no-request-deadline", 2, "delay", &[Ghost]),
     planted(
         ResendUnnoted,
         "resend before the answer",
@@ -107,7 +122,7 @@ pub(crate) const TABLE: &[Planted] = &[
         "the library reserves one token and lets the server's clock pay for more; planted is a \
          block without regard to the clock",
     ),
-    planted(ShortCounterTtl, "short counter ttl", 19, "token burst", &[Token], ""),
+    in_script("short-counter-ttl", 19, "token burst", &[Token]),
     planted(ReleaseDatedByAnswer, "release dated by its answer", 6, "spin", &[Ghost], ""),
     planted(
         ReplyUnmatched,
@@ -119,19 +134,12 @@ pub(crate) const TABLE: &[Planted] = &[
     ),
     planted(NoDriftAllowance, "no drift allowance", 10, "drift", &[Overlap], ""),
     planted(GrantFromReceipt, "grant dated by its receipt", 10, "fixed lease", &[Overlap], ""),
-    planted(UncheckedRelease, "release that does not look whose it is", 15, "delay", &[Touch], ""),
-    planted(RenewalRevives, "renewal that brings back", 14, "delay", &[Ghost, Touch], ""),
-    planted(RepeatMints, "new token on a repeated grant", 19, "loss", &[Repeat], ""),
-    planted(NewcomerBarges, "newcomer passes the queue", 4, "crash", &[Fifo], ""),
-    planted(DeadThrownOut, "the dead lose their place", 11, "stopped server", &[Place], ""),
-    planted(
-        DeadServed,
-        "the dead are served one after another",
-        8,
-        "dead waiters",
-        &[Starved, Served],
-        "",
-    ),
+    in_script("delete-without-a-look", 15, "delay", &[Touch]),
+    in_script("renewal-makes-the-key-again", 14, "delay", &[Ghost, Touch]),
+    in_script("repeated-grant-mints", 19, "loss", &[Repeat]),
+    in_script("newcomer-barges", 4, "crash", &[Fifo]),
+    in_script("skipped-waiter-loses-its-place", 11, "stopped server", &[Place]),
+    in_script("silent-waiter-not-skipped", 8, "dead waiters", &[Starved, Served]),
     planted(
         NoHeartbeat,
         "waiter that waits for its message only",
@@ -140,14 +148,7 @@ pub(crate) const TABLE: &[Planted] = &[
         &[Starved, Served],
         "",
     ),
-    planted(
-        SkippedNotHeard,
-        "who was skipped and beats stays skipped",
-        11,
-        "deaf",
-        &[Starved, Served, Fifo],
-        "",
-    ),
+    in_script("skipped-waiter-stays-skipped", 11, "deaf", &[Starved, Served, Fifo]),
     planted(
         LeaveForgotten,
         "no leave after giving up",
@@ -157,23 +158,13 @@ pub(crate) const TABLE: &[Planted] = &[
         "",
     ),
     planted(CleanUpForEver, "clean-up that never ends", 6, "give up", &[Served], ""),
-    planted(QueueWithoutEnd, "queue without an end", 8, "loss", &[Immortal], ""),
+    in_script("queue-without-an-end", 8, "loss", &[Immortal]),
     planted(GoneIgnored, "gone taken for busy", 1, "FLUSHALL", &[Starved, Served], ""),
-    planted(
-        GrantWithdrawn,
-        "grant withdrawn by its count",
-        12,
-        "listener at a replica",
-        &[Overlap],
-        "",
-    ),
-    planted(
-        NewcomerOvertakesSkipped,
-        "newcomer overtakes the skipped",
-        11,
-        "deaf, newcomer",
-        &[Fifo],
-        "",
-    ),
-    planted(GiversFence, "giver's ttl for the next one's fence", 19, "mixed ttls", &[Fence], ""),
+    in_script("grant-withdrawn-by-its-count", 12, "listener at a replica", &[Overlap]),
+    in_script("newcomer-overtakes-the-skipped", 11, "deaf, newcomer", &[Fifo]),
+    in_script("fence-of-the-giver", 19, "mixed ttls", &[Fence]),
+    in_script("leave-without-leaving", 5, "give up", &[Ghost]),
+    in_script("renewal-of-anothers-lock", 14, "delay", &[Touch]),
+    in_script("counter-not-renewed", 19, "extension", &[Fence]),
+    in_script("token-of-the-clock-alone", 19, "token burst", &[Token]),
 ];

@@ -3,7 +3,7 @@
 //! A real connection keeps its order; the bag allows more, which can only find more. It is kept
 //! sorted, so that two ways to the same bag are one state.
 
-use crate::server::{Acquire, Answer, Attempt, Time, Token, Verdict, Wake};
+use crate::protocol::{Reply, Request, Wake};
 
 /// Who of a client waits for a reply; one at most each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,19 +18,6 @@ pub(crate) enum Line {
     Duty(u8),
     /// Nobody any longer: it timed out, or its connection broke.
     Nobody,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Request {
-    Acquire(Acquire),
-    Release { owner: Attempt, ttl: Time, last_token: Option<Token> },
-    Renew { owner: Attempt, ttl: Time },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Reply {
-    Acquired(Answer),
-    Verdict(Verdict),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,9 +3,10 @@
 use crate::action::{Action, Fate};
 use crate::client::Client;
 use crate::invariant::Record;
-use crate::mutation::Mutation;
+use crate::mutation::{Mutation, Planted};
 use crate::network::Network;
-use crate::server::{Server, Time, Token};
+use crate::protocol::{Time, Token};
+use crate::server::Server;
 use crate::world::{START, World};
 
 /// The times of a scenario, in ticks, and what is wrong with the protocol.
@@ -22,9 +23,11 @@ pub(crate) struct Setting {
     pub(crate) extension: Time,
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
-    /// Whether scripts may ask the server how many listen to a channel.
-    pub(crate) numsub: bool,
+    /// Whether scripts ask the server how many listen to a channel; in a cluster they do not.
+    pub(crate) counts_listeners: bool,
     pub(crate) mutation: Option<Mutation>,
+    /// The name of the patches that put a bug into the scripts.
+    pub(crate) script_bug: Option<&'static str>,
 }
 
 impl Setting {
@@ -35,12 +38,6 @@ impl Setting {
     /// The server's time in the unit of tokens.
     pub(crate) fn micros(&self, now: Time) -> Token {
         Token::from(now) * self.tokens_per_tick
-    }
-
-    /// The ticks that a token is ahead, to the nearest: less than a tick hardly counts.
-    pub(crate) fn ticks(&self, ahead: Token) -> Time {
-        Time::try_from((ahead + self.tokens_per_tick / 2) / self.tokens_per_tick)
-            .unwrap_or(Time::MAX)
     }
 
     pub(crate) fn dead_after(&self) -> Time {
@@ -111,9 +108,9 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) fn with(self, mutation: Mutation) -> Scenario {
-        let setting = Setting { mutation: Some(mutation), ..self.setting };
-        Scenario { setting, ..self }
+    pub(crate) fn with(self, planted: &Planted) -> Scenario {
+        let Planted { mutation, script_bug, .. } = *planted;
+        Scenario { setting: Setting { mutation, script_bug, ..self.setting }, ..self }
     }
 
     /// When all must be served and gone at the latest: once healed, what is left of every lease,
@@ -136,9 +133,10 @@ impl Scenario {
             .zip(0..)
             .map(|(&(ttl, rounds), id)| Client::new(id, ttl, rounds))
             .collect();
+        let count = u8::try_from(clients.len()).expect("not so many");
         let mut world = World {
             now: START,
-            server: Server { heard: (1 << clients.len()) - 1, ..Server::default() },
+            server: Server::new(&self.setting, count, START),
             stopped: false,
             clients,
             network: Network::default(),

@@ -5,13 +5,13 @@
 //! a counter-example is played again.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
+use crate::fold::fold;
 use crate::invariant::Violation;
 use crate::scenario::Scenario;
 use crate::trace;
-use crate::world::World;
 
 /// What a search found.
 #[derive(Debug)]
@@ -46,65 +46,6 @@ impl Hasher for Same {
     }
 }
 
-/// Hashes what it is given by multiplying to 128 bits and folding, as foldhash does. States are made
-/// of many small numbers, for which the standard hasher takes longer than all else together.
-struct Fold(u64);
-
-impl Fold {
-    fn add(&mut self, number: u64) {
-        let product = u128::from(self.0 ^ number) * u128::from(FOLD);
-        let [low, high] = [product as u64, (product >> 64) as u64];
-        self.0 = (low ^ high).wrapping_add(FOLD);
-    }
-}
-
-/// The golden ratio, an odd number without a pattern.
-const FOLD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-impl Hasher for Fold {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.add(number.into());
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.add(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.add(number);
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.add(number as u64);
-    }
-
-    fn write_i16(&mut self, number: i16) {
-        self.add(number as u64);
-    }
-
-    fn write_i64(&mut self, number: i64) {
-        self.add(number as u64);
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.add(number as u64);
-    }
-}
-
-fn hash(world: &World) -> u64 {
-    let mut hasher = Fold(FOLD);
-    world.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Where a state came from: the index of the state before, and which of its actions it was.
 type Step = (u32, u16);
 
@@ -113,7 +54,7 @@ pub(crate) fn explore(scenario: &Scenario) -> Outcome {
     let begun = Instant::now();
     let start = scenario.start();
     let mut seen: HashSet<u64, BuildHasherDefault<Same>> = HashSet::default();
-    seen.insert(hash(&start));
+    seen.insert(fold(&start));
     let mut steps: Vec<Step> = vec![(0, 0)];
     let mut level = vec![(0, start)];
     let (mut depth, mut taken, mut starved, mut found) = (0, 0, 0, None);
@@ -128,7 +69,7 @@ pub(crate) fn explore(scenario: &Scenario) -> Outcome {
                         found = Some((violation, trace::play(scenario, &way)));
                         break 'search;
                     }
-                    Ok(after) if seen.insert(hash(&after)) => {
+                    Ok(after) if seen.insert(fold(&after)) => {
                         starved = starved.max(after.record.starved);
                         next.push((u32::try_from(steps.len()).expect("not so many"), after));
                         steps.push((index, number));

@@ -1,450 +1,222 @@
-//! The scripts of the mutex as pure steps over a state that can be compared and hashed.
+//! One Redis, as far as one lock is concerned. It runs the scripts that are shipped.
 //!
-//! This mirrors `src/kind/token.lua` and `src/kind/mutex/*.lua` line by line, at whole ticks of
-//! time; `differential.rs` runs both side by side. Left out: owners of other libraries, keys of other
-//! types, full memory, how many wait ahead (a hint for polling), and the message that somebody waits
-//! (a hint for lingering).
-//!
-//! | script | here |
-//! | --- | --- |
-//! | mutex_acquire, mutex_wait | [`Server::acquire`] |
-//! | mutex_release, mutex_pass | [`Server::release`] |
-//! | mutex_renew | [`Server::renew`] |
-//! | queue.lua: hand_over | [`Server::hand_over`] |
-//! | token.lua: mint, keep_token | [`Server::mint`], [`Server::keep_token`] |
+//! Many ways through the states ask the same of the same server. So a script runs once for each state of the
+//! server, moment and request, and its outcome is noted: a script has nothing else to go by.
 
-use crate::mutation::Mutation;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::ops::Deref;
+use std::rc::Rc;
+
+use crate::content::Content;
+use crate::encoding::{channel, reply, wake};
+use crate::fold::{Fold, fold};
+use crate::protocol::{Answer, Attempt, Reply, Request, Time, Token, Wake};
+use crate::redis::{Store, call};
 use crate::scenario::Setting;
-use crate::sorted::Sorted;
+use crate::script::Scripts;
+use crate::unit::micros;
 
-/// A moment or a span, in ticks.
-pub(crate) type Time = i16;
-/// A token, or a server's time, in the token's unit ("microseconds").
-pub(crate) type Token = i64;
-
-/// How long a queue lives that was left with the dead alone: a minute in queue.lua.
-pub(crate) const QUEUE_REST: Time = 60;
-
-/// One attempt of one client, with the window that its value carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Attempt {
-    pub(crate) client: u8,
-    pub(crate) number: u8,
-    pub(crate) window: Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Lock {
-    pub(crate) owner: Attempt,
-    pub(crate) until: Time,
-    /// What it was granted with. No script knows this; the invariants do.
-    pub(crate) token: Token,
-}
-
-/// What a client may be asked to do where another has the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Mode {
-    Try,
-    Join,
-    Beat,
-}
-
-/// A request to take the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Acquire {
-    pub(crate) owner: Attempt,
-    pub(crate) ttl: Time,
-    pub(crate) mode: Mode,
-    /// The last server's time at which it may run.
-    pub(crate) deadline: Token,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Answer {
-    Granted { token: Token, left: Time, now: Time, epoch: u8 },
-    Busy { left: Time, now: Time },
-    Late { now: Time },
-    Gone { now: Time },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    Done,
-    Gone,
-    Taken,
-}
-
-/// The message that a lock was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Grant {
-    pub(crate) number: u8,
-    pub(crate) token: Token,
-    pub(crate) now: Time,
-    pub(crate) window: Time,
-    pub(crate) epoch: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Wake {
-    Granted(Grant),
-    Retry,
-}
-
-/// What a script did besides answering.
-#[derive(Debug, Default)]
+/// What a script did besides its reply.
+#[derive(Debug)]
 pub(crate) struct Effect {
+    /// The messages, and the clients that hear them.
     pub(crate) published: Vec<(u8, Wake)>,
-    /// Who became the owner and stayed it, and with which token.
+    /// The attempt that became the owner and stayed it, with its token.
     pub(crate) granted: Option<(Attempt, Token)>,
 }
 
-/// One Redis, as far as one lock is concerned.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What may happen to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// A moment has come, and what ends then is gone.
+    Tick,
+    Flush,
+    /// A client listens here…
+    Listen(u8),
+    /// …or nowhere…
+    Leave(u8),
+    /// …or finds itself at a replica.
+    Demote(u8),
+}
+
+/// A server in one state: a value whose clone costs next to nothing.
+#[derive(Clone, Debug)]
 pub(crate) struct Server {
-    pub(crate) lock: Option<Lock>,
-    pub(crate) fence: Option<(Token, Time)>,
-    pub(crate) queue: Sorted,
-    pub(crate) beats: Sorted,
-    /// Whose channel is subscribed to, a bit for each client.
-    pub(crate) heard: u8,
-    /// Whose listener is at a replica: it hears, and is not counted here.
-    pub(crate) at_replica: u8,
+    state: Rc<State>,
+    machine: Rc<Machine>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Store,
+    content: Content,
     /// How often it was emptied. The invariants know this; no script does.
-    pub(crate) epoch: u8,
+    epoch: u8,
+    /// Of store and epoch.
+    hash: u64,
+}
+
+/// A request that was carried out: the state after it, the reply, and what else it did.
+type Outcome = (Rc<State>, Reply, Rc<Effect>);
+
+/// A table from a state, a moment and something that happens.
+type Table<E, T> = RefCell<HashMap<(u64, Time, E), T, BuildHasherDefault<Fold>>>;
+
+/// What happens to servers in one scenario, and what came of it so far.
+#[derive(Debug)]
+struct Machine {
+    setting: Setting,
+    clients: u8,
+    scripts: Scripts,
+    /// By their hashes.
+    states: RefCell<HashMap<u64, Rc<State>, BuildHasherDefault<Fold>>>,
+    events: Table<Event, Rc<State>>,
+    outcomes: Table<Request, Outcome>,
 }
 
 impl Server {
-    /// Drops what has expired.
-    pub(crate) fn purge(&mut self, now: Time) {
-        self.lock = self.lock.filter(|lock| lock.until > now);
-        self.fence = self.fence.filter(|(_, until)| *until > now);
-        self.queue.purge(now);
-        self.beats.purge(now);
-    }
-
-    /// FLUSHALL.
-    pub(crate) fn flush(&mut self) {
-        let Server { heard, at_replica, epoch, .. } = *self;
-        *self = Server { heard, at_replica, epoch: epoch + 1, ..Server::default() };
-    }
-
-    pub(crate) fn acquire(
-        &mut self,
-        now: Time,
-        request: &Acquire,
-        setting: &Setting,
-    ) -> (Answer, Effect) {
-        self.purge(now);
-        let mut effect = Effect::default();
-        let me = request.owner;
-        let late = setting.micros(now) > request.deadline && request.deadline != 0;
-        if late && !setting.has(Mutation::NoDeadline) {
-            return (Answer::Late { now }, effect);
-        }
-        let mut mode = request.mode;
-        if setting.has(Mutation::BeatJoins) && mode == Mode::Beat && !self.queue.contains(me) {
-            mode = Mode::Join;
-        }
-        let mut owner = self.lock.map(|lock| lock.owner);
-        if mode != Mode::Beat && owner.is_none() {
-            let barges = setting.has(Mutation::NewcomerBarges);
-            if self.queue.members.is_empty() || barges {
-                let token = self.mint(now, request.ttl, setting);
-                return (self.own(me, request.ttl, token, now, &mut effect), effect);
-            }
-            owner = self.hand_over(now, Some(me), request.ttl, setting, &mut effect);
-            if owner.is_none_or(|owner| owner == me) {
-                let token = self.mint(now, request.ttl, setting);
-                return (self.own(me, request.ttl, token, now, &mut effect), effect);
-            }
-        }
-        if let Some(lock) = &mut self.lock
-            && lock.owner == me
-            && owner == Some(me)
-        {
-            let mut left = lock.until - now;
-            if setting.has(Mutation::FullTtlOnRepeat) {
-                left = request.ttl;
-            } else if left < request.ttl {
-                lock.until = now + request.ttl;
-                left = request.ttl;
-            }
-            self.keep_fence(now, request.ttl, setting);
-            let token = match self.fence {
-                Some((token, _)) if !setting.has(Mutation::RepeatMints) => token,
-                _ => self.mint(now, request.ttl, setting),
-            };
-            return (Answer::Granted { token, left, now, epoch: self.epoch }, effect);
-        }
-        if mode != Mode::Try
-            && let Some(answer) = self.wait(now, request, mode, owner, setting, &mut effect)
-        {
-            return (answer, effect);
-        }
-        let left = self.lock.map_or(0, |lock| lock.until - now);
-        (Answer::Busy { left, now }, effect)
-    }
-
-    /// The last place in the queue, also of those who were taken for dead.
-    fn last_place(&self, setting: &Setting) -> Time {
-        let (Some((_, first)), Some((_, last))) =
-            (self.queue.members.first(), self.queue.members.last())
-        else {
-            return 0;
+    /// An empty server, to which all clients listen.
+    pub(crate) fn new(setting: &Setting, clients: u8, now: Time) -> Server {
+        let mut store = Store::default();
+        (0..clients).for_each(|client| store.subscribe(client.into(), &channel(client)));
+        let machine = Machine {
+            setting: *setting,
+            clients,
+            scripts: Scripts::new(setting),
+            states: RefCell::default(),
+            events: Table::default(),
+            outcomes: Table::default(),
         };
-        if setting.has(Mutation::NewcomerOvertakesSkipped) && *last > 0 {
-            return *last;
+        Server { state: machine.state(store, 0, now), machine: Rc::new(machine) }
+    }
+
+    pub(crate) fn epoch(&self) -> u8 {
+        self.state.epoch
+    }
+
+    /// Lets something happen to it.
+    pub(crate) fn meet(&mut self, event: Event, now: Time) {
+        let after = || self.machine.after(&self.state, event, now);
+        self.state = known(&self.machine.events, (self.state.hash, now, event), after);
+    }
+
+    /// Carries a request out.
+    pub(crate) fn run(&mut self, request: Request, now: Time) -> (Reply, Rc<Effect>) {
+        let run = || self.machine.run(&self.state, request, now);
+        let outcome = known(&self.machine.outcomes, (self.state.hash, now, request), run);
+        self.state = outcome.0;
+        (outcome.1, outcome.2)
+    }
+}
+
+/// What a table has, or else what is put there now.
+fn known<E: Hash + Eq, T: Clone>(
+    table: &Table<E, T>,
+    key: (u64, Time, E),
+    new: impl FnOnce() -> T,
+) -> T {
+    if let Some(known) = table.borrow().get(&key) {
+        return known.clone();
+    }
+    let new = new();
+    table.borrow_mut().insert(key, new.clone());
+    new
+}
+
+impl Deref for Server {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.state.content
+    }
+}
+
+impl PartialEq for Server {
+    fn eq(&self, other: &Server) -> bool {
+        self.state.hash == other.state.hash
+    }
+}
+
+impl Eq for Server {}
+
+impl Hash for Server {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.state.hash.hash(hasher);
+    }
+}
+
+impl Machine {
+    fn state(&self, mut store: Store, epoch: u8, now: Time) -> Rc<State> {
+        let hash = fold((&store, epoch));
+        let mut states = self.states.borrow_mut();
+        let state = states.entry(hash).or_insert_with(|| {
+            let content = Content::read(&mut store, now, self.clients, &self.setting);
+            Rc::new(State { store, content, epoch, hash })
+        });
+        Rc::clone(state)
+    }
+
+    fn after(&self, before: &State, event: Event, now: Time) -> Rc<State> {
+        let (mut store, mut epoch) = (before.store.clone(), before.epoch);
+        match event {
+            // Redis keeps a key for the millisecond in which it ends. Here it is gone by then.
+            Event::Tick => _ = store.expire(micros(now).unsigned_abs() + 1_000),
+            Event::Flush => {
+                store.flush();
+                epoch += 1;
+            }
+            Event::Listen(client) => {
+                store.put_at_replica(client.into(), false);
+                store.subscribe(client.into(), &channel(client));
+            }
+            Event::Leave(client) => store.disconnect(client.into()),
+            Event::Demote(client) => store.put_at_replica(client.into(), true),
         }
-        (*last).max(-first)
+        self.state(store, epoch, now)
     }
 
-    /// Queues up, or stays in the queue.
-    fn wait(
-        &mut self,
-        now: Time,
-        request: &Acquire,
-        mode: Mode,
-        owner: Option<Attempt>,
-        setting: &Setting,
-        effect: &mut Effect,
-    ) -> Option<Answer> {
-        let me = request.owner;
-        let death = now + setting.dead_after();
-        let mut place = self.queue.score(me);
-        let news = mode == Mode::Join && place.is_none();
-        if news {
-            let last = self.last_place(setting) + 1;
-            place = Some(last);
-            self.queue.add(me, last);
-            self.beats.add(me, death);
+    fn run(&self, before: &State, request: Request, now: Time) -> Outcome {
+        let (mut store, setting, epoch) = (before.store.clone(), &self.setting, before.epoch);
+        let (value, effects) = self.scripts.command(&request, setting, |words| {
+            store.run(micros(now).unsigned_abs(), |run| call(run, words))
+        });
+        let value = value.unwrap_or_else(|error| panic!("{request:?}: {}", error.text()));
+        let reply = reply(value, &request, now, epoch, setting);
+        let mut published = Vec::new();
+        for message in effects.published {
+            let to = (0..self.clients).find(|client| channel(*client) == message.channel);
+            published.extend(to.zip(wake(&message.payload, epoch, setting)));
         }
-        let Some(mut place) = place else { return Some(Answer::Gone { now }) };
-        if !news {
-            if place < 0 && !setting.has(Mutation::SkippedNotHeard) {
-                place = -place;
-                self.queue.add(me, place);
-            }
-            if owner.is_none() {
-                let next = self.hand_over(now, Some(me), request.ttl, setting, effect);
-                if next.is_none_or(|next| next == me) {
-                    self.queue.remove(me);
-                    self.beats.remove(me);
-                    let token = self.mint(now, request.ttl, setting);
-                    return Some(self.own(me, request.ttl, token, now, effect));
-                }
-            }
-            self.beats.add(me, death);
+        let after = self.state(store, epoch, now);
+        let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));
+        let granted = new.and_then(|owner| {
+            let token = granted_to(owner, &request, reply, &published)?;
+            Some((owner, token))
+        });
+        published.retain(|(client, _)| before.content.reaches(*client));
+        (after, reply, Rc::new(Effect { published, granted }))
+    }
+}
+
+/// The token with which a new owner was granted the lock: by the reply to its own request, or by a message.
+fn granted_to(
+    owner: Attempt,
+    request: &Request,
+    reply: Reply,
+    published: &[(u8, Wake)],
+) -> Option<Token> {
+    if let (Request::Acquire(acquire), Reply::Acquired(Answer::Granted { token, .. })) =
+        (request, reply)
+        && acquire.owner == owner
+    {
+        return Some(token);
+    }
+    published.iter().find_map(|(client, wake)| match wake {
+        Wake::Granted(grant) if (*client, grant.number) == (owner.client, owner.number) => {
+            Some(grant.token)
         }
-        if (place % 8 == 1 || !news) && !setting.has(Mutation::QueueWithoutEnd) {
-            self.queue.expire_at(now + setting.queue_keep(request.ttl));
-            self.beats.expire_at(now + setting.queue_keep(request.ttl));
-            let until = now - setting.queue_keep(request.ttl);
-            let mut gone: Vec<Attempt> = Vec::new();
-            if place > 1 || !news {
-                let dead = self.beats.members.iter().filter(|(_, death)| *death <= until);
-                gone.extend(dead.map(|(attempt, _)| *attempt));
-            }
-            for attempt in gone {
-                self.queue.remove(attempt);
-                self.beats.remove(attempt);
-            }
-        }
-        None
-    }
-
-    pub(crate) fn release(
-        &mut self,
-        now: Time,
-        me: Attempt,
-        ttl: Time,
-        last_token: Option<Token>,
-        setting: &Setting,
-    ) -> (Verdict, Effect) {
-        self.purge(now);
-        let mut effect = Effect::default();
-        let owner = self.lock.map(|lock| lock.owner);
-        if owner != Some(me) {
-            if setting.has(Mutation::UncheckedRelease) {
-                self.lock = None;
-                return (Verdict::Done, effect);
-            }
-            self.queue.remove(me);
-            self.beats.remove(me);
-            return (if owner.is_some() { Verdict::Taken } else { Verdict::Gone }, effect);
-        }
-        let waiting = !self.queue.members.is_empty();
-        let mut given = None;
-        if waiting {
-            if let Some(used) = last_token {
-                self.queue.remove(me);
-                self.keep_token(now, used, ttl, setting);
-            }
-            given = self.hand_over(now, None, ttl, setting, &mut effect);
-        }
-        if given.is_none() {
-            self.lock = None;
-            if let Some(used) = last_token {
-                self.keep_token(now, used, ttl, setting);
-            }
-        }
-        (Verdict::Done, effect)
-    }
-
-    pub(crate) fn renew(
-        &mut self,
-        now: Time,
-        me: Attempt,
-        ttl: Time,
-        setting: &Setting,
-    ) -> (Verdict, Effect) {
-        self.purge(now);
-        let effect = Effect::default();
-        let verdict = match &mut self.lock {
-            Some(lock) if lock.owner == me => {
-                let until = now + ttl;
-                let shortens = setting.has(Mutation::RenewalShortens);
-                lock.until = if shortens { until } else { lock.until.max(until) };
-                self.keep_fence(now, ttl, setting);
-                Verdict::Done
-            }
-            Some(_) => Verdict::Taken,
-            None if setting.has(Mutation::RenewalRevives) => {
-                let token = self.fence.map_or(0, |(token, _)| token);
-                self.lock = Some(Lock { owner: me, until: now + ttl, token });
-                Verdict::Done
-            }
-            None => Verdict::Gone,
-        };
-        (verdict, effect)
-    }
-
-    /// Makes the attempt the owner, and answers so.
-    fn own(
-        &mut self,
-        me: Attempt,
-        ttl: Time,
-        token: Token,
-        now: Time,
-        effect: &mut Effect,
-    ) -> Answer {
-        self.lock = Some(Lock { owner: me, until: now + ttl, token });
-        effect.granted = Some((me, token));
-        Answer::Granted { token, left: ttl, now, epoch: self.epoch }
-    }
-
-    /// Makes the first live waiter the owner and tells it; see queue.lua.
-    fn hand_over(
-        &mut self,
-        now: Time,
-        me: Option<Attempt>,
-        givers_ttl: Time,
-        setting: &Setting,
-        effect: &mut Effect,
-    ) -> Option<Attempt> {
-        loop {
-            let head = self.queue.members.iter().find(|(_, place)| *place > 0);
-            let (attempt, place) = *head?;
-            let death = self.beats.score(attempt);
-            let lives = death.is_some_and(|death| death > now) || setting.has(Mutation::DeadServed);
-            self.queue.remove(attempt);
-            if Some(attempt) == me {
-                self.beats.remove(attempt);
-                return me;
-            }
-            if lives && self.may_be_heard(attempt.client, setting) {
-                self.beats.remove(attempt);
-                self.grant(attempt, now, givers_ttl, setting, effect);
-                let is_withdrawn =
-                    setting.has(Mutation::GrantWithdrawn) && !self.counts(attempt.client);
-                if !is_withdrawn {
-                    return Some(attempt);
-                }
-                effect.granted = None;
-                self.beats.add(attempt, death.unwrap_or(now));
-            } else {
-                self.publish(attempt.client, Wake::Retry, effect);
-            }
-            if setting.has(Mutation::DeadThrownOut) {
-                self.beats.remove(attempt);
-                continue;
-            }
-            self.queue.add(attempt, -place);
-            if self.queue.until.is_none() {
-                self.queue.expire_at(now + QUEUE_REST);
-                self.beats.expire_at(now + QUEUE_REST);
-            }
-        }
-    }
-
-    /// Writes a waiter as the owner, and tells it so.
-    fn grant(
-        &mut self,
-        attempt: Attempt,
-        now: Time,
-        givers_ttl: Time,
-        setting: &Setting,
-        effect: &mut Effect,
-    ) {
-        let window = attempt.window;
-        let written = if setting.has(Mutation::ReleasersTtl) { givers_ttl } else { window };
-        let givers_fence = setting.has(Mutation::GiversFence);
-        let longest = if givers_fence { givers_ttl } else { givers_ttl.max(window) };
-        let token = self.mint(now, longest, setting);
-        self.lock = Some(Lock { owner: attempt, until: now + written, token });
-        let grant = Grant { number: attempt.number, token, now, window, epoch: self.epoch };
-        self.publish(attempt.client, Wake::Granted(grant), effect);
-        effect.granted = Some((attempt, token));
-    }
-
-    fn publish(&self, client: u8, wake: Wake, effect: &mut Effect) {
-        if self.reaches(client) {
-            effect.published.push((client, wake));
-        }
-    }
-
-    /// Whether a message to a client may be heard, as far as the script can tell (rule 12).
-    fn may_be_heard(&self, client: u8, setting: &Setting) -> bool {
-        let looks = setting.numsub && !setting.has(Mutation::GrantWithdrawn);
-        !looks || self.counts(client)
-    }
-
-    /// Whether a client's listener is at this server, and so is counted.
-    pub(crate) fn counts(&self, client: u8) -> bool {
-        self.heard & !self.at_replica & (1 << client) != 0
-    }
-
-    /// Whether a message reaches a client's listener, be it here or at a replica.
-    pub(crate) fn reaches(&self, client: u8) -> bool {
-        self.heard & (1 << client) != 0
-    }
-
-    /// A token above all earlier ones, and not below the server's time.
-    fn mint(&mut self, now: Time, ttl: Time, setting: &Setting) -> Token {
-        let micros = setting.micros(now);
-        let mut token = micros;
-        let mut keep = setting.fence(ttl);
-        if let Some((last, _)) = self.fence
-            && last >= micros
-        {
-            token = last + 1;
-            if !setting.has(Mutation::ShortCounterTtl) {
-                keep += setting.ticks(last - micros);
-            }
-        }
-        self.fence = Some((token, now + keep));
-        token
-    }
-
-    /// `PEXPIRE … GT`: the fence lasts at least as long as one beside this time to live.
-    fn keep_fence(&mut self, now: Time, ttl: Time, setting: &Setting) {
-        let keep = now + setting.fence(ttl);
-        self.fence = self.fence.map(|(token, until)| (token, until.max(keep)));
-    }
-
-    /// Notes the last token used, where that is beyond the one that was minted.
-    fn keep_token(&mut self, now: Time, used: Token, ttl: Time, setting: &Setting) {
-        if self.fence.is_none_or(|(last, _)| last < used) {
-            self.fence = Some((used, now + setting.fence(ttl)));
-        }
-    }
+        _ => None,
+    })
 }

@@ -2,7 +2,8 @@
 
 use crate::action::{Action, Fate};
 use crate::invariant::name;
-use crate::network::{Load, Request};
+use crate::network::Load;
+use crate::protocol::Request;
 use crate::scenario::Scenario;
 use crate::world::{START, World};
 

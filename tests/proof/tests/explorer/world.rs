@@ -3,9 +3,10 @@
 use crate::action::{Action, Fate};
 use crate::client::{Client, Life, Part, Place};
 use crate::invariant::{self, Record, Violation};
-use crate::network::{Line, Load, Message, Network, Reply, Request};
+use crate::network::{Line, Load, Message, Network};
+use crate::protocol::{Answer, Reply, Request, Time};
 use crate::scenario::{Budget, Scenario};
-use crate::server::{Answer, Server, Time};
+use crate::server::{Event, Server};
 
 /// The first moment; not 0, which stands for "not known".
 pub(crate) const START: Time = 10;
@@ -36,8 +37,8 @@ impl World {
     pub(crate) fn step(&self, action: Action, scenario: &Scenario) -> Result<World, Violation> {
         let mut world = self.clone();
         world.apply(action, scenario)?;
-        world.server.purge(world.now);
         world.record.arrived(&world.server, world.now);
+        world.record.forget(&world.server);
         world.forget();
         invariant::check(&world, scenario)?;
         Ok(world)
@@ -81,7 +82,7 @@ impl World {
                 if let Some(token) = token {
                     // Who does not know that the server was emptied is told by the resource.
                     let lease = self.clients[index].lease.as_ref();
-                    if lease.is_some_and(|lease| lease.epoch == self.server.epoch) {
+                    if lease.is_some_and(|lease| lease.epoch == self.server.epoch()) {
                         self.record.token(token)?;
                     } else {
                         self.record.stale_token(token);
@@ -105,11 +106,11 @@ impl World {
             }
             Action::Demote(index) => {
                 self.left.demote -= 1;
-                self.server.at_replica |= 1 << index;
+                self.server.meet(Event::Demote(self.clients[index].id), self.now);
             }
             Action::Move(index) => self.deafen(index),
             Action::Listen(index) => {
-                self.server.heard |= 1 << index;
+                self.server.meet(Event::Listen(self.clients[index].id), self.now);
                 self.client(index, scenario, Client::listen);
             }
             Action::StopServer => {
@@ -131,7 +132,7 @@ impl World {
             Action::TickFlush => {
                 self.left.flush -= 1;
                 self.tick();
-                self.server.flush();
+                self.server.meet(Event::Flush, self.now);
                 self.record.flushed();
             }
         }
@@ -143,6 +144,7 @@ impl World {
         record.tick(self);
         self.record = record;
         self.now += 1;
+        self.server.meet(Event::Tick, self.now);
     }
 
     fn crash(&mut self, index: usize, half_open: bool) {
@@ -155,7 +157,7 @@ impl World {
         let (id, ttl, number) = (client.id, client.ttl, client.number);
         *client = Client { number, life: Life::Crashed, ..Client::new(id, ttl, 0) };
         if !half_open {
-            self.server.heard &= !(1 << index);
+            self.server.meet(Event::Leave(id), self.now);
         }
         self.drop_for(index, |load| !matches!(load, Load::Request(..)));
     }
@@ -163,8 +165,7 @@ impl World {
     /// A client listens nowhere, until it listens at the master again.
     fn deafen(&mut self, index: usize) {
         self.clients[index].ear = false;
-        self.server.heard &= !(1 << index);
-        self.server.at_replica &= !(1 << index);
+        self.server.meet(Event::Leave(self.clients[index].id), self.now);
         self.drop_for(index, |load| matches!(load, Load::Push(_)));
     }
 
@@ -226,25 +227,22 @@ impl World {
     /// Runs a script, and checks what it did.
     fn carry_out(&mut self, request: Request, scenario: &Scenario) -> Result<Reply, Violation> {
         let (now, setting) = (self.now, &scenario.setting);
-        self.server.purge(now);
         let before = self.server.clone();
-        let (me, reply, effect) = match request {
+        let (reply, effect) = self.server.run(request, now);
+        let me = match request {
             Request::Acquire(acquire) => {
-                let (answer, effect) = self.server.acquire(now, &acquire, setting);
-                if let (Answer::Granted { token, .. }, None) = (answer, effect.granted) {
-                    invariant::check_repeat(&before, token)?;
+                if let (Reply::Acquired(Answer::Granted { token, .. }), None) =
+                    (reply, effect.granted)
+                {
+                    self.record.check_repeat(&before, token)?;
                 }
-                (acquire.owner, Reply::Acquired(answer), effect)
+                acquire.owner
             }
-            Request::Release { owner, ttl, last_token } => {
-                let (verdict, effect) = self.server.release(now, owner, ttl, last_token, setting);
+            Request::Release { owner, .. } => {
                 self.record.left(owner);
-                (owner, Reply::Verdict(verdict), effect)
+                owner
             }
-            Request::Renew { owner, ttl } => {
-                let (verdict, effect) = self.server.renew(now, owner, ttl, setting);
-                (owner, Reply::Verdict(verdict), effect)
-            }
+            Request::Renew { owner, .. } => owner,
         };
         self.record.granted(&effect, &before, now, setting)?;
         let late = matches!(reply, Reply::Acquired(Answer::Late { .. }));
@@ -256,7 +254,7 @@ impl World {
         if !takes {
             invariant::check_touch(me, &before, &self.server)?;
         }
-        for (client, wake) in effect.published {
+        for &(client, wake) in &effect.published {
             if self.clients[usize::from(client)].life != Life::Crashed {
                 self.network.send(client, Load::Push(wake));
             }

@@ -1,0 +1,119 @@
+//! Requests as commands of Redis, and what its replies and messages mean.
+
+use ::redis::{Value, from_redis_value};
+
+use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Verdict, Wake};
+use crate::scenario::Setting;
+use crate::unit::{
+    micros, micros_of_token, millis, ticks_of_micros, ticks_of_millis, token_of_micros,
+};
+
+pub(crate) const LOCK: &str = "x";
+pub(crate) const FENCE: &str = "{x}:fence";
+pub(crate) const QUEUE: &str = "{x}:queue";
+pub(crate) const BEATS: &str = "{x}:beats";
+/// In a cluster a script is given this key too, which is never there, and counts no listeners.
+pub(crate) const IN_A_CLUSTER: &str = "{x}:none";
+
+/// The channel of a client.
+pub(crate) fn channel(client: u8) -> Vec<u8> {
+    format!("leasehold:{client:x}").into_bytes()
+}
+
+fn value(Attempt { client, number, window }: Attempt) -> String {
+    format!("1q:{client:x}:{number:x}:{}:1:h:", millis(window))
+}
+
+/// The attempt whose value this is.
+pub(crate) fn attempt(value: &[u8]) -> Attempt {
+    let text = std::str::from_utf8(value).expect("a value of the explorer");
+    let parts: Vec<&str> = text.split(':').collect();
+    let number = |digits| u8::from_str_radix(digits, 16).expect("a number");
+    let window = ticks_of_millis(integer(parts[3]));
+    Attempt { client: number(parts[1]), number: number(parts[2]), window }
+}
+
+pub(crate) fn integer(digits: &str) -> i64 {
+    digits.parse().expect("an integer")
+}
+
+/// The arguments of the script that carries a request out.
+pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
+    let fence = |ttl| millis(setting.fence(ttl)).to_string();
+    match *request {
+        Request::Acquire(Acquire { owner, ttl, mode, deadline }) => {
+            let mode = match mode {
+                Mode::Try => "try",
+                Mode::Join => "join",
+                Mode::Beat => "beat",
+            };
+            vec![
+                value(owner),
+                millis(ttl).to_string(),
+                micros_of_token(deadline, setting).to_string(),
+                fence(ttl),
+                mode.to_owned(),
+                micros(setting.dead_after()).to_string(),
+                millis(setting.queue_keep(ttl)).to_string(),
+            ]
+        }
+        Request::Release { owner, ttl, last_token } => {
+            let last_token = micros_of_token(last_token.unwrap_or(0), setting);
+            vec![value(owner), fence(ttl), last_token.to_string()]
+        }
+        Request::Renew { owner, ttl } => {
+            let holds = "1".to_owned();
+            vec![value(owner), millis(ttl).to_string(), holds, fence(ttl)]
+        }
+    }
+}
+
+/// What a script's reply to a request means.
+pub(crate) fn reply(
+    value: Value,
+    request: &Request,
+    now: Time,
+    epoch: u8,
+    setting: &Setting,
+) -> Reply {
+    let numbers: Vec<i64> = match value {
+        Value::Int(number) => vec![number],
+        other => from_redis_value(other).expect("numbers"),
+    };
+    let granted = |token, left| {
+        let token = token_of_micros(token, setting);
+        Reply::Acquired(Answer::Granted { token, left, now, epoch })
+    };
+    match (request, numbers.as_slice()) {
+        (Request::Acquire(acquire), [token]) => granted(*token, acquire.ttl),
+        (Request::Acquire(_), [1, token, left, ..]) => granted(*token, ticks_of_millis(*left)),
+        (Request::Acquire(_), [0, left, ..]) => {
+            Reply::Acquired(Answer::Busy { left: ticks_of_millis(*left).max(0), now })
+        }
+        (Request::Acquire(_), [2, _]) => Reply::Acquired(Answer::Late { now }),
+        (Request::Acquire(_), [3, _]) => Reply::Acquired(Answer::Gone { now }),
+        (_, [1]) => Reply::Verdict(Verdict::Done),
+        (_, [0]) => Reply::Verdict(Verdict::Gone),
+        (_, [-1]) => Reply::Verdict(Verdict::Taken),
+        (_, numbers) => panic!("{request:?} is no request with the reply {numbers:?}"),
+    }
+}
+
+/// What a message means, if it is more than a hint.
+pub(crate) fn wake(payload: &[u8], epoch: u8, setting: &Setting) -> Option<Wake> {
+    let text = std::str::from_utf8(payload).expect("a message of the scripts");
+    let parts: Vec<&str> = text.split(' ').collect();
+    match *parts.as_slice() {
+        ["g", number, token, now, window, ..] => Some(Wake::Granted(Grant {
+            number: u8::from_str_radix(number, 16).expect("a number"),
+            token: token_of_micros(integer(token), setting),
+            now: ticks_of_micros(integer(now)),
+            window: ticks_of_millis(integer(window)),
+            epoch,
+        })),
+        ["r", ..] => Some(Wake::Retry),
+        // Somebody waits: a hint for lingering.
+        ["w", ..] => None,
+        _ => panic!("{text:?} is no message of these scripts"),
+    }
+}

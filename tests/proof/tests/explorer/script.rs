@@ -1,0 +1,110 @@
+//! The scripts of the mutex as they are shipped, at the scale of a scenario, with a bug planted or none.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use crate::encoding::{BEATS, FENCE, IN_A_CLUSTER, LOCK, QUEUE, arguments};
+use crate::mutation;
+use crate::patch::PATCHES;
+use crate::protocol::Request;
+use crate::scenario::Setting;
+use crate::unit::step;
+
+/// A file below `src`, and its text.
+type Part = (&'static str, &'static str);
+
+macro_rules! parts {
+    ($($file:literal),*) => {
+        &[$(($file, include_str!(concat!("../../../../src/", $file)))),*]
+    };
+}
+
+const ACQUIRE: &[Part] = parts!(
+    "kind/mutex/acquire.lua",
+    "kind/token.lua",
+    "kind/mutex/queue.lua",
+    "kind/mutex/wait.lua"
+);
+const RELEASE: &[Part] = parts!(
+    "kind/mutex/release.lua",
+    "kind/token.lua",
+    "kind/mutex/queue.lua",
+    "kind/mutex/pass.lua"
+);
+const RENEW: &[Part] = parts!("kind/mutex/renew.lua");
+
+/// Name, script, the piece to replace, and its replacement.
+type Patch<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// The scripts of a scenario.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    acquire: Script,
+    release: Script,
+    renew: Script,
+}
+
+/// A script: the words of its command but for the arguments.
+#[derive(Debug)]
+struct Script(RefCell<Vec<Vec<u8>>>);
+
+impl Scripts {
+    pub(crate) fn new(setting: &Setting) -> Scripts {
+        let above = format!("tonumber(last) + {})", step(setting));
+        let mut patches = vec![("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str())];
+        let all = PATCHES.iter().chain(mutation::PATCHES);
+        patches.extend(all.filter(|(name, ..)| setting.script_bug == Some(name)));
+        assert!(setting.script_bug.is_none() || patches.len() > 1, "no {:?}", setting.script_bug);
+        let script = |parts: &[Part]| {
+            let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
+            Script::new(&text, setting)
+        };
+        Scripts { acquire: script(ACQUIRE), release: script(RELEASE), renew: script(RENEW) }
+    }
+
+    /// Hands on the words of the command that carries a request out.
+    pub(crate) fn command<T>(
+        &self,
+        request: &Request,
+        setting: &Setting,
+        run: impl FnOnce(&[Vec<u8>]) -> T,
+    ) -> T {
+        let script = match request {
+            Request::Acquire(_) => &self.acquire,
+            Request::Release { .. } => &self.release,
+            Request::Renew { .. } => &self.renew,
+        };
+        script.call(arguments(request, setting), run)
+    }
+}
+
+impl Script {
+    fn new(text: &str, setting: &Setting) -> Script {
+        let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
+        if !setting.counts_listeners {
+            keys.push(IN_A_CLUSTER);
+        }
+        let count = keys.len().to_string();
+        let words = ["EVAL", text, &count].into_iter().chain(keys);
+        Script(RefCell::new(words.map(|word| word.as_bytes().to_vec()).collect()))
+    }
+
+    /// To copy its text would take as long as to run it.
+    fn call<T>(&self, arguments: Vec<String>, run: impl FnOnce(&[Vec<u8>]) -> T) -> T {
+        let mut words = self.0.borrow_mut();
+        let length = words.len();
+        words.extend(arguments.into_iter().map(String::into_bytes));
+        let result = run(&words);
+        words.truncate(length);
+        result
+    }
+}
+
+fn patched((file, source): Part, patches: &[Patch<'_>]) -> Cow<'static, str> {
+    let mut text = Cow::Borrowed(source);
+    for (name, _, from, to) in patches.iter().filter(|(_, patched, ..)| *patched == file) {
+        assert_eq!(source.matches(from).count(), 1, "{name} replaces one piece of {file}");
+        text = text.replace(from, to).into();
+    }
+    text
+}
