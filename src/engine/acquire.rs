@@ -79,25 +79,25 @@ fn acquire_inner(
 ) -> Result<Option<Arc<LiveLease>>> {
     let end = patience.end().map(|end| end.after(GRACE));
     let last = end.unwrap_or_else(|| slot.context().exchange_deadline());
+    let delegate = |bid| Delegate {
+        slot,
+        context: slot.context(),
+        options,
+        patience,
+        last,
+        backoff: Backoff::new(),
+        bid: Some(bid),
+        outage: None,
+        silence: None,
+        busy_at: None,
+        queued_at: None,
+        listening: false,
+    };
     match slot.enter(options, patience) {
-        Turn::Delegate(bid, cancellations) => {
-            let delegate = Delegate {
-                slot,
-                context: slot.context(),
-                options,
-                patience,
-                last,
-                backoff: Backoff::new(),
-                bid,
-                outage: None,
-                silence: None,
-                busy_at: None,
-                queued_at: None,
-                listening: false,
-                cancellations,
-            };
-            delegate.run()
+        Turn::Acquire { number, left_until } => {
+            delegate(Bid::new(slot, options, number)).begin(left_until)
         }
+        Turn::TakeOver(bid) => delegate(bid).run(false),
         Turn::Held(lease) => Ok(Some(lease)),
         Turn::Busy => Ok(None),
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
@@ -148,19 +148,28 @@ struct Delegate<'a> {
     queued_at: Option<Moment>,
     /// Whether releases are heard of.
     listening: bool,
-    cancellations: u64,
 }
 
 impl Delegate<'_> {
-    fn run(mut self) -> Result<Option<Arc<LiveLease>>> {
-        if self.bid.is_none() {
-            self.bid_anew();
+    /// Acquires it with an attempt that begins now, which leaves the lock to others until then.
+    fn begin(self, left_until: Option<Moment>) -> Result<Option<Arc<LiveLease>>> {
+        match left_until {
+            Some(until) if self.options.wait_kind() == WaitKind::Notify => {
+                if self.let_listeners_go_first(until) == Paused::CalledOff {
+                    return Err(called_off(self.context));
+                }
+                self.run(false)
+            }
+            left_until => self.run(left_until.is_none()),
         }
-        if self.let_listeners_go_first() == Paused::CalledOff {
-            return Err(called_off(self.context));
-        }
+    }
+
+    /// `asks` tells whether the slot knows that Redis is asked, and nothing can have been heard yet.
+    fn run(mut self, mut asks: bool) -> Result<Option<Arc<LiveLease>>> {
         loop {
-            let next = match self.slot.take_grant() {
+            let heard = if asks { None } else { self.slot.take_grant(true) };
+            asks = false;
+            let next = match heard {
                 Some(heard) => self.believe(heard),
                 None => self.attempt(),
             };
@@ -178,7 +187,7 @@ impl Delegate<'_> {
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
-                    if self.slot.pause(pause, &mut self.cancellations) == Paused::CalledOff {
+                    if self.slot.pause(pause) == Paused::CalledOff {
                         return Err(called_off(self.context));
                     }
                 }
@@ -195,17 +204,13 @@ impl Delegate<'_> {
     }
 
     /// Pauses before the first attempt where this process has just released the lock and others listen.
-    fn let_listeners_go_first(&mut self) -> Paused {
-        if self.options.wait_kind() != WaitKind::Notify {
-            return Paused::Over;
-        }
-        let Some(until) = self.slot.is_left_until() else { return Paused::Over };
+    fn let_listeners_go_first(&self, until: Moment) -> Paused {
         let last = self.patience.end().unwrap_or(self.last);
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
             self.context.hub.wish_for(channel, self.slot, until.min(last));
         }
-        self.slot.leave_to_others(until, last, &mut self.cancellations)
+        self.slot.leave_to_others(until, last)
     }
 
     fn mode(&self) -> Mode {
@@ -311,7 +316,7 @@ impl Delegate<'_> {
         if let Some(bid) = &mut self.bid {
             bid.unknown = self.context.protocol.remains(&bid.owner);
         }
-        self.slot.told_busy();
+        self.slot.held_elsewhere();
     }
 
     fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::holding::Holding;
-use crate::engine::slot::PassedOn;
+use crate::engine::slot::{Audience, Left};
 use crate::engine::verdict::cause;
 use crate::engine::worker::Tended;
 use crate::protocol::answer::Verdict;
@@ -27,20 +27,22 @@ impl Holding {
             self.slot.give_back_rest(&self.lease);
             return Err(self.gone());
         };
-        match self.slot.pass_on(&self.lease) {
-            PassedOn::ToThread | PassedOn::Lingering => {
+        match self.slot.leave(&self.lease) {
+            Left::ToThread | Left::Lingering => {
                 self.lease.end();
                 Ok(())
             }
-            PassedOn::No => {
-                let outcome = self.ask(valid_until);
-                self.slot.vacate(None);
+            Left::Releasing => {
+                let mut audience = None;
+                let outcome = self.ask(valid_until, &mut audience);
+                self.slot.released(&self.lease, audience);
                 outcome
             }
         }
     }
 
-    fn ask(&self, valid_until: Moment) -> Result<()> {
+    /// Notes in `audience` how many heard the release, if Redis has said so.
+    fn ask(&self, valid_until: Moment, audience: &mut Option<Audience>) -> Result<()> {
         let context = self.context();
         let deadline = context.exchange_deadline();
         // Asked before the release is heard: who waits here meanwhile may begin to listen.
@@ -66,10 +68,13 @@ impl Holding {
         if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
             self.slot.give_back(&self.lease);
         }
-        if let Ok(released) = answer {
-            self.slot.released(released, listens, context.now().since(sent));
-        }
-        let verdict = answer.map(|released| released.verdict);
+        let trip = context.now().since(sent);
+        let verdict = answer.map(|released| {
+            if released.verdict == Verdict::Done {
+                *audience = Some(Audience { listeners: released.listeners, listens, trip });
+            }
+            released.verdict
+        });
         if let Ok(verdict @ (Verdict::Gone | Verdict::Taken)) = verdict
             && !unanswered
         {
@@ -103,7 +108,7 @@ impl Holding {
     pub(crate) fn leave_to_worker(&self) {
         if let Some(loss) = self.lease.expire(self.now()) {
             // Not logged: the thread may be at its end, where many a logger panics.
-            self.slot.lost(&self.lease, loss);
+            Arc::clone(&self.slot).lost(&self.lease, loss);
         }
         if self.lease.begin_release().is_none() {
             self.slot.give_back_rest(&self.lease);
@@ -111,7 +116,7 @@ impl Holding {
         }
         self.lease.end();
         self.slot.give_back(&self.lease);
-        self.slot.vacate(None);
+        self.slot.remove(&self.lease);
         self.lease.forget_hooks();
     }
 
@@ -142,7 +147,7 @@ impl Holding {
     /// Does what is owed when a lease was found lost.
     pub(super) fn lost(&self, loss: Loss) {
         let shown = loss.to_string();
-        self.slot.lost(&self.lease, loss);
+        Arc::clone(&self.slot).lost(&self.lease, loss);
         // Last of all: a logger that panics must not keep the lock from anybody.
         log::warn!("{shown}");
     }

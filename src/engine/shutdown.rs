@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::error::{Error, Result};
 use crate::base::sync::{self, Arc, Ordering};
 use crate::base::text::Span;
+use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::holding::Holding;
 use crate::protocol::target::Target;
@@ -46,10 +47,10 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
     let mut talking = Vec::new();
     for slot in engine.table().all() {
         slot.cancel();
-        if let Some(lease) = slot.lease() {
+        for lease in slot.leases() {
             Holding::new(&slot, lease).shut_down();
         }
-        drop(slot.end_linger());
+        drop(slot.end_lingers(Moment::FAR));
         if slot.is_talking() {
             talking.push(Arc::clone(slot.target()));
         }

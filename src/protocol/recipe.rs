@@ -27,6 +27,11 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         hands_over: bool,
     ) -> Vec<u8>;
 
+    /// Whether several holds of one process may exist at once.
+    fn overlaps(&self) -> bool {
+        false
+    }
+
     /// Whether the hold count is shown in Redis.
     fn shows_count(&self) -> bool;
 

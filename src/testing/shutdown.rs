@@ -9,7 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
 use crate::client::LockClient;
-use crate::engine::slot::PassedOn;
+use crate::engine::slot::Left;
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
@@ -24,14 +24,14 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     let owned = lock.lock().unwrap().into_owned().unwrap();
     until(|| engine.hub.is_live());
     let slot = engine.table().all().pop().unwrap();
-    let lease = slot.lease().unwrap();
+    let lease = slot.leases().pop().unwrap();
     assert!(lease.begin_release().is_some());
     let error = client.shutdown(LOOK * 50).unwrap_err();
     assert!(error.to_string().contains("\"x\""), "{error}");
-    assert_eq!(slot.pass_on(&lease), PassedOn::No);
+    assert_eq!(slot.leave(&lease), Left::Releasing);
     lease.end();
     slot.give_back(&lease);
-    slot.vacate(None);
+    slot.remove(&lease);
     client.shutdown(SOON).unwrap();
     assert!(!server.keys().contains(&b"x".to_vec()));
     drop(owned);
@@ -44,8 +44,8 @@ fn a_linger_that_is_over_is_waited_for() {
     let client = server.client();
     linger(&server, &client);
     let slot = client.engine().table().all().pop().unwrap();
-    let (_, ending) = slot.look(client.engine().now().after(SOON * 2));
-    assert!(ending.is_some());
+    let ending = slot.end_lingers(client.engine().now().after(SOON * 2));
+    assert_eq!(ending.len(), 1);
     let done = shut_down(client);
     assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
     drop((ending, slot));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::base::option::{ReleaseKind, WaitKind};
+use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::acquire::Delegate;
-use crate::engine::slot::Bid;
+use crate::engine::slot::{Bid, Slot};
 use crate::engine::worker::GiveBack;
 use crate::protocol::request::Return;
 
@@ -14,26 +14,34 @@ use crate::protocol::request::Return;
 const LEAVE: Duration = Duration::from_millis(50);
 const SHORTEST_LEAVE: Duration = Duration::from_millis(10);
 
+impl Bid {
+    /// An attempt that begins now.
+    pub(super) fn new(slot: &Slot, options: &LockOptions, number: u64) -> Bid {
+        let context = slot.context();
+        let hands_over = options.wait_kind() == WaitKind::Queue;
+        let window = options.lease_option().ttl().min(context.claim_window());
+        let identity = context.protocol.identity();
+        let owner = slot.target().kind().owner(identity, number, window, hands_over);
+        Bid {
+            owner: owner.into(),
+            options: *options,
+            settled: Moment::PAST,
+            unknown: false,
+            queued: false,
+            spent: false,
+        }
+    }
+}
+
 impl Delegate<'_> {
-    /// Begins a new attempt.
+    /// Begins another attempt.
     pub(super) fn bid_anew(&mut self) {
-        let identity = self.context.protocol.identity();
-        let number = identity.next_attempt();
-        let hands_over = self.options.wait_kind() == WaitKind::Queue;
-        let window = self.options.lease_option().ttl().min(self.context.claim_window());
-        let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
+        let number = self.context.protocol.identity().next_attempt();
         self.slot.begin(number);
         // What is not known of an attempt that was given back is not known of the next ones.
         let unknown = self.bid.as_ref().is_some_and(|bid| bid.spent && bid.unknown);
         self.drop_bid();
-        self.bid = Some(Bid {
-            owner: owner.into(),
-            options: *self.options,
-            settled: Moment::PAST,
-            unknown,
-            queued: false,
-            spent: false,
-        });
+        self.bid = Some(Bid { unknown, ..Bid::new(self.slot, self.options, number) });
     }
 
     /// Takes what may remain of the attempt out of Redis.
@@ -77,7 +85,7 @@ impl Drop for Delegate<'_> {
         if self.context.is_shut_down() && self.bid.is_some() {
             // Nobody can use it, and the slot must not look done before.
             self.drop_bid();
-            self.slot.vacate(None);
+            self.slot.stop_acquiring(None);
         }
         // It became a lease, and the slot is held, or the next thread has its turn.
         if mutated!("attempt-reused-after-leave")
@@ -86,7 +94,7 @@ impl Drop for Delegate<'_> {
             self.clean_up(bid.clone());
         }
         if let Some(bid) = self.bid.take()
-            && let Some(bid) = self.slot.vacate(Some(bid))
+            && let Some(bid) = self.slot.stop_acquiring(Some(bid))
         {
             self.clean_up(bid);
         }

@@ -39,7 +39,7 @@ impl Delegate<'_> {
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
         let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
         let lease = LiveLease::new(target, clock, grant, *self.options);
-        self.slot.granted(&lease, waiters, now);
+        self.slot.granted(&lease, waiters);
         Next::Held(lease)
     }
 
@@ -71,7 +71,7 @@ impl Delegate<'_> {
         if mutated!("grant-of-the-last-moment-not-taken") {
             return Next::GiveUp(outcome);
         }
-        let Some(heard) = self.slot.heard_grant() else { return Next::GiveUp(outcome) };
+        let Some(heard) = self.slot.take_grant(false) else { return Next::GiveUp(outcome) };
         match self.hear(heard) {
             Some(granted) => self.take(granted),
             None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),

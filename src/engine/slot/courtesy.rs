@@ -40,6 +40,16 @@ const VAIN: u32 = 4;
 /// …which doubles so often.
 const DOUBLINGS: u32 = 8;
 
+/// How many heard a release, as Redis says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audience {
+    pub(crate) listeners: u32,
+    /// Whether this client listened before the release was sent.
+    pub(crate) listens: bool,
+    /// How long the release took.
+    pub(crate) trip: Duration,
+}
+
 /// What one slot knows of those who listen.
 #[derive(Debug, Default)]
 pub(super) struct Courtesy {
@@ -83,9 +93,10 @@ impl Courtesy {
         self.until = Moment::PAST;
     }
 
-    /// The release took so long. Whether this client listened before it was sent, and whether others heard
-    /// it.
-    pub(super) fn released(&mut self, listens: bool, others: bool, trip: Duration, now: Moment) {
+    /// Redis has replied to the release.
+    pub(super) fn released(&mut self, audience: Audience, now: Moment) {
+        let Audience { listeners, listens, trip } = audience;
+        let others = listeners > u32::from(listens) && !mutated!("no-pause-for-listeners");
         self.listens = listens;
         self.due = self.due.saturating_add(u32::from(listens));
         if !others {

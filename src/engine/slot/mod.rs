@@ -1,128 +1,51 @@
 //! One name in one process: whose turn it is among its threads.
 //!
-//! | state | meaning | goes to |
-//! | --- | --- | --- |
-//! | free | nobody here has it or wants it | trying |
-//! | trying | one thread, the delegate, asks Redis or waits to be told | held, free |
-//! | held | a thread has the lease | held (passed on), lingering, releasing, free (lost) |
-//! | lingering | no thread has the lease, and the process keeps it for a while | held, releasing, trying (for other options) |
-//! | releasing | it is given back | free |
-//!
-//! Where others wait, *free* is left at once: the first of them becomes the delegate. They wait in
-//! the order in which they came. A thread that wants only one attempt waits for no holder, but it
-//! waits for the delegate's answer, a fresh one, or for a release under way: before those it could
-//! not tell "somebody has it" from "Redis is down".
-//!
-//! A delegate that gives up while others wait leaves its place in the queue to the next (rule 5).
+//! The states and their transitions are in `state`, which only computes. A slot is the lock around them: it
+//! has the threads wait, and carries out the effects.
 //!
 //! Where turns are short, a thread is woken one turn ahead of its own and looks out for it, so that
 //! nobody waits for a thread to wake.
 
+mod acquirer;
 mod bid;
 mod courtesy;
 mod give_back;
-mod hand_off;
 mod hear;
+mod holder;
 mod patience;
 mod pause;
+mod state;
+mod step;
 #[cfg(test)]
 mod tests;
 mod waiter;
 mod watch;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
 use crate::engine::table::Table;
 use crate::protocol::target::Target;
-use crate::protocol::wake::GrantMessage;
 
 pub(crate) use bid::Bid;
-use courtesy::Courtesy;
-pub(crate) use hand_off::PassedOn;
+pub(crate) use courtesy::Audience;
 pub(crate) use patience::Patience;
 pub(crate) use pause::Paused;
+pub(crate) use state::Heard;
+use state::leave::Keep;
+pub(crate) use state::leave::Left;
+use state::{Entered, SlotState};
+use step::{Look, Step};
 pub(crate) use waiter::Turn;
-use waiter::{Waiter, refuse_the_hasty};
+use waiter::{Request, Waiter};
 
 /// An answer that takes no longer than this is not missed yet.
 pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
-/// Word of a holder that is older than this is no answer to a new question.
-const FRESH: Duration = Duration::from_millis(50);
-
-/// A grant that was heard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
-    pub(crate) grant: GrantMessage,
-    pub(crate) received: Moment,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Free,
-    Trying {
-        told_busy: bool,
-    },
-    Held(Weak<LiveLease>),
-    /// The slot is kept too, until the worker or another has ended that.
-    Lingering(Arc<LiveLease>, Arc<Slot>),
-    Releasing,
-}
-
-impl State {
-    /// Whether nobody here has it. A lease that nobody has any longer can not be given back either: a
-    /// guard was left to its thread, which was past that.
-    fn is_free(&self) -> bool {
-        match self {
-            State::Free => true,
-            State::Held(lease) => lease.strong_count() == 0,
-            _ => false,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    state: State,
-    queue: VecDeque<Arc<Waiter>>,
-    /// Grows with every cancellation, so that a delegate sees one that came during its pause.
-    cancellations: u64,
-    /// Whether the delegate wants more than one attempt.
-    waits: bool,
-    /// When somebody was last known to have the lock: the delegate was told so, or it was a thread
-    /// here.
-    told_at: Moment,
-    /// Since when Redis has been asked and has not answered, by the delegate or a release.
-    asked_at: Option<Moment>,
-    /// The attempt that tries, holds or lingers.
-    number: Option<u64>,
-    /// A grant for it that its delegate has not yet seen.
-    grant: Option<Heard>,
-    /// Whether the delegate should ask again at once.
-    nudged: bool,
-    /// How many wait in other processes, as far as is known, and whether any was heard of since
-    /// the attempt began (rule 18).
-    remote: u32,
-    wanted: bool,
-    /// Whether the attempt was said to be evicted before its delegate knew of the grant.
-    evicted: bool,
-    /// How often the lease was passed on since it was granted, and when that was.
-    passed: u32,
-    granted_at: Moment,
-    passed_at: Moment,
-    linger_until: Moment,
-    courtesy: Courtesy,
-    /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
-    look_at: Moment,
-}
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
@@ -130,15 +53,15 @@ pub(crate) struct Slot {
     /// From which it takes itself out.
     table: Arc<Table<Slot>>,
     target: Arc<Target>,
-    inner: Mutex<Inner>,
-    /// Where the delegate pauses.
+    state: Mutex<SlotState>,
+    /// Where the acquirer pauses.
     pause: Condvar,
 }
 
 impl Slot {
     pub(super) fn new(context: Arc<Context>, table: Arc<Table<Slot>>, target: Arc<Target>) -> Slot {
-        let inner = Inner { look_at: Moment::FAR, ..Inner::default() };
-        Slot { context, table, target, inner: Mutex::new(inner), pause: Condvar::new() }
+        let state = Mutex::new(SlotState::new(target.kind().overlaps()));
+        Slot { context, table, target, state, pause: Condvar::new() }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -149,222 +72,172 @@ impl Slot {
         &self.target
     }
 
+    fn begin_step(&self) -> Step {
+        Step::new(self.context.now(), self.context.hub.is_live(), self.context.is_shut_down())
+    }
+
+    /// Changes the state by an event, and carries out what follows from it.
+    fn on<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+        let mut state = self.state.lock();
+        let mut step = self.begin_step();
+        let outcome = event(&mut state, &mut step);
+        self.carry_out(state, &step);
+        outcome
+    }
+
+    /// The worker is told under the lock, so that it has an entry for the slot exactly while that has a lease.
+    fn carry_out(self: &Arc<Slot>, state: MutexGuard<'_, SlotState>, step: &Step) {
+        let wakes_worker = self.tell_worker(step.look);
+        drop(state);
+        if step.wakes_acquirer {
+            self.pause.notify_all();
+        }
+        step.wake();
+        self.context.worker.wake_if(wakes_worker);
+    }
+
+    /// Returns whether the worker is to be woken once the slot is unlocked.
+    fn tell_worker(self: &Arc<Slot>, look: Look) -> bool {
+        match look {
+            Look::Same => false,
+            Look::By(due) => self.context.worker.look_at(self, due),
+            Look::Never => {
+                self.context.worker.forget(&**self);
+                false
+            }
+        }
+    }
+
     /// Waits for this thread's turn.
     pub(crate) fn enter(self: &Arc<Slot>, options: &LockOptions, patience: Patience) -> Turn {
-        let mut inner = self.inner.lock();
-        if self.context.is_shut_down() {
-            return Turn::Cancelled;
-        }
-        if inner.state.is_free() {
-            self.unwatch(&mut inner);
-            inner.state = State::Trying { told_busy: false };
-            inner.waits = patience != Patience::Once;
-            return Turn::Delegate(None, inner.cancellations);
-        }
-        match &inner.state {
-            State::Held(_) if patience == Patience::Once => return Turn::Busy,
-            State::Trying { told_busy: true } if patience == Patience::Once => {
-                if self.context.now().since(inner.told_at) <= FRESH {
-                    return Turn::Busy;
-                }
-                // What was true then is no answer now: the delegate asks for both.
-                inner.nudged = true;
-                self.pause.notify_one();
+        let number = self.context.protocol.identity().next_attempt();
+        let mut state = self.state.lock();
+        let mut step = self.begin_step();
+        let entered = state.enter(Request { options: *options, patience, number }, &mut step);
+        let waiter = match entered {
+            Entered::Now(turn) => {
+                self.carry_out(state, &step);
+                return turn;
             }
-            State::Lingering(..) => {
-                inner.waits = patience != Patience::Once;
-                return self.end_linger_for(inner, options, patience);
+            Entered::After(lease, turn) => {
+                self.carry_out(state, &step);
+                let end = patience.end().unwrap_or(Moment::FAR);
+                self.give_back_now(&lease, self.context.exchange_deadline().min(end));
+                return turn;
             }
-            _ => {}
+            Entered::Wait(waiter) => waiter,
+        };
+        if step.wakes_acquirer {
+            self.pause.notify_all();
         }
-        let waiter = Arc::new(Waiter {
-            patience,
-            options: *options,
-            cancellations: inner.cancellations,
-            woken: Condvar::new(),
-            turn: Mutex::new(None),
-            told: AtomicBool::new(false),
-            soon: AtomicBool::new(false),
-        });
-        inner.queue.push_back(Arc::clone(&waiter));
-        if inner.courtesy.is_left_at(self.context.now()) {
-            // The delegate may have to end its pause.
-            self.pause.notify_one();
-        }
+        self.tell_worker(step.look);
         let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
-        self.wait(inner, &waiter, deadline)
+        self.wait(state, &waiter, deadline)
     }
 
     fn wait<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
+        mut state: MutexGuard<'a, SlotState>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
     ) -> Turn {
         let since = self.context.now();
         loop {
-            if let Some(turn) = waiter.turn.lock().take() {
+            if let Some(turn) = waiter.take() {
                 return turn;
             }
             if waiter.soon.swap(false, Ordering::Relaxed) {
-                drop(inner);
+                drop(state);
                 waiter.look_out();
-                inner = self.inner.lock();
+                state = self.state.lock();
                 continue;
             }
             if deadline == Moment::FAR {
-                waiter.woken.wait(&mut inner);
+                waiter.woken.wait(&mut state);
                 continue;
             }
             if deadline <= self.context.now() {
-                inner.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-                return self.silence(&inner, since).map_or(Turn::Busy, Turn::Unanswered);
+                return state.time_out(waiter, since, self.context.now());
             }
             self.context.doze(deadline, &mut |left| {
-                waiter.woken.wait_for(&mut inner, left);
+                waiter.woken.wait_for(&mut state, left);
             });
         }
     }
 
-    /// For how long Redis has not answered who waits since then, if that is longer than usual: one
-    /// delegate, or several that failed in turn.
-    fn silence(&self, inner: &Inner, since: Moment) -> Option<Duration> {
-        let now = self.context.now();
-        let lately = since.max(now.before(HEARTBEAT * 2));
-        let is_told = !matches!(inner.state, State::Trying { told_busy: false })
-            || inner.told_at >= lately
-            || mutated!("failing-delegates-as-a-holder");
-        let from = if is_told { inner.asked_at? } else { since };
-        let silence = now.since(from);
-        (silence > USUAL_ANSWER).then_some(silence)
-    }
-
     /// The outage has lasted for longer than anybody waits for its end.
-    pub(crate) fn give_up(&self, silence: Duration) {
-        for waiter in self.inner.lock().queue.drain(..) {
-            waiter.tell(Turn::Unanswered(silence));
-        }
+    pub(crate) fn give_up(self: &Arc<Slot>, silence: Duration) {
+        self.on(|state, step| state.give_up(silence, step));
     }
 
-    /// The delegate begins an attempt: what was heard of an earlier one no longer counts.
+    /// The acquirer begins another attempt: what was heard of an earlier one no longer counts.
     pub(crate) fn begin(&self, number: u64) {
-        let mut inner = self.inner.lock();
-        inner.number = Some(number);
-        inner.grant = None;
-        inner.remote = 0;
-        inner.wanted = false;
-        inner.evicted = false;
+        self.state.lock().begin(number);
     }
 
-    /// The delegate was told that another process has the lock: who wants one attempt only has
-    /// had it.
-    pub(crate) fn told_busy(&self) {
-        let mut inner = self.inner.lock();
-        inner.state = State::Trying { told_busy: true };
-        let now = self.context.now();
-        inner.told_at = now;
-        inner.asked_at = None;
-        inner.courtesy.end(true, now);
-        refuse_the_hasty(&mut inner.queue);
+    /// The acquirer was told that another process has the lock.
+    pub(crate) fn held_elsewhere(self: &Arc<Slot>) {
+        self.on(|state, step| state.held_elsewhere(step));
     }
 
-    /// The grant that was heard for the delegate's attempt; if there is none, it asks Redis.
-    pub(crate) fn take_grant(&self) -> Option<Heard> {
-        let mut inner = self.inner.lock();
-        let grant = inner.grant.take();
-        if grant.is_none() && inner.asked_at.is_none() {
-            inner.asked_at = Some(self.context.now());
+    /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
+    pub(crate) fn take_grant(&self, asks: bool) -> Option<Heard> {
+        self.state.lock().take_grant(asks, self.context.now())
+    }
+
+    /// The acquirer has the lease now, and the worker renews it.
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32) {
+        self.on(|state, step| state.granted(lease, waiters, step));
+    }
+
+    /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
+    /// cannot use it.
+    pub(crate) fn stop_acquiring(self: &Arc<Slot>, bid: Option<Bid>) -> Option<Bid> {
+        self.on(|state, step| state.stop_acquiring(bid, step))
+    }
+
+    /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
+    pub(crate) fn leave(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Left {
+        let left = self.on(|state, step| state.leave(lease, Arc::clone(self) as Keep, step));
+        if left == Left::ToThread {
+            self.context.listen_for_waiters(&lease.terms.options);
         }
-        grant
+        left
     }
 
-    /// The grant that was heard for the delegate's attempt, where it asks no more.
-    pub(crate) fn heard_grant(&self) -> Option<Heard> {
-        self.inner.lock().grant.take()
+    /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
+    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<LiveLease>) {
+        self.on(|state, step| state.remove(lease, step));
     }
 
-    /// The delegate has the lease now, and the worker renews it.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32, now: Moment) {
-        let mut inner = self.inner.lock();
-        inner.state = State::Held(Arc::downgrade(lease));
-        inner.asked_at = None;
-        inner.grant = None;
-        inner.passed = 0;
-        inner.granted_at = now;
-        inner.courtesy.end(false, now);
-        inner.remote = inner.remote.max(waiters);
-        inner.wanted |= waiters > 0;
-        refuse_the_hasty(&mut inner.queue);
-        let wake = if std::mem::take(&mut inner.evicted) {
-            lease.doubt(now);
-            self.look_by(&mut inner, now)
-        } else {
-            self.watch(&mut inner, lease)
-        };
-        drop(inner);
-        self.context.worker.wake_if(wake);
-    }
-
-    /// The delegate goes without the lease, or the lease has ended: the next thread has its turn,
-    /// with the place in the queue if it can use it. Answers the bid if nobody can.
-    pub(crate) fn vacate(&self, bid: Option<Bid>) -> Option<Bid> {
-        let mut inner = self.inner.lock();
-        self.unwatch(&mut inner);
-        inner.asked_at = None;
-        inner.courtesy.forget_pause();
-        if !matches!(inner.state, State::Trying { .. }) {
-            inner.told_at = self.context.now();
-        }
-        let Some(next) = inner.queue.pop_front() else {
-            inner.state = State::Free;
-            inner.number = None;
-            inner.grant = None;
-            return bid;
-        };
-        inner.state = State::Trying { told_busy: false };
-        inner.waits = next.patience != Patience::Once;
-        match bid {
-            Some(bid) if bid.queued && bid.suits(&next.options, next.patience) => {
-                next.tell(Turn::Delegate(Some(bid), next.cancellations));
-                None
+    /// The same once its release is done, as far as it can be, where so many heard it.
+    pub(crate) fn released(self: &Arc<Slot>, lease: &Arc<LiveLease>, audience: Option<Audience>) {
+        self.on(|state, step| {
+            if let Some(audience) = audience {
+                state.courtesy.released(audience, step.now);
             }
-            bid => {
-                next.tell(Turn::Delegate(None, next.cancellations));
-                bid
-            }
-        }
+            state.remove(lease, step);
+        });
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was
-    /// taken away, what still looks held is about to be given back.
+    /// Whether a thread here takes the lock or gives it back at the moment.
     pub(crate) fn is_talking(&self) -> bool {
-        let inner = self.inner.lock();
-        let talks = matches!(inner.state, State::Trying { .. } | State::Releasing);
-        talks || (self.context.is_shut_down() && !inner.state.is_free())
+        self.state.lock().is_talking(self.context.is_shut_down())
     }
 
-    /// The lease that a thread here has.
-    pub(crate) fn lease(&self) -> Option<Arc<LiveLease>> {
-        match &self.inner.lock().state {
-            State::Held(lease) => lease.upgrade(),
-            _ => None,
-        }
+    /// The leases that threads here have.
+    pub(crate) fn leases(&self) -> Vec<Arc<LiveLease>> {
+        self.state.lock().leases()
     }
 
     /// How many are known to wait, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
-        let inner = self.inner.lock();
-        inner.queue.len() + inner.remote as usize
+        self.state.lock().waiters()
     }
 
-    /// Calls off all waits of this process for this name. Answers how many there were.
-    pub(crate) fn cancel(&self) -> usize {
-        let mut inner = self.inner.lock();
-        let waiting = inner.queue.drain(..).map(|waiter| waiter.tell(Turn::Cancelled)).count();
-        inner.cancellations += 1;
-        self.pause.notify_all();
-        let delegate = matches!(inner.state, State::Trying { .. }) && inner.waits;
-        waiting + usize::from(delegate)
+    /// Calls off all waits of this process for this name. Returns how many there were.
+    pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
+        self.on(|state, step| state.cancel(step))
     }
 }
 
@@ -376,7 +249,7 @@ impl fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.unwatch(&mut self.inner.lock());
+        self.context.worker.forget(self);
         self.table.forget(self.target.name());
     }
 }

@@ -90,10 +90,10 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
     let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
-    assert!(matches!(turn, Turn::Delegate(..)), "{turn:?}");
+    assert!(matches!(turn, Turn::Acquire { .. }), "{turn:?}");
     slot.begin(7);
     slot.hear_evicted(7);
-    slot.granted(&lease, 0, clock.now());
+    slot.granted(&lease, 0);
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
 }
 
@@ -103,6 +103,6 @@ fn eviction_of_another_attempt_is_ignored() {
     slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
     slot.begin(7);
     slot.hear_evicted(8);
-    slot.granted(&lease, 0, clock.now());
+    slot.granted(&lease, 0);
     assert!(!lease.is_doubted() && lease.may_last(clock.now()));
 }

@@ -1,10 +1,10 @@
 //! The threads that wait at a slot.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
 use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::bid::Bid;
 use crate::engine::slot::patience::Patience;
@@ -12,42 +12,65 @@ use crate::engine::slot::patience::Patience;
 /// How often it looks for its turn before it sleeps again.
 const LOOKS: u32 = 32;
 
-/// What a thread was told at the slot.
+/// What a thread is told at the slot.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// It is the delegate now, perhaps with the place of the one before, and must call
-    /// [`Slot::granted`] or [`Slot::vacate`]. With it comes how many cancellations there had been
-    /// when it came.
+    /// It is the acquirer now, with an attempt of this number. It must call [`Slot::granted`] or
+    /// [`Slot::stop_acquiring`]. If it waits by notification, it leaves the lock to others until that moment.
     ///
     /// [`Slot::granted`]: crate::engine::slot::Slot::granted
-    /// [`Slot::vacate`]: crate::engine::slot::Slot::vacate
-    Delegate(Option<Bid>, u64),
+    /// [`Slot::stop_acquiring`]: crate::engine::slot::Slot::stop_acquiring
+    Acquire { number: u64, left_until: Option<Moment> },
+    /// The same, with the attempt of the acquirer before.
+    TakeOver(Bid),
     /// It has the lease.
     Held(Arc<LiveLease>),
     /// Somebody has the lock, and the thread will not wait longer.
     Busy,
-    /// The thread will not wait longer, and for so long Redis has not answered the delegate.
+    /// The thread will not wait longer, and for so long Redis has not answered the acquirer.
     Unanswered(Duration),
     /// The wait was called off.
     Cancelled,
 }
 
+/// What a thread wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) options: LockOptions,
+    pub(super) patience: Patience,
+    /// Of its attempt, should it make one.
+    pub(super) number: u64,
+}
+
+/// A thread that waits for its turn.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) patience: Patience,
-    pub(super) options: LockOptions,
-    /// How many cancellations there had been when it came.
-    pub(super) cancellations: u64,
+    pub(super) request: Request,
     pub(super) woken: Condvar,
     /// Written once, under the slot's lock.
-    pub(super) turn: Mutex<Option<Turn>>,
+    turn: Mutex<Option<Turn>>,
     /// Whether `turn` has been written.
-    pub(super) told: AtomicBool,
+    told: AtomicBool,
     /// Whether its turn is about to come.
     pub(super) soon: AtomicBool,
 }
 
 impl Waiter {
+    pub(super) fn new(request: Request) -> Waiter {
+        Waiter {
+            request,
+            woken: Condvar::new(),
+            turn: Mutex::new(None),
+            told: AtomicBool::new(false),
+            soon: AtomicBool::new(false),
+        }
+    }
+
+    /// What it was told, once.
+    pub(super) fn take(&self) -> Option<Turn> {
+        self.turn.lock().take()
+    }
+
     pub(super) fn assign(&self, turn: Turn) {
         *self.turn.lock() = Some(turn);
         self.told.store(true, Ordering::Release);
@@ -62,19 +85,4 @@ impl Waiter {
             sync::yield_now();
         }
     }
-
-    pub(super) fn tell(&self, turn: Turn) {
-        self.assign(turn);
-        self.woken.notify_one();
-    }
-}
-
-pub(super) fn refuse_the_hasty(queue: &mut VecDeque<Arc<Waiter>>) {
-    queue.retain(|waiter| {
-        let hasty = waiter.patience == Patience::Once;
-        if hasty {
-            waiter.tell(Turn::Busy);
-        }
-        !hasty
-    });
 }

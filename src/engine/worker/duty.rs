@@ -12,15 +12,15 @@ use crate::protocol::target::Target;
 
 /// Has a lease now and then, and wants the worker to look at it: a slot.
 pub(crate) trait Tended: fmt::Debug + Send + Sync {
-    /// Returns the lease that a thread has, live or not; another look is owed then. A linger whose time is
+    /// Returns the leases that threads have, live or not; another look is owed then. A linger whose time is
     /// over is ended.
-    fn held(self: Arc<Self>, now: Moment) -> Option<Arc<LiveLease>>;
+    fn held(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>>;
 
     /// Asks for another look then, if there still is a lease.
     fn look_again(self: Arc<Self>, due: Moment);
 
     /// Its lease was found lost, which the worker logs.
-    fn lost(&self, lease: &LiveLease, loss: Loss);
+    fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss);
 }
 
 /// Work for the worker.

@@ -129,8 +129,8 @@ impl Runner {
             match duty {
                 Duty::Look(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
-                    if let Some(lease) = Arc::clone(&slot).held(now) {
-                        jobs.extend(look(slot, &lease, now, &mut self.report));
+                    for lease in Arc::clone(&slot).held(now) {
+                        jobs.extend(look(&slot, &lease, now, &mut self.report));
                     }
                 }
                 // A place in the queue may outlive a short lease.
@@ -224,13 +224,13 @@ impl Runner {
 
 /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
 fn look(
-    slot: Arc<dyn Tended>,
+    slot: &Arc<dyn Tended>,
     lease: &Arc<LiveLease>,
     now: Moment,
     report: &mut Report,
 ) -> Option<Job> {
     if let Some(loss) = lease.expire(now) {
-        slot.lost(lease, loss.clone());
+        Arc::clone(slot).lost(lease, loss.clone());
         report.lost(loss);
         return None;
     }
@@ -244,10 +244,10 @@ fn look(
     }
     if renews {
         // What comes of it says when to look again.
-        return command.map(|command| Job::Renew(slot, command));
+        return command.map(|command| Job::Renew(Arc::clone(slot), command));
     }
-    Arc::clone(&slot).look_again(lease.next_look());
-    command.map(|command| Job::Show(slot, command))
+    Arc::clone(slot).look_again(lease.next_look());
+    command.map(|command| Job::Show(Arc::clone(slot), command))
 }
 
 impl fmt::Debug for Runner {

@@ -1,6 +1,12 @@
 use super::*;
 use crate::base::driven::DrivenClock;
 
+/// A release that was heard by this client, by others.
+fn audience(listens: bool, others: bool) -> Audience {
+    let listeners = u32::from(listens) + u32::from(others);
+    Audience { listeners, listens, trip: Duration::ZERO }
+}
+
 /// Somebody may listen who never takes the lock.
 #[test]
 fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
@@ -10,7 +16,7 @@ fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
     let mut paused = |courtesy: &mut Courtesy, taken: bool| {
         now = now.after(Duration::from_micros(100));
         courtesy.begin_release();
-        courtesy.released(false, true, Duration::ZERO, now);
+        courtesy.released(audience(false, true), now);
         let pauses = courtesy.until > now;
         courtesy.paused = pauses.then_some(true);
         now = now.max(courtesy.until);
@@ -38,7 +44,7 @@ fn late_messages_of_its_own_are_not_anothers() {
     let now = DrivenClock::START;
     for number in 0..VAIN {
         courtesy.begin_release();
-        courtesy.released(true, true, Duration::ZERO, now);
+        courtesy.released(audience(true, true), now);
         // Those of two releases come together.
         (0..number % 2 * 2).for_each(|_| courtesy.hear_release());
         courtesy.paused = Some(true);
@@ -51,9 +57,9 @@ fn late_messages_of_its_own_are_not_anothers() {
 fn release_that_only_this_client_heard_is_its_own() {
     let mut courtesy = Courtesy::default();
     courtesy.begin_release();
-    courtesy.released(true, false, Duration::ZERO, DrivenClock::START);
+    courtesy.released(audience(true, false), DrivenClock::START);
     courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
+    courtesy.released(audience(true, true), DrivenClock::START);
     (0..2).for_each(|_| courtesy.hear_release());
     assert!(!courtesy.is_over());
     courtesy.hear_release();
@@ -64,10 +70,10 @@ fn release_that_only_this_client_heard_is_its_own() {
 fn lost_message_is_due_until_the_client_listens_anew() {
     let mut courtesy = Courtesy::default();
     courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
+    courtesy.released(audience(true, true), DrivenClock::START);
     courtesy.listen_anew();
     courtesy.begin_release();
-    courtesy.released(true, true, Duration::ZERO, DrivenClock::START);
+    courtesy.released(audience(true, true), DrivenClock::START);
     courtesy.hear_release();
     assert!(!courtesy.is_over());
     courtesy.hear_release();

@@ -14,7 +14,8 @@ use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
 use crate::engine::hub::HearsReleases;
 use crate::engine::shutdown::shut_down;
-use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
+use crate::engine::slot::Patience;
+use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::scripted::Scripted;
@@ -59,6 +60,12 @@ impl Bench {
         self.server.listen(&Arc::default(), self.slot.target().channel().unwrap())
     }
 
+    /// Until when the first client leaves the lock to others, if it does.
+    fn is_left_until(&self) -> Option<Moment> {
+        let state = self.slot.state.lock();
+        state.courtesy.is_left_at(self.clock.now()).then_some(state.courtesy.until)
+    }
+
     fn put_forward(&self, span: Duration) {
         self.clock.put_forward(self.clock.now().after(span));
     }
@@ -91,17 +98,18 @@ impl Bench {
     /// there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
-        slot.inner.lock().courtesy.begin_release();
-        slot.released(Released { verdict: Verdict::Done, listeners: 2 }, listens, Duration::ZERO);
+        let audience = Audience { listeners: 2, listens, trip: Duration::ZERO };
+        slot.state.lock().courtesy.begin_release();
+        slot.state.lock().courtesy.released(audience, self.clock.now());
         if listens {
             slot.hear_release();
         }
-        let until = slot.is_left_until();
+        let until = self.is_left_until();
         if let Some(until) = until {
             self.clock.put_forward(until);
-            assert_eq!(slot.leave_to_others(until, Moment::FAR, &mut 0), Paused::Over);
+            assert_eq!(slot.leave_to_others(until, Moment::FAR), Paused::Over);
         }
-        slot.inner.lock().courtesy.end(false, self.clock.now());
+        slot.state.lock().courtesy.end(false, self.clock.now());
         until.is_some()
     }
 }
@@ -177,7 +185,7 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
         // From here on the client itself hears its releases, and nobody else does.
         held.release().unwrap();
     });
-    assert_eq!(bench.slot.is_left_until(), None);
+    assert_eq!(bench.is_left_until(), None);
 }
 
 #[test]
@@ -302,8 +310,8 @@ fn pause_that_was_called_off_is_still_due() {
         bench.slot.cancel();
         assert!(again.join().unwrap().is_err_and(|error| error.is_cancelled()));
     });
-    assert_eq!(bench.slot.is_left_until(), Some(until));
-    assert_eq!(bench.slot.inner.lock().courtesy.paused, None);
+    assert_eq!(bench.is_left_until(), Some(until));
+    assert_eq!(bench.slot.state.lock().courtesy.paused, None);
 }
 
 /// As with a cluster, or where the user may not listen.
@@ -318,6 +326,6 @@ fn pause_counts_only_where_another_would_be_heard() {
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");
         let now = bench.clock.now();
-        assert_eq!(bench.slot.inner.lock().courtesy.is_listened_to(now), !listens);
+        assert_eq!(bench.slot.state.lock().courtesy.is_listened_to(now), !listens);
     }
 }

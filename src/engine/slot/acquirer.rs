@@ -1,0 +1,62 @@
+//! The acquirer of a slot: the one thread of the process that asks Redis for the lock.
+
+use crate::base::time::Moment;
+use crate::engine::slot::holder::Demand;
+use crate::engine::slot::patience::Patience;
+use crate::engine::slot::state::Heard;
+use crate::engine::slot::waiter::Request;
+
+/// The thread that asks Redis for the lock, or waits to be told.
+#[derive(Debug)]
+pub(super) struct Acquirer {
+    /// Of its attempt.
+    pub(super) number: u64,
+    /// Whether it wants more than one attempt.
+    pub(super) waits: bool,
+    /// Whether Redis has told it of a holder.
+    pub(super) held_elsewhere: bool,
+    /// Since when Redis has been asked and has not replied.
+    pub(super) asked_at: Option<Moment>,
+    /// A grant for its attempt that it has not yet seen.
+    pub(super) grant: Option<Heard>,
+    /// Whether it should ask again at once.
+    pub(super) nudged: bool,
+    pub(super) cancelled: bool,
+    /// Whether the attempt was said to be evicted before the grant is known.
+    pub(super) evicted: bool,
+    pub(super) demand: Demand,
+}
+
+impl Acquirer {
+    pub(super) fn new(request: &Request, asked_at: Option<Moment>) -> Acquirer {
+        Acquirer {
+            number: request.number,
+            waits: request.patience != Patience::Once,
+            held_elsewhere: false,
+            asked_at,
+            grant: None,
+            nudged: false,
+            cancelled: false,
+            evicted: false,
+            demand: Demand::default(),
+        }
+    }
+
+    /// Another thread goes on with the same attempt, and its place in the queue.
+    pub(super) fn succeeded(self) -> Acquirer {
+        Acquirer { waits: true, held_elsewhere: false, asked_at: None, cancelled: false, ..self }
+    }
+
+    /// Another attempt of the same thread.
+    pub(super) fn begin(&mut self, number: u64) {
+        self.number = number;
+        self.grant = None;
+        self.evicted = false;
+        self.demand = Demand::default();
+    }
+
+    /// Whether there is no reason to end its pause.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.cancelled && !self.nudged && self.grant.is_none()
+    }
+}

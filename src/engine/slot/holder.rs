@@ -1,0 +1,122 @@
+//! The holders of a slot: the leases that its process has.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::sync::{Arc, Weak};
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::state::leave::Keep;
+
+/// What is known of those who wait in other processes for what an attempt has (rule 18).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    /// How many wait, as far as is known.
+    pub(super) remote: u32,
+    /// Whether any was heard of since the attempt began.
+    pub(super) wanted: bool,
+}
+
+impl Demand {
+    pub(super) fn add(&mut self, waiters: u32) {
+        self.remote = self.remote.max(waiters);
+        self.wanted |= waiters > 0;
+    }
+
+    pub(super) fn set(&mut self, waiters: u32) {
+        self.remote = waiters;
+        self.wanted = true;
+    }
+}
+
+/// A lease that this process has.
+#[derive(Debug)]
+pub(super) struct Holder {
+    /// Of the attempt that got it.
+    pub(super) number: u64,
+    pub(super) hold: Hold,
+    pub(super) demand: Demand,
+    pub(super) granted_at: Moment,
+    /// How often the lease was passed on since it was granted, and when that was last.
+    pub(super) passed: u32,
+    pub(super) passed_at: Moment,
+}
+
+/// In whose hands a lease is.
+pub(super) enum Hold {
+    /// A thread's.
+    Held(Weak<LiveLease>),
+    /// Nobody's: the process keeps it, and the slot.
+    Lingering { lease: Arc<LiveLease>, until: Moment, _keep: Keep },
+    /// It is being given back.
+    Releasing { lease: Weak<LiveLease>, since: Moment },
+}
+
+impl Holder {
+    /// Whether this lease is meant.
+    pub(super) fn has(&self, lease: &Arc<LiveLease>) -> bool {
+        match &self.hold {
+            Hold::Held(held) | Hold::Releasing { lease: held, .. } => {
+                std::ptr::eq(held.as_ptr(), Arc::as_ptr(lease))
+            }
+            Hold::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
+        }
+    }
+
+    /// Whether it is the one of this attempt, and not being given back.
+    pub(super) fn is_attempt(&self, number: u64) -> bool {
+        self.number == number && self.releasing_since().is_none()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.hold, Hold::Held(_))
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers_until().is_some()
+    }
+
+    pub(super) fn lingers_until(&self) -> Option<Moment> {
+        match self.hold {
+            Hold::Lingering { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    pub(super) fn releasing_since(&self) -> Option<Moment> {
+        match self.hold {
+            Hold::Releasing { since, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody has it any longer, or can give it back.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(&self.hold, Hold::Held(lease) if lease.strong_count() == 0)
+    }
+
+    /// The lease that a thread has. The caller drops it once the slot is unlocked: it may be the last reference.
+    pub(super) fn lease(&self) -> Option<Arc<LiveLease>> {
+        match &self.hold {
+            Hold::Held(lease) => lease.upgrade(),
+            _ => None,
+        }
+    }
+
+    /// The next thread has it. Returns how long the one before had it.
+    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>, now: Moment) -> Duration {
+        self.hold = Hold::Held(Arc::downgrade(successor));
+        self.passed = self.passed.saturating_add(1);
+        now.since(std::mem::replace(&mut self.passed_at, now))
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Hold::Held(_) => "Held",
+            Hold::Lingering { .. } => "Lingering",
+            Hold::Releasing { .. } => "Releasing",
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! How a lease is given up: passed on to the next thread, kept for a while, or given back.
+
+use std::any::Any;
+use std::time::Duration;
+
+use crate::base::option::WaitKind;
+use crate::base::sync::{Arc, Ordering};
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::courtesy::PASSED_ON_WHILE_LISTENED;
+use crate::engine::slot::holder::{Hold, Holder};
+use crate::engine::slot::state::SlotState;
+use crate::engine::slot::step::Step;
+use crate::engine::slot::waiter::Turn;
+
+/// How long a lease is passed on from thread to thread while another process waits.
+const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
+/// The same while none is known to: those that do not queue cannot make themselves known.
+const PASSED_ON: Duration = Duration::from_secs(1);
+/// Where a turn took no longer than this, the thread after the next is woken ahead of its own: to wake a
+/// thread takes longer than such a hold.
+const BRISK: Duration = Duration::from_micros(50);
+
+/// Keeps the slot alive while its lease lingers.
+pub(in crate::engine::slot) type Keep = Arc<dyn Any + Send + Sync>;
+
+/// What becomes of a lease that its thread gives up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Another thread has it.
+    ToThread,
+    /// Nobody has it, and the worker ends that.
+    Lingering,
+    /// It goes back to Redis; [`SlotState::remove`] is owed afterwards.
+    Releasing,
+}
+
+impl SlotState {
+    /// A thread gives its lease up: the next thread has it, or the process keeps it for a while, if that may
+    /// be; else it is to be given back.
+    pub(in crate::engine::slot) fn leave(
+        &mut self,
+        lease: &Arc<LiveLease>,
+        keep: Keep,
+        step: &mut Step,
+    ) -> Left {
+        let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else {
+            return Left::Releasing;
+        };
+        let holder = &self.holders[index];
+        let next = self.queue.front().filter(|_| self.may_pass(holder, lease, step));
+        if let Some(successor) =
+            next.and_then(|next| lease.successor(&next.request.options, step.now))
+            && let Some(next) = self.queue.pop_front()
+        {
+            let is_brisk = self.holders[index].pass_on(&successor, step.now) <= BRISK;
+            step.soon = self.queue.front().filter(|_| is_brisk).map(Arc::clone);
+            if let Some(after) = &step.soon {
+                after.soon.store(true, Ordering::Relaxed);
+            }
+            self.watch(&successor, step);
+            step.tell(&next, Turn::Held(successor));
+            return Left::ToThread;
+        }
+        if let Some(until) = self.may_linger(holder, lease, step) {
+            self.holders[index].hold =
+                Hold::Lingering { lease: Arc::clone(lease), until, _keep: keep };
+            self.look_by(until, step);
+            return Left::Lingering;
+        }
+        self.holders[index].hold =
+            Hold::Releasing { lease: Arc::downgrade(lease), since: step.now };
+        self.courtesy.begin_release();
+        if self.holders.len() == 1 {
+            step.look = self.unwatch();
+        }
+        Left::Releasing
+    }
+
+    /// Bounded in number and time while another process waits, in time alone while none is known to. Where
+    /// nothing could be heard of one, it is taken for granted.
+    fn may_pass(&self, holder: &Holder, lease: &LiveLease, step: &Step) -> bool {
+        let held = step.now.since(holder.granted_at);
+        let options = &lease.terms.options;
+        let hears = options.wait_kind() == WaitKind::Queue && step.hears;
+        if mutated!("hand-off-bound-ignored") {
+            return true;
+        }
+        if holder.demand.wanted || !hears {
+            let most = if self.courtesy.is_listened_to(step.now) {
+                PASSED_ON_WHILE_LISTENED
+            } else {
+                PASSED_ON_WHILE_WANTED
+            };
+            let brief = held < most || mutated!("hand-off-time-ignored");
+            holder.passed < options.local_handoffs_option() && brief
+        } else {
+            options.local_handoffs_option() > 0 && held < PASSED_ON
+        }
+    }
+
+    /// Until when a lease that its thread gives up may linger, if it may.
+    fn may_linger(&self, holder: &Holder, lease: &LiveLease, step: &Step) -> Option<Moment> {
+        let options = &lease.terms.options;
+        let linger = options.linger_option().min(lease.leased_until().since(step.now) / 2);
+        let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
+        let wanted = holder.demand.wanted && !mutated!("linger-with-waiters");
+        // A thread that locks again has the same options as a rule, and one without renewals cannot use it.
+        let useful = options.is_renewed() && lease.may_last(step.now);
+        let allowed = revocable && self.queue.is_empty() && !wanted && useful && !step.shut_down;
+        (allowed && !linger.is_zero()).then(|| step.now.after(linger))
+    }
+
+    /// Ends a linger of which this is true. Its lease is to be given back, and [`remove`](Self::remove) is owed
+    /// afterwards.
+    pub(in crate::engine::slot) fn end_linger(
+        &mut self,
+        which: impl Fn(&Holder) -> bool,
+        step: &mut Step,
+    ) -> Option<Arc<LiveLease>> {
+        let index = self.holders.iter().position(|holder| holder.lingers() && which(holder))?;
+        let Hold::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+        let lease = Arc::clone(lease);
+        let releasing = Hold::Releasing { lease: Arc::downgrade(&lease), since: step.now };
+        step.spent = Some(std::mem::replace(&mut self.holders[index].hold, releasing));
+        if mutated!("shutdown-overlooks-a-linger") {
+            self.holders.remove(index);
+        }
+        if self.holders.len() <= 1 {
+            step.look = self.unwatch();
+        }
+        Some(lease)
+    }
+}

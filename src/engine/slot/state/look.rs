@@ -1,0 +1,73 @@
+//! When the worker is to look at a slot.
+//!
+//! The slot knows by when the worker looks, and asks for an earlier look only where that is too late. A lease
+//! that is passed on inside the process, or taken again while it lingers, needs none: the entry of the hold
+//! before serves the next. What the worker finds when it looks is what counts.
+
+use std::time::Duration;
+
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::holder::Holder;
+use crate::engine::slot::state::SlotState;
+use crate::engine::slot::step::{Look, Step};
+
+/// A count that people see follows within this time.
+const SHOW_AFTER: Duration = Duration::from_millis(20);
+
+impl SlotState {
+    /// The worker looks at the slot. Returns the leases that threads have, live or not.
+    pub(in crate::engine::slot) fn look(&mut self, step: &mut Step) -> Vec<Arc<LiveLease>> {
+        self.look_at = Moment::FAR;
+        if let Some(until) = self.holders.iter().filter_map(Holder::lingers_until).min()
+            && until > step.now
+        {
+            self.look_by(until, step);
+        }
+        self.leases()
+    }
+
+    /// The worker wants to look again then, which it does no later than when a lease ends. Returns the leases
+    /// that it found.
+    pub(in crate::engine::slot) fn look_again(
+        &mut self,
+        due: Moment,
+        step: &mut Step,
+    ) -> Vec<Arc<LiveLease>> {
+        let leases = self.leases();
+        let held = leases.iter().filter(|lease| lease.is_live());
+        let ends = held.map(|lease| lease.valid_until().max(step.now));
+        let ends = ends.chain(self.holders.iter().filter_map(Holder::lingers_until)).min();
+        if let Some(end) = ends {
+            // The look before may have been cut short, by a panic of a logger, and then the slot still counts
+            // on it.
+            if !mutated!("cut-look-forgotten") {
+                self.look_at = Moment::FAR;
+            }
+            self.look_by(due.min(end), step);
+        }
+        leases
+    }
+
+    /// Makes the worker look when this lease needs it.
+    pub(in crate::engine::slot) fn watch(&mut self, lease: &LiveLease, step: &mut Step) {
+        let due = lease.next_look();
+        let shown = lease.hold_count.is_unshown().then(|| step.now.after(SHOW_AFTER));
+        self.look_by(shown.map_or(due, |shown| shown.min(due)), step);
+    }
+
+    /// The same, by a moment.
+    pub(super) fn look_by(&mut self, due: Moment, step: &mut Step) {
+        if due < self.look_at || mutated!("relocks-starve-renewal") {
+            self.look_at = due;
+            step.look = Look::By(due);
+        }
+    }
+
+    /// Spares the worker the look: there is no lease any more.
+    pub(super) fn unwatch(&mut self) -> Look {
+        let watched = std::mem::replace(&mut self.look_at, Moment::FAR) != Moment::FAR;
+        if watched && !mutated!("pile-without-end") { Look::Never } else { Look::Same }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a slot is told by messages.
+
+use crate::base::sync::Arc;
+use crate::engine::lease::LiveLease;
+use crate::engine::slot::state::{Heard, SlotState};
+use crate::engine::slot::step::Step;
+use crate::protocol::wake::GrantMessage;
+
+impl SlotState {
+    /// A grant was heard. It is kept for the acquirer, also before the reply to its request (rule 10).
+    pub(in crate::engine::slot) fn hear_grant(&mut self, grant: GrantMessage, step: &mut Step) {
+        let Some(acquirer) = &mut self.acquirer else { return };
+        let awaited = acquirer.held_elsewhere || !mutated!("early-grant-not-kept");
+        let ours = acquirer.number == grant.number || mutated!("grant-of-another-attempt");
+        if awaited && ours {
+            acquirer.grant = Some(Heard { grant, received: step.now });
+            step.wakes_acquirer = true;
+        }
+    }
+
+    /// So many in other processes wait for what this attempt has. Returns whether it is of this slot.
+    pub(in crate::engine::slot) fn hear_wanted(&mut self, number: u64, waiters: u32) -> bool {
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
+        let holder = self.holders.iter_mut().find(|holder| holder.is_attempt(number));
+        let demand = match (acquirer, holder) {
+            (Some(acquirer), _) => &mut acquirer.demand,
+            (None, Some(holder)) => &mut holder.demand,
+            (None, None) => return false,
+        };
+        demand.set(waiters.max(1));
+        true
+    }
+
+    /// This attempt is said to have been evicted. Returns the lease in doubt, about which Redis is asked at once.
+    pub(in crate::engine::slot) fn hear_evicted(
+        &mut self,
+        number: u64,
+        step: &mut Step,
+    ) -> Option<Arc<LiveLease>> {
+        if let Some(acquirer) = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number)
+        {
+            // The grant may be in a reply on its way.
+            acquirer.evicted = true;
+        }
+        let lease = self.holders.iter().find(|holder| holder.is_attempt(number))?.lease()?;
+        lease.doubt(step.now);
+        self.look_by(step.now, step);
+        Some(lease)
+    }
+
+    /// Whether a thread has the lease of this attempt.
+    pub(in crate::engine::slot) fn is_held(&self, number: u64) -> bool {
+        self.holders.iter().any(|holder| holder.is_attempt(number) && holder.is_held())
+    }
+
+    /// Makes the acquirer ask again at once. What was published before was not heard.
+    pub(in crate::engine::slot) fn nudge(&mut self, step: &mut Step) {
+        if let Some(acquirer) = &mut self.acquirer {
+            acquirer.nudged = true;
+            acquirer.demand.wanted = true;
+            step.wakes_acquirer = true;
+        }
+        self.holders.iter_mut().for_each(|holder| holder.demand.wanted = true);
+    }
+}

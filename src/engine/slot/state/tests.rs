@@ -1,0 +1,294 @@
+//! The state machine alone: no thread, no server, and a clock that stands still.
+
+use super::leave::Left;
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::name::Name;
+use crate::base::option::Lease;
+use crate::base::option::LockOptions;
+use crate::base::time::Clock;
+use crate::engine::lease::Grant;
+use crate::engine::slot::step::Look;
+use crate::kind::mutex::MutexKind;
+use crate::protocol::target::Target;
+
+const SECOND: Duration = Duration::from_secs(1);
+const ALWAYS: Patience = Patience::Until(Moment::FAR);
+
+/// A slot, and what a careful owner of it knows.
+struct Bench {
+    clock: Arc<DrivenClock>,
+    target: Arc<Target>,
+    state: SlotState,
+    hears: bool,
+    now: Moment,
+    options: LockOptions,
+    number: u64,
+    /// Whether a thread acquires.
+    acquires: bool,
+    /// Whether the worker has an entry for the slot.
+    is_watched: bool,
+    held: Vec<Arc<LiveLease>>,
+    releasing: Vec<Arc<LiveLease>>,
+    waiting: Vec<Arc<Waiter>>,
+}
+
+impl Bench {
+    fn new(overlaps: bool) -> Bench {
+        let clock = Arc::new(DrivenClock::new(false));
+        let now = clock.now();
+        Bench {
+            target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
+            state: SlotState::new(overlaps),
+            hears: true,
+            now,
+            options: LockOptions::new().lease(Lease::renewed(SECOND * 30)).linger(SECOND),
+            clock,
+            number: 0,
+            acquires: false,
+            is_watched: false,
+            held: Vec::new(),
+            releasing: Vec::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Lets an event happen, and its effects.
+    fn on<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+        let mut step = Step::new(self.now, self.hears, false);
+        let outcome = event(&mut self.state, &mut step);
+        match step.look {
+            Look::Same => {}
+            Look::By(_) => self.is_watched = true,
+            Look::Never => self.is_watched = false,
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for waiter in waiting {
+            match waiter.take() {
+                Some(turn) => self.told(turn),
+                None => self.waiting.push(waiter),
+            }
+        }
+        outcome
+    }
+
+    fn told(&mut self, turn: Turn) {
+        match turn {
+            Turn::Acquire { .. } | Turn::TakeOver(_) => {
+                assert!(!self.acquires, "two threads acquire");
+                self.acquires = true;
+            }
+            Turn::Held(lease) => self.held.push(lease),
+            Turn::Busy | Turn::Unanswered(_) | Turn::Cancelled => {}
+        }
+    }
+
+    /// A thread comes. Returns what it is told at once.
+    fn enter(&mut self, patience: Patience) -> Option<&'static str> {
+        self.number += 1;
+        let (options, number) = (self.options, self.number);
+        let entered =
+            self.on(|state, step| state.enter(Request { options, patience, number }, step));
+        let turn = match entered {
+            Entered::Now(turn) => turn,
+            Entered::After(_, turn) => turn,
+            Entered::Wait(waiter) => {
+                self.waiting.push(waiter);
+                return None;
+            }
+        };
+        let text = match turn {
+            Turn::Acquire { .. } => "acquire",
+            Turn::TakeOver(_) => "take over",
+            Turn::Held(_) => "held",
+            Turn::Busy => "busy",
+            Turn::Unanswered(_) => "unanswered",
+            Turn::Cancelled => "cancelled",
+        };
+        self.told(turn);
+        Some(text)
+    }
+
+    /// The acquirer has the lock.
+    fn grant(&mut self) {
+        let now = self.now;
+        let grant = Grant {
+            owner: Arc::from(*b"owner"),
+            token: 1,
+            ttl: SECOND * 30,
+            sent: now,
+            server_time: (1_000_000, now),
+            settled: Moment::PAST,
+        };
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
+        let lease = LiveLease::new(Arc::clone(&self.target), clock, grant, self.options);
+        self.acquires = false;
+        self.held.push(Arc::clone(&lease));
+        self.on(|state, step| state.granted(&lease, 0, step));
+    }
+
+    /// A thread gives up what it has.
+    fn leave(&mut self) -> Left {
+        let lease = self.held.remove(0);
+        assert!(lease.begin_release().is_some());
+        let left = self.on(|state, step| state.leave(&lease, Arc::new(()), step));
+        lease.end();
+        if left == Left::Releasing {
+            self.releasing.push(lease);
+        }
+        left
+    }
+
+    fn remove(&mut self, lease: &Arc<LiveLease>) {
+        self.on(|state, step| state.remove(lease, step));
+    }
+
+    fn stop(&mut self) {
+        self.acquires = false;
+        self.on(|state, step| state.stop_acquiring(None, step));
+    }
+
+    fn end_linger(&mut self) -> bool {
+        let ended = self.on(|state, step| state.end_linger(|_| true, step));
+        let is_ended = ended.is_some();
+        self.releasing.extend(ended);
+        is_ended
+    }
+
+    /// What holds after each event.
+    fn check(&self) {
+        let state = &self.state;
+        assert_eq!(state.acquirer.is_some(), self.acquires);
+        assert_eq!(state.queue.len(), self.waiting.len());
+        assert_eq!(state.holders.iter().filter(|holder| holder.is_held()).count(), self.held.len());
+        if !state.overlaps {
+            assert!(state.holders.len() <= 1, "two holders of an exclusive lock");
+            assert!(state.holders.is_empty() || !self.acquires, "acquired while held here");
+        }
+        assert!(state.queue.is_empty() || !state.may_acquire(), "a thread waits for nothing");
+        let kept = state.holders.iter().any(|holder| holder.releasing_since().is_none());
+        assert!(self.is_watched || !kept, "a lease that nobody watches");
+        assert!(!self.is_watched || !state.holders.is_empty(), "a look for nothing");
+    }
+}
+
+#[test]
+fn exclusive_hold_is_passed_on_and_given_back() {
+    let mut bench = Bench::new(false);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    assert_eq!(bench.enter(ALWAYS), None);
+    assert_eq!(bench.enter(Patience::Once), None);
+    bench.grant();
+    assert_eq!(bench.waiting.len(), 1, "the one attempt has its reply");
+    assert_eq!(bench.enter(Patience::Once), Some("busy"));
+    bench.clock.put_forward(bench.now.after(SECOND / 10));
+    bench.now = bench.clock.now();
+    assert_eq!(bench.leave(), Left::ToThread);
+    bench.hears = false;
+    assert_eq!(bench.leave(), Left::Releasing);
+    assert_eq!(bench.enter(Patience::Once), None, "a release tells whether Redis is there");
+    let lease = bench.releasing.remove(0);
+    bench.remove(&lease);
+    assert!(bench.acquires && !bench.is_watched);
+    bench.check();
+}
+
+#[test]
+fn overlapping_holds_are_acquired_one_after_the_other() {
+    let mut bench = Bench::new(true);
+    bench.options = bench.options.linger(Duration::ZERO).local_handoffs(0);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    assert_eq!((bench.enter(ALWAYS), bench.enter(ALWAYS)), (None, None));
+    bench.grant();
+    assert!(bench.acquires, "the next need not wait for the holder");
+    bench.grant();
+    bench.grant();
+    assert_eq!((bench.held.len(), bench.acquires), (3, false));
+    assert_eq!(bench.enter(Patience::Once), Some("acquire"));
+    bench.stop();
+    assert_eq!(bench.leave(), Left::Releasing);
+    assert_eq!(bench.state.holders.len(), 3, "a release is under way");
+    let lease = bench.releasing.remove(0);
+    bench.remove(&lease);
+    assert!(bench.is_watched, "two holds are left");
+    bench.check();
+}
+
+#[test]
+fn linger_is_taken_again_or_ended() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    bench.clock.put_forward(bench.now.after(SECOND / 10));
+    bench.now = bench.clock.now();
+    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.enter(ALWAYS), Some("held"));
+    assert_eq!(bench.leave(), Left::Lingering);
+    bench.options = bench.options.lease(Lease::renewed(SECOND * 9));
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"), "other options");
+    bench.check();
+}
+
+/// Every event in every order that a seed makes: no thread waits for nothing, none is told twice, and the
+/// worker has an entry as long as there is a lease.
+#[test]
+fn random_events_keep_the_invariants() {
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut bench = Bench::new(seed % 2 == 0);
+        bench.hears = random.bool();
+        for _ in 0..60 {
+            match random.u8(0..10) {
+                0 | 1 => _ = bench.enter(ALWAYS),
+                2 => _ = bench.enter(Patience::Once),
+                3 if bench.acquires => bench.grant(),
+                4 if bench.acquires => bench.stop(),
+                5 if bench.acquires => {
+                    bench.on(|state, step| state.held_elsewhere(step));
+                }
+                6 if !bench.held.is_empty() => _ = bench.leave(),
+                7 if !bench.releasing.is_empty() => {
+                    let lease = bench.releasing.remove(0);
+                    bench.remove(&lease);
+                }
+                8 if !bench.held.is_empty() => {
+                    let lease = bench.held.remove(0);
+                    bench.remove(&lease);
+                }
+                9 => match random.u8(0..4) {
+                    0 => _ = bench.end_linger(),
+                    1 => bench.on(|state, step| state.nudge(step)),
+                    2 => {
+                        let waiting = bench.waiting.len();
+                        let called_off = bench.on(|state, step| state.cancel(step));
+                        assert!((waiting..=waiting + 1).contains(&called_off));
+                    }
+                    _ => {
+                        let now = bench.now.after(SECOND / 50);
+                        bench.clock.put_forward(now);
+                        bench.now = now;
+                    }
+                },
+                _ => {}
+            }
+            bench.check();
+        }
+        // Everything ends: no thread is left behind.
+        bench.hears = false;
+        for _ in 0..200 {
+            match (bench.acquires, bench.held.is_empty(), bench.releasing.pop()) {
+                (true, ..) => bench.stop(),
+                (_, false, releasing) => {
+                    bench.releasing.extend(releasing);
+                    _ = bench.leave();
+                }
+                (_, _, Some(lease)) => bench.remove(&lease),
+                _ if bench.end_linger() => {}
+                _ => break,
+            }
+            bench.check();
+        }
+        assert!(bench.waiting.is_empty() && bench.state.holders.is_empty(), "seed {seed}");
+        assert!(!bench.is_watched);
+    }
+}
