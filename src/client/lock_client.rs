@@ -16,6 +16,7 @@ use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::{Handle, Mutex, ReentrantLock};
 use crate::protocol::recipe::Kind;
+use crate::protocol::target::keys;
 
 /// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
 ///
@@ -164,7 +165,7 @@ impl LockClient {
     /// The name with its prefix, if the locks of this client can have it.
     fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
-        self.engine.protocol.check_keys(&name, &kind.keys(&name))?;
+        self.engine.protocol.check_keys(&name, &keys(kind, &name))?;
         Ok(name)
     }
 

@@ -29,13 +29,23 @@ impl Script {
 
     /// The command that runs the script by its digest.
     pub(crate) fn call(&'static self, keys: &[Vec<u8>], arguments: &[Argument<'_>]) -> Call {
-        let parts = 3 + keys.len() + arguments.len();
+        self.call_with(keys, arguments, &[])
+    }
+
+    /// As [`call`](Script::call), with more arguments after the first.
+    pub(crate) fn call_with(
+        &'static self,
+        keys: &[Vec<u8>],
+        arguments: &[Argument<'_>],
+        more: &[Argument<'_>],
+    ) -> Call {
+        let parts = 3 + keys.len() + arguments.len() + more.len();
         let mut cmd = Cmd::with_capacity(parts, 64 + 48 * parts);
         cmd.arg("EVALSHA").arg(self.digest()).arg(keys.len());
         for key in keys {
             cmd.arg(key.as_slice());
         }
-        for argument in arguments {
+        for argument in arguments.iter().chain(more) {
             match argument {
                 Argument::Bytes(bytes) => cmd.arg(bytes),
                 Argument::Number(number) => cmd.arg(number),
