@@ -107,7 +107,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        self.handle(&MutexKind, name.as_ref(), options, Wait::queue()).map(Mutex::new)
+        self.handle(&MutexKind, name.as_ref(), options).map(Mutex::new)
     }
 
     /// The reentrant lock of this name, with default options.
@@ -152,14 +152,7 @@ impl LockClient {
         name: impl AsRef<[u8]>,
         options: LockOptions,
     ) -> Result<ReentrantLock> {
-        if options.release_option().kind() == ReleaseKind::Watch {
-            return Err(Error::config(
-                "release",
-                "Release::watch() for a ReentrantLock",
-                "Release::lua(), or a Mutex",
-            ));
-        }
-        self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
+        self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
     }
 
     /// The name with its prefix, if the locks of this client can have it.
@@ -169,14 +162,15 @@ impl LockClient {
         Ok(name)
     }
 
-    pub(super) fn handle(
+    /// A lock of any kind.
+    pub(crate) fn handle(
         &self,
         kind: &'static dyn Kind,
         name: &[u8],
         options: LockOptions,
-        usual: Wait,
     ) -> Result<Handle> {
         options.check()?;
+        let usual = kind.usual_wait();
         let wait = options.wait_option().unwrap_or(usual);
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
@@ -185,7 +179,15 @@ impl LockClient {
                 format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
-        if options.release_option().kind() == ReleaseKind::Watch && wait != Wait::spin() {
+        let watches = options.release_option().kind() == ReleaseKind::Watch;
+        if watches && !kind.can_be_watched() {
+            return Err(Error::config(
+                "release",
+                format_args!("Release::watch() for a {}", kind.name()),
+                "Release::lua(), or a Mutex",
+            ));
+        }
+        if watches && wait != Wait::spin() {
             return Err(Error::config(
                 "release",
                 format_args!("Release::watch() with {}", wait.shown()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
+use crate::base::option::Wait;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Script;
@@ -28,6 +29,16 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
         window: Duration,
         hands_over: bool,
     ) -> Vec<u8>;
+
+    /// How one is waited for where its user does not say.
+    fn usual_wait(&self) -> Wait {
+        Wait::notify()
+    }
+
+    /// Whether to delete its key is all that a release has to do, so that `Release::watch` can.
+    fn can_be_watched(&self) -> bool {
+        false
+    }
 
     /// Whether the hold count is shown in Redis.
     fn shows_count(&self) -> bool {

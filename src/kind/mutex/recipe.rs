@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity, tidy};
 use crate::base::name::Name;
+use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
@@ -66,6 +67,14 @@ impl Kind for MutexKind {
         owner.push(b':');
         owner.extend_from_slice(identity.whereabouts().as_bytes());
         owner
+    }
+
+    fn usual_wait(&self) -> Wait {
+        Wait::queue()
+    }
+
+    fn can_be_watched(&self) -> bool {
+        true
     }
 
     fn scripts(&self) -> &'static Scripts {
