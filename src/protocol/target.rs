@@ -89,7 +89,7 @@ impl Target {
         };
         let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
         let rest = [Bytes(mode), Number(dies_after), Number(queue(attempt))];
-        self.acquire_with(attempt, deadline_micros, &rest)
+        self.acquire_with(attempt, deadline_micros, rest)
     }
 
     /// The request of an attempt that proposes its own token, and reserves those up to another.
@@ -100,31 +100,31 @@ impl Target {
         token: u64,
         reserved: u64,
     ) -> Call {
-        self.acquire_with(attempt, deadline_micros, &[Number(token), Number(reserved)])
+        self.acquire_with(attempt, deadline_micros, [Number(token), Number(reserved)])
     }
 
     /// The first arguments are the same for all kinds.
-    fn acquire_with(
+    fn acquire_with<const N: usize>(
         &self,
         attempt: &Attempt<'_>,
         deadline_micros: u64,
-        rest: &[Argument<'_>],
+        rest: [Argument<'_>; N],
     ) -> Call {
         let (owner, ttl, keep) = (attempt.owner, millis(attempt.ttl), fence(attempt.ttl));
         let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
-        self.kind.scripts().acquire.call_with(&self.keys, &first, rest)
+        self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
 
     /// `last_token` is the last one used where that is not the one minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
-        self.kind.scripts().release.call(&self.keys, &arguments)
+        self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     /// As [`release`](Target::release), without a word to those who wait, where the kind can.
     pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
-        self.kind.scripts().release.call(&self.keys, &arguments)
+        self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
@@ -132,12 +132,12 @@ impl Target {
         let keys = if all { &self.keys } else { self.lasting() };
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(keys, &[Bytes(owner), ttl, count, keep])
+        self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
 
     /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.
     pub(crate) fn touch(&self, owner: &[u8]) -> Call {
-        self.kind.scripts().touch.call(self.lasting(), &[Bytes(owner)])
+        self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
     }
 
     pub(crate) fn inspect(&self) -> Call {
@@ -148,11 +148,11 @@ impl Target {
     pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
         let fence = Number(fence(SHORTEST_FENCE));
         let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
-        self.kind.scripts().force.call(&self.keys, &arguments)
+        self.kind.scripts().force.call(&self.keys, arguments)
     }
 
     pub(crate) fn request(&self) -> Option<Call> {
-        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, &[]))
+        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, []))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::process::Process;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::source::{Fixed, Question, Source};
+use crate::wire::source::{Fixed, Found, Question, Source};
 use crate::wire::subscription::Subscription;
 
 /// Who asks: renewals must not wait for callers.
@@ -58,12 +58,7 @@ struct Voter {
 }
 
 impl Source for Voter {
-    fn locate(
-        &self,
-        each: Duration,
-        most: Duration,
-        asks_all: bool,
-    ) -> Result<(Endpoint, bool), RedisError> {
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
         self.server.locate(each, most, asks_all)
     }
 
