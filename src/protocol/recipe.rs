@@ -66,15 +66,15 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 /// the last token; [`Kind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
 /// are given the first two only.
 ///
-/// | script | arguments |
-/// | --- | --- |
-/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live |
-/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved |
-/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody |
-/// | `renew` | owner, lease, hold count or 0, fence's time to live |
-/// | `touch` | owner |
-/// | `force` | owner, deadline, fence's time to live, `force` |
-/// | `request` | none |
+/// | script | arguments | returns |
+/// | --- | --- | --- |
+/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over}`; `{2, now}` too late; `{3, now}` not in the queue |
+/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
+/// | `touch` | owner | 1; 0 gone; -1 another's |
+/// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
+/// | `request` | none | how many heard it |
 ///
 /// A lease and a time to live are in milliseconds. A deadline is a time of the server in microseconds, after
 /// which the script does nothing; 0 is none. The number of arguments tells requests apart on their way.
