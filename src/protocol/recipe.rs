@@ -8,7 +8,7 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Script;
+use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
 pub(crate) trait Kind: Send + Sync + fmt::Debug {
@@ -53,8 +53,8 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
-    /// The command that asks for the holder, and whose only argument is the key.
-    fn inspect(&self) -> &'static str;
+    /// Asks who holds it.
+    fn inspect(&self, key: &[u8]) -> Call;
 
     /// Reads the reply to that.
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;

@@ -141,7 +141,7 @@ impl Target {
     }
 
     pub(crate) fn inspect(&self) -> Call {
-        Call::plain(&[self.kind.inspect().as_bytes(), self.key()])
+        self.kind.inspect(self.key())
     }
 
     /// Takes it from an owner, by a deadline of the server's clock.

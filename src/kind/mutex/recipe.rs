@@ -16,6 +16,7 @@ use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
@@ -81,8 +82,8 @@ impl Kind for MutexKind {
         &SCRIPTS
     }
 
-    fn inspect(&self) -> &'static str {
-        "GET"
+    fn inspect(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"GET", key])
     }
 
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {

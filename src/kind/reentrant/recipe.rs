@@ -17,6 +17,7 @@ use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("token.lua", "reentrant/owner.lua", "reentrant/acquire.lua"),
@@ -64,8 +65,8 @@ impl Kind for ReentrantKind {
         &SCRIPTS
     }
 
-    fn inspect(&self) -> &'static str {
-        "HKEYS"
+    fn inspect(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"HKEYS", key])
     }
 
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {

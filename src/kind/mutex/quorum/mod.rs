@@ -9,6 +9,7 @@ use crate::kind::mutex::MutexKind;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("token.lua", "mutex/quorum/acquire.lua"),
@@ -42,8 +43,8 @@ impl Kind for QuorumKind {
         &SCRIPTS
     }
 
-    fn inspect(&self) -> &'static str {
-        MutexKind.inspect()
+    fn inspect(&self, key: &[u8]) -> Call {
+        MutexKind.inspect(key)
     }
 
     fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
