@@ -82,6 +82,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// A holder of whom nothing is known but its owner's value.
+    pub(crate) fn of_owner(owner: Vec<u8>) -> Holder {
+        Holder { owner, host: None, pid: None, label: None }
+    }
+
     /// The owner's value in Redis, which is new for every attempt.
     ///
     /// ```

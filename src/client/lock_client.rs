@@ -16,6 +16,7 @@ use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::{Handle, Mutex, ReentrantLock};
 use crate::protocol::recipe::Kind;
+use crate::protocol::target::keys;
 
 /// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
 ///
@@ -106,7 +107,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        self.handle(&MutexKind, name.as_ref(), options, Wait::queue()).map(Mutex::new)
+        self.handle(&MutexKind, name.as_ref(), options).map(Mutex::new)
     }
 
     /// The reentrant lock of this name, with default options.
@@ -151,31 +152,25 @@ impl LockClient {
         name: impl AsRef<[u8]>,
         options: LockOptions,
     ) -> Result<ReentrantLock> {
-        if options.release_option().kind() == ReleaseKind::Watch {
-            return Err(Error::config(
-                "release",
-                "Release::watch() for a ReentrantLock",
-                "Release::lua(), or a Mutex",
-            ));
-        }
-        self.handle(&ReentrantKind, name.as_ref(), options, Wait::notify()).map(ReentrantLock::new)
+        self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
     }
 
     /// The name with its prefix, if the locks of this client can have it.
     fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
-        self.engine.protocol.check_keys(&name, &kind.keys(&name))?;
+        self.engine.protocol.check_keys(&name, &keys(kind, &name))?;
         Ok(name)
     }
 
-    pub(super) fn handle(
+    /// A lock of any kind.
+    pub(crate) fn handle(
         &self,
         kind: &'static dyn Kind,
         name: &[u8],
         options: LockOptions,
-        usual: Wait,
     ) -> Result<Handle> {
         options.check()?;
+        let usual = kind.usual_wait();
         let wait = options.wait_option().unwrap_or(usual);
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
@@ -184,7 +179,15 @@ impl LockClient {
                 format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
-        if options.release_option().kind() == ReleaseKind::Watch && wait != Wait::spin() {
+        let watches = options.release_option().kind() == ReleaseKind::Watch;
+        if watches && !kind.can_be_watched() {
+            return Err(Error::config(
+                "release",
+                format_args!("Release::watch() for a {}", kind.name()),
+                "Release::lua(), or a Mutex",
+            ));
+        }
+        if watches && wait != Wait::spin() {
             return Err(Error::config(
                 "release",
                 format_args!("Release::watch() with {}", wait.shown()),

@@ -154,7 +154,7 @@ impl QuorumClient {
                 format_args!("at most max_lease of the client ({})", Span(self.max_lease)),
             ));
         }
-        self.locks.handle(&QuorumKind, name.as_ref(), options, Wait::notify()).map(Mutex::new)
+        self.locks.handle(&QuorumKind, name.as_ref(), options).map(Mutex::new)
     }
 
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use super::mutex::MutexKind;
-use super::mutex::quorum::QuorumKind;
-use super::reentrant::ReentrantKind;
+use super::{KINDS, QUORUM_KINDS};
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::protocol::recipe::Kind;
 use crate::protocol::target::Target;
 
 /// Every kind that there is.
-const KINDS: [&dyn Kind; 3] = [&MutexKind, &ReentrantKind, &QuorumKind];
+fn kinds() -> impl Iterator<Item = &'static dyn Kind> {
+    KINDS.iter().chain(QUORUM_KINDS).copied()
+}
 
 /// What a name is made of, where it may be mistaken for another's key.
 const PIECES: [&str; 22] = [
@@ -50,7 +50,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 /// All keys of the locks of a name, in a cluster or not. A channel is no key, although scripts are
 /// given it as one: it holds nothing, and what is said on it is a hint.
 fn keys(name: &Name) -> Vec<Vec<u8>> {
-    let targets = KINDS.iter().map(|kind| Target::in_cluster(*kind, name.clone()));
+    let targets = kinds().map(|kind| Target::in_cluster(kind, name.clone()));
     let keys = |target: Arc<Target>| {
         let channel = target.channel().map(<[u8]>::to_vec);
         target.keys().iter().filter(|key| Some(*key) != channel.as_ref()).cloned().collect()
@@ -82,7 +82,7 @@ proptest! {
             }
         }
         // Nor is a channel of the library a lock.
-        for channel in KINDS.iter().flat_map(|kind| locks.iter().filter_map(|it| kind.channel(it))) {
+        for channel in kinds().flat_map(|kind| locks.iter().filter_map(|it| kind.channel(it))) {
             prop_assert!(Name::new(b"", &channel).is_err(), "{}", channel.escape_ascii());
         }
     }

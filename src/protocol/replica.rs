@@ -14,10 +14,7 @@ use crate::protocol::answer::{unexpected, verdict};
 use crate::protocol::session::Session;
 use crate::protocol::target::Target;
 use crate::wire::failure::{Failure, Hindrance};
-use crate::wire::script::Argument::Bytes;
-use crate::wire::script::{Call, Script};
-
-static TOUCH: Script = Script::new(include_str!("touch.lua"));
+use crate::wire::script::Call;
 
 /// Answers how many copies there are of what was written for the lock so far; waits for as many as
 /// are wanted, and no longer than they may take. Of a lock that is not the owner's there are none,
@@ -29,8 +26,7 @@ pub(crate) fn replicate(
     copies: Copies,
     deadline: Moment,
 ) -> Result<Result<Least, Verdict>, Failure> {
-    let touch = TOUCH.call(target.lasting(), &[Bytes(owner)]);
-    let verdict = verdict(&session.call(&touch, deadline)?.value)?;
+    let verdict = verdict(&session.call(&target.touch(owner), deadline)?.value)?;
     if verdict != Verdict::Done {
         return Ok(Err(verdict));
     }

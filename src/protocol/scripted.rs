@@ -56,9 +56,13 @@ fn call_in_time(
 
 /// An unreadable reply may belong to another command, so no connection is trusted any longer.
 fn read<T>(server: &impl Server, outcome: Result<T, Failure>) -> Result<T, Failure> {
+    or_distrust(outcome, || server.distrust())
+}
+
+fn or_distrust<T>(outcome: Result<T, Failure>, distrust: impl FnOnce()) -> Result<T, Failure> {
     outcome.inspect_err(|failure| {
         if failure.is_unknown() && !mutated!("odd-answer-spoils-nothing") {
-            server.distrust();
+            distrust();
         }
     })
 }
@@ -197,11 +201,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
         let replies = self.0.call_many(&targets, &calls, deadline);
         let told = |(errand, reply): (&Errand<'_>, Result<Reply, Failure>)| {
-            errand.read(&reply?).inspect_err(|_| {
-                if !mutated!("odd-answer-spoils-nothing") {
-                    self.0.distrust(errand.target);
-                }
-            })
+            or_distrust(errand.read(&reply?), || self.0.distrust(errand.target))
         };
         errands.iter().zip(replies).map(told).collect()
     }

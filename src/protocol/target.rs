@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::name::Name;
-use crate::base::reserved;
+use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Mode};
-use crate::wire::script::Argument::{Bytes, Number};
+use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 
 /// The tokens of a lock outlive its lease at least this long.
@@ -29,31 +29,22 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
-        let keys = kind.keys(&name);
-        Target::with_keys(kind, name, keys, true)
+        Target::with_last(kind, name, None)
     }
 
     /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
     /// cluster, and a node that has not all of a slot refuses them as a whole.
     pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
-        let mut keys = kind.keys(&name);
-        let last = if mutated!("cluster-script-stops-half-way") {
-            reserved::FENCE
-        } else {
-            reserved::NEVER
-        };
-        keys.push(name.beside(last));
-        Target::with_keys(kind, name, keys, false)
+        let stops = mutated!("cluster-script-stops-half-way");
+        let last = if stops { reserved::FENCE } else { reserved::NEVER };
+        Target::with_last(kind, name, Some(last))
     }
 
-    fn with_keys(
-        kind: &'static dyn Kind,
-        name: Name,
-        keys: Vec<Vec<u8>>,
-        is_heard_everywhere: bool,
-    ) -> Arc<Target> {
+    fn with_last(kind: &'static dyn Kind, name: Name, last: Option<Word>) -> Arc<Target> {
+        let mut keys = keys(kind, &name);
+        keys.extend(last.map(|last| name.beside(last)));
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere })
+        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere: last.is_none() })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn Kind {
@@ -97,18 +88,8 @@ impl Target {
             Mode::Beat => b"beat",
         };
         let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
-        self.kind.scripts().acquire.call(
-            &self.keys,
-            &[
-                Bytes(attempt.owner),
-                Number(millis(attempt.ttl)),
-                Number(deadline_micros),
-                Number(fence(attempt.ttl)),
-                Bytes(mode),
-                Number(dies_after),
-                Number(queue(attempt)),
-            ],
-        )
+        let rest = [Bytes(mode), Number(dies_after), Number(queue(attempt))];
+        self.acquire_with(attempt, deadline_micros, rest)
     }
 
     /// The request of an attempt that proposes its own token, and reserves those up to another.
@@ -119,38 +100,44 @@ impl Target {
         token: u64,
         reserved: u64,
     ) -> Call {
-        self.kind.scripts().acquire.call(
-            &self.keys,
-            &[
-                Bytes(attempt.owner),
-                Number(millis(attempt.ttl)),
-                Number(deadline_micros),
-                Number(fence(attempt.ttl)),
-                Number(token),
-                Number(reserved),
-            ],
-        )
+        self.acquire_with(attempt, deadline_micros, [Number(token), Number(reserved)])
+    }
+
+    /// The first arguments are the same for all kinds.
+    fn acquire_with<const N: usize>(
+        &self,
+        attempt: &Attempt<'_>,
+        deadline_micros: u64,
+        rest: [Argument<'_>; N],
+    ) -> Call {
+        let (owner, ttl, keep) = (attempt.owner, millis(attempt.ttl), fence(attempt.ttl));
+        let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
+        self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
 
     /// `last_token` is the last one used where that is not the one minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
-        self.kind
-            .scripts()
-            .release
-            .call(&self.keys, &[Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))])
+        let arguments = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
+        self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     /// As [`release`](Target::release), without a word to those who wait, where the kind can.
     pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
-        self.kind.scripts().release.call(&self.keys, &arguments)
+        self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
-        self.kind.scripts().renew.call(
-            if mutated!("cluster-renewal-with-all-keys") { &self.keys } else { self.lasting() },
-            &[Bytes(owner), Number(millis(ttl)), Number(count.into()), Number(fence(ttl))],
-        )
+        let all = mutated!("cluster-renewal-with-all-keys");
+        let keys = if all { &self.keys } else { self.lasting() };
+        let count = if self.kind.shows_count() { count } else { 0 };
+        let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
+        self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
+    }
+
+    /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.
+    pub(crate) fn touch(&self, owner: &[u8]) -> Call {
+        self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
     }
 
     pub(crate) fn inspect(&self) -> Call {
@@ -161,11 +148,11 @@ impl Target {
     pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
         let fence = Number(fence(SHORTEST_FENCE));
         let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
-        self.kind.scripts().force.call(&self.keys, &arguments)
+        self.kind.scripts().force.call(&self.keys, arguments)
     }
 
     pub(crate) fn request(&self) -> Option<Call> {
-        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, &[]))
+        self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, []))
     }
 }
 
@@ -173,6 +160,13 @@ impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.kind.name(), self.name)
     }
+}
+
+/// The keys that every script of a kind is given: the lock's own, its fence, and the kind's own.
+pub(crate) fn keys(kind: &dyn Kind, name: &Name) -> Vec<Vec<u8>> {
+    let mut keys = vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)];
+    keys.extend(kind.more_keys(name));
+    keys
 }
 
 /// The time to live of the queue for which an attempt keeps it, in milliseconds.

@@ -19,7 +19,7 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
-use crate::kind::{Guard, Mutex, OwnedLease, ReentrantLock};
+use crate::kind::{Guard, Handle, KINDS, OwnedLease};
 
 /// The longest that is waited for what must come.
 const SOON: Duration = Duration::from_secs(20);
@@ -28,46 +28,10 @@ const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// One kind of lock for each name.
-enum Lock {
-    Mutex(Mutex),
-    Reentrant(ReentrantLock),
-}
-
-impl Lock {
-    fn try_lock(&self) -> Result<Option<Guard>> {
-        match self {
-            Lock::Mutex(lock) => lock.try_lock(),
-            Lock::Reentrant(lock) => lock.try_lock(),
-        }
-    }
-
-    fn lock(&self) -> Result<Option<Guard>> {
-        match self {
-            Lock::Mutex(lock) => lock.lock(),
-            Lock::Reentrant(lock) => lock.lock(),
-        }
-        .map(Some)
-    }
-
-    fn force_release(&self) -> Result<bool> {
-        match self {
-            Lock::Mutex(lock) => lock.force_release(),
-            Lock::Reentrant(lock) => lock.force_release(),
-        }
-    }
-
-    fn hold_count(&self) -> u32 {
-        match self {
-            Lock::Mutex(lock) => lock.hold_count(),
-            Lock::Reentrant(lock) => lock.hold_count(),
-        }
-    }
-}
-
 /// What one client has of one name.
 struct Place {
-    lock: Lock,
+    /// Of another kind for each name.
+    lock: Handle,
     guards: Vec<Guard>,
     /// Where a thread that waits will send what it got.
     waiter: Option<Receiver<Result<OwnedLease>>>,
@@ -86,6 +50,7 @@ struct System {
     tokens: [BTreeSet<u64>; NAMES],
 }
 
+/// The names, and the kind of each in [`KINDS`].
 const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
 
 impl System {
@@ -100,10 +65,8 @@ impl System {
             .map(|(client, (ttl, renewed))| {
                 let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
                 let options = LockOptions::new().lease(lease);
-                vec![
-                    place(Lock::Mutex(client.mutex_with(KEYS[0], options).unwrap())),
-                    place(Lock::Reentrant(client.reentrant_with(KEYS[1], options).unwrap())),
-                ]
+                let lock = |(&kind, key): (_, &str)| client.handle(kind, key.as_bytes(), options);
+                KINDS.iter().zip(KEYS).map(|of| place(lock(of).unwrap())).collect()
             })
             .collect();
         System { server, clients, places, tokens: Default::default() }
@@ -115,7 +78,7 @@ impl System {
             // It would wait for the thread that asks, and time stands still.
             return Expected::Any;
         }
-        let outcome = if waits { place.lock.lock() } else { place.lock.try_lock() };
+        let outcome = if waits { place.lock.lock().map(Some) } else { place.lock.try_lock() };
         self.took(client, name, outcome)
     }
 
@@ -186,9 +149,8 @@ impl System {
     /// A thread begins to wait, and is in the queue when this returns.
     fn queue(&mut self, client: usize, waiting: usize) {
         let place = &mut self.places[client][MUTEX];
-        let Lock::Mutex(lock) = &place.lock else { return };
         let (sender, receiver) = unbounded();
-        let lock = lock.clone();
+        let lock = place.lock.clone();
         let body = move || {
             let guard = lock.lock().map(|guard| guard.into_owned().unwrap());
             let _ = sender.send(guard);
@@ -229,10 +191,8 @@ impl System {
             self.server.link(client).restore();
         }
         for place in self.places.iter_mut().flatten() {
-            if let Some(waiter) = place.waiter.take()
-                && let Lock::Mutex(lock) = &place.lock
-            {
-                lock.cancel_waits();
+            if let Some(waiter) = place.waiter.take() {
+                place.lock.cancel_waits();
                 drop(waiter.recv_timeout(SOON).expect("a verdict"));
             }
             place.missed = 0;

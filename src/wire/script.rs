@@ -28,8 +28,13 @@ impl Script {
     }
 
     /// The command that runs the script by its digest.
-    pub(crate) fn call(&'static self, keys: &[Vec<u8>], arguments: &[Argument<'_>]) -> Call {
-        let parts = 3 + keys.len() + arguments.len();
+    pub(crate) fn call<'a>(
+        &'static self,
+        keys: &[Vec<u8>],
+        arguments: impl IntoIterator<Item = Argument<'a>>,
+    ) -> Call {
+        let arguments = arguments.into_iter();
+        let parts = 3 + keys.len() + arguments.size_hint().0;
         let mut cmd = Cmd::with_capacity(parts, 64 + 48 * parts);
         cmd.arg("EVALSHA").arg(self.digest()).arg(keys.len());
         for key in keys {
@@ -50,7 +55,7 @@ static TRIAL: Script = Script::new("return redis.call('TIME')");
 
 /// What shows whether a server serves this user.
 pub(crate) fn trial() -> Call {
-    TRIAL.call(&[], &[])
+    TRIAL.call(&[], [])
 }
 
 /// An argument of a script.
@@ -128,7 +133,7 @@ mod tests {
     fn the_fall_back_carries_the_source_and_the_same_arguments() {
         static SCRIPT: Script = Script::new("return ARGV[1]");
         let arguments = [Argument::Bytes(b"\x00\xff"), Argument::Bytes(b""), Argument::Number(7)];
-        let call = SCRIPT.call(&[b"key".to_vec()], &arguments);
+        let call = SCRIPT.call(&[b"key".to_vec()], arguments);
         let whole = call.with_source().unwrap();
         let parts: Vec<_> = whole.cmd.args_iter().collect();
         let expected: [&[u8]; 7] =

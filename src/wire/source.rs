@@ -8,16 +8,14 @@ use redis::RedisError;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 
+/// A server, and whether it is elsewhere than before.
+pub(crate) type Found = Result<(Endpoint, bool), RedisError>;
+
 /// A server that connections lead to, wherever it is.
 pub(crate) trait Source: Send + Sync + fmt::Debug {
     /// Finds the server within `most`, and asks no one for longer than `each`. Returns whether it is elsewhere
     /// than before. `asks_all`: not only the first who knows.
-    fn locate(
-        &self,
-        each: Duration,
-        most: Duration,
-        asks_all: bool,
-    ) -> Result<(Endpoint, bool), RedisError>;
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found;
 
     /// The server, as errors name it.
     fn address(&self) -> String;
@@ -78,12 +76,7 @@ impl Fixed {
 }
 
 impl Source for Fixed {
-    fn locate(
-        &self,
-        _each: Duration,
-        _most: Duration,
-        _asks_all: bool,
-    ) -> Result<(Endpoint, bool), RedisError> {
+    fn locate(&self, _each: Duration, _most: Duration, _asks_all: bool) -> Found {
         Ok((self.info.clone(), false))
     }
 

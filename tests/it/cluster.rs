@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::kind::{KINDS, Kind};
 use crate::common::{
     AtLast, HASTE, SLACK, SOON, ask, exists, fixed, ms, names, renewed, until, within,
 };
@@ -610,13 +611,13 @@ fn a_request_to_let_go_is_told_while_masters_change() {
 }
 
 /// Commands for each time that one lock was taken by one of three clients that want it.
-fn price(masters: usize, lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) -> f64 {
+fn price(masters: usize, kind: &Kind) -> f64 {
     const EACH: u32 = 40;
     let cluster = start(masters, 0);
     let clients: [LockClient; 3] = std::array::from_fn(|_| client(&cluster));
     let name = cluster.name_at(0, "x");
     let section = |client: &LockClient| {
-        let guard = lock(client, &name).expect("it is ridden out");
+        let guard = kind.open(client, &name).lock().expect("it is ridden out");
         thread::sleep(ms(2));
         guard.release().expect("it is still held");
     };
@@ -644,12 +645,9 @@ fn price(masters: usize, lock: impl Fn(&LockClient, &str) -> Result<Guard> + Syn
 
 #[test]
 fn a_lock_costs_no_more_where_there_are_more_masters() {
-    for (what, lock) in [
-        ("mutex", (|client, name| client.mutex(name)?.lock()) as fn(&LockClient, &str) -> _),
-        ("reentrant", |client, name| client.reentrant(name)?.lock()),
-    ] {
-        let (one, five) = (price(1, lock), price(5, lock));
-        assert!(five < one * 1.5 + 0.2, "{what}: {one:.2}, and {five:.2} at five masters");
+    for kind in KINDS {
+        let (one, five) = (price(1, kind), price(5, kind));
+        assert!(five < one * 1.5 + 0.2, "{}: {one:.2}, and {five:.2} at five masters", kind.name);
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
 use crate::common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server,
@@ -203,13 +204,10 @@ fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_s
 fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
-    for kind in ["mutex", "reentrant"] {
+    for kind in KINDS {
         let late = Fault::reply("", Action::Delay(ms(450))).at(Operation::Acquire);
         let late = proxy.add(late);
-        let guard = match kind {
-            "mutex" => client.mutex_with("slow", fixed(20_000)).unwrap().lock().unwrap(),
-            _ => client.reentrant_with("slow", fixed(20_000)).unwrap().lock().unwrap(),
-        };
+        let guard = kind.with(&client, "slow", fixed(20_000)).lock().unwrap();
         let (left, remaining) = (pttl(&server, "slow"), guard.remaining());
         assert_eq!(late.fired(), 1);
         assert!(remaining.as_millis() <= left.unsigned_abs().into(), "{remaining:?} of {left}");
@@ -255,17 +253,14 @@ fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key(
 fn a_grant_whose_reply_never_comes_is_given_back() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
-    for kind in ["mutex", "reentrant"] {
+    for kind in KINDS {
         // A name each: a clean-up of the one before would meet the fault.
-        let name = format!("ghost-{kind}");
+        let name = format!("ghost-{}", kind.name);
         let fault = proxy.add(Fault::request(&name, SILENCE));
-        let error = match kind {
-            "mutex" => client.mutex(&name).unwrap().try_lock().unwrap_err(),
-            _ => client.reentrant(&name).unwrap().try_lock().unwrap_err(),
-        };
+        let error = kind.open(&client, &name).try_lock().unwrap_err();
         assert!(fault.wait_fired(SOON) && fault.fired() == 1);
         assert!(error.is_unknown_outcome(), "{error:?}");
-        within(ms(3_000), &format!("{kind}: the ghost is gone"), || !exists(&server, &name));
+        within(ms(3_000), &format!("{name} is gone"), || !exists(&server, &name));
         stays_away(&server, &name);
     }
 }
@@ -427,13 +422,10 @@ fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
 fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
-    for kind in ["mutex", "reentrant"] {
-        let name = format!("overtaken-{kind}");
+    for kind in KINDS {
+        let name = format!("overtaken-{}", kind.name);
         let held = proxy.add(Fault::request(&name, Action::Hold).at(Operation::Acquire));
-        let error = match kind {
-            "mutex" => client.mutex(&name).unwrap().try_lock().unwrap_err(),
-            _ => client.reentrant(&name).unwrap().try_lock().unwrap_err(),
-        };
+        let error = kind.open(&client, &name).try_lock().unwrap_err();
         assert!(error.is_unknown_outcome() && held.fired() == 1, "{error:?}");
         thread::sleep(ms(300));
         let before = scripts(&server);

@@ -2,31 +2,12 @@
 
 use std::thread;
 
+use crate::common::kind::{KINDS, Kind};
 use crate::common::several::{direct, proxies, servers, through};
 use crate::common::{SOON, ask, exists, fixed, hasty, ms, open, renewed, server, until};
-use leasehold::{Guard, Holder, LockClient, LockOptions, LossCause, Result, Wait};
+use leasehold::{Guard, LockClient, LockOptions, LossCause, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Injection, Proxy, Server, WallClock};
-
-/// A kind of lock: how it is taken, and how it is taken away.
-struct Kind {
-    lock: fn(&LockClient, LockOptions) -> Result<Guard>,
-    force: fn(&LockClient) -> Result<bool>,
-    holder: fn(&LockClient) -> Result<Option<Holder>>,
-}
-
-const KINDS: [Kind; 2] = [
-    Kind {
-        lock: |client, options| client.mutex_with("x", options)?.lock(),
-        force: |client| client.mutex("x")?.force_release(),
-        holder: |client| client.mutex("x")?.holder(),
-    },
-    Kind {
-        lock: |client, options| client.reentrant_with("x", options)?.lock(),
-        force: |client| client.reentrant("x")?.force_release(),
-        holder: |client| client.reentrant("x")?.holder(),
-    },
-];
 
 /// Far longer than a test waits for anything, and never renewed: only a message can tell of its loss.
 fn long() -> LockOptions {
@@ -36,8 +17,8 @@ fn long() -> LockOptions {
 /// Makes the script known to the server: a request that only brings its name does nothing where it is
 /// not.
 fn warm(server: &Server, kind: &Kind) {
-    let guard = (kind.lock)(&open(server), long()).unwrap();
-    assert!((kind.force)(&open(server)).unwrap());
+    let guard = kind.with(&open(server), "x", long()).lock().unwrap();
+    assert!(kind.open(&open(server), "x").force_release().unwrap());
     assert!(guard.release().unwrap_err().is_lost());
 }
 
@@ -47,19 +28,19 @@ fn hold_up(proxy: &Proxy) -> Injection {
 
 #[test]
 fn stuck_force_leaves_a_later_holder_alone() {
-    for kind in &KINDS {
+    for kind in KINDS {
         let server = server();
         warm(&server, kind);
         let proxy = Proxy::start(&server).expect("a proxy");
         let builder = LockClient::builder(proxy.url()).command_timeout(SOON);
         let forcer = builder.give_up_after(SOON).build().unwrap();
-        let guard = (kind.lock)(&open(&server), long()).unwrap();
+        let guard = kind.with(&open(&server), "x", long()).lock().unwrap();
         let stuck = hold_up(&proxy);
         thread::scope(|scope| {
-            let forced = scope.spawn(|| (kind.force)(&forcer));
+            let forced = scope.spawn(|| kind.open(&forcer, "x").force_release());
             assert!(stuck.wait_fired(SOON));
             guard.release().unwrap();
-            let later = (kind.lock)(&open(&server), long()).unwrap();
+            let later = kind.with(&open(&server), "x", long()).lock().unwrap();
             stuck.release();
             assert!(!forced.join().unwrap().unwrap(), "the one that it was aimed at had let go");
             later.check().unwrap();
@@ -70,16 +51,16 @@ fn stuck_force_leaves_a_later_holder_alone() {
 
 #[test]
 fn force_past_its_deadline_evicts_nobody() {
-    for kind in &KINDS {
+    for kind in KINDS {
         let server = server();
         warm(&server, kind);
         let proxy = Proxy::start(&server).expect("a proxy");
         let forcer = hasty(&proxy.url());
         // It knows the server's time from a while ago, as a client does that lives long.
-        assert!(!(kind.force)(&forcer).unwrap());
-        let guard = (kind.lock)(&open(&server), long()).unwrap();
+        assert!(!kind.open(&forcer, "x").force_release().unwrap());
+        let guard = kind.with(&open(&server), "x", long()).lock().unwrap();
         let stuck = hold_up(&proxy);
-        let error = (kind.force)(&forcer).unwrap_err();
+        let error = kind.open(&forcer, "x").force_release().unwrap_err();
         assert!(error.is_unknown_outcome(), "{error:?}");
         assert_eq!(stuck.fired(), 1);
         let before = server.command_calls(&["evalsha"]);
@@ -87,7 +68,7 @@ fn force_past_its_deadline_evicts_nobody() {
         until("it has come", || server.command_calls(&["evalsha"]) > before);
         guard.check().unwrap();
         // In time it is done.
-        assert!((kind.force)(&forcer).unwrap());
+        assert!(kind.open(&forcer, "x").force_release().unwrap());
         assert!(guard.release().unwrap_err().is_lost());
     }
 }
@@ -97,11 +78,11 @@ fn force_past_its_deadline_evicts_nobody() {
 fn clock_set_forward_costs_one_more_request() {
     let clock = WallClock::new().expect("a clock");
     let server = Server::builder().envs(clock.variables()).start().expect("a server");
-    for kind in &KINDS {
+    for kind in KINDS {
         let (client, forcer) = (open(&server), open(&server));
-        let guard = (kind.lock)(&client, long()).unwrap();
+        let guard = kind.with(&client, "x", long()).lock().unwrap();
         clock.set(60_000_000).unwrap();
-        assert!((kind.force)(&forcer).unwrap());
+        assert!(kind.open(&forcer, "x").force_release().unwrap());
         assert!(guard.release().unwrap_err().is_lost());
         clock.set(0).unwrap();
     }
@@ -121,10 +102,10 @@ fn listening(server: &Server) -> LockClient {
 #[test]
 fn evicted_holder_that_listens_is_told_at_once() {
     let server = server();
-    for kind in &KINDS {
+    for kind in KINDS {
         let client = listening(&server);
-        let guard = (kind.lock)(&client, long()).unwrap();
-        assert!((kind.force)(&open(&server)).unwrap());
+        let guard = kind.with(&client, "x", long()).lock().unwrap();
+        assert!(kind.open(&open(&server), "x").force_release().unwrap());
         until("it is lost", || guard.loss().is_some());
         assert!(!guard.is_valid());
         assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
@@ -151,8 +132,8 @@ fn evicted_holder_that_spins_is_told_by_its_renewal() {
         .zip(&servers)
         .map(|(kind, server)| {
             let options = renewed(15_000).wait(Wait::spin());
-            let guard = (kind.lock)(&open(server), options).unwrap();
-            assert!((kind.force)(&open(server)).unwrap());
+            let guard = kind.with(&open(server), "x", options).lock().unwrap();
+            assert!(kind.open(&open(server), "x").force_release().unwrap());
             guard
         })
         .collect();
@@ -185,10 +166,10 @@ fn evicted_lease_that_lingers_is_forgotten() {
 #[test]
 fn false_word_of_an_eviction_costs_no_lock() {
     let server = server();
-    for kind in &KINDS {
+    for kind in KINDS {
         let client = listening(&server);
-        let guard = (kind.lock)(&client, long()).unwrap();
-        let holder = (kind.holder)(&client).unwrap().unwrap();
+        let guard = kind.with(&client, "x", long()).lock().unwrap();
+        let holder = kind.open(&client, "x").holder().unwrap().unwrap();
         let owner = String::from_utf8(holder.owner().to_vec()).unwrap();
         let parts: Vec<&str> = owner.split(':').collect();
         let (id, number) = match parts[..] {

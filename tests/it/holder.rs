@@ -2,8 +2,9 @@
 
 use std::thread;
 
+use crate::common::kind::Lock;
 use crate::common::log::warnings;
-use crate::common::queue::{Handle, wait_for, waiting};
+use crate::common::queue::{wait_for, waiting};
 use crate::common::{ask, ms, open, server, until};
 use leasehold::LockClient;
 use leasehold_support::Server;
@@ -44,7 +45,13 @@ impl Drop for Gone<'_> {
 }
 
 /// Two threads wait for a key without an end, and a third one waits for another again and again.
-fn warns_once(server: &Server, client: &LockClient, name: &str, lock: &impl Handle, set: &[&str]) {
+fn warns_once(
+    server: &Server,
+    client: &LockClient,
+    name: &str,
+    lock: &(impl Lock + Clone + 'static),
+    set: &[&str],
+) {
     let before = warned_of(name);
     ask::<()>(server, set);
     thread::scope(|scope| {

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
 use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
 use leasehold::{FencingToken, LockClient, Mutex};
@@ -146,12 +147,10 @@ fn a_token_is_at_least_the_servers_time_in_microseconds() {
 fn tokens_grow_while_the_counter_is_ahead_of_the_servers_clock() {
     const AHEAD: u64 = 3_600_000_000;
     let server = server();
-    for kind in ["mutex", "reentrant"] {
+    for of in KINDS {
+        let kind = of.name;
         let client = open(&server);
-        let hold = |client: &LockClient| match kind {
-            "mutex" => client.mutex(kind).unwrap().lock().unwrap(),
-            _ => client.reentrant(kind).unwrap().lock().unwrap(),
-        };
+        let hold = |client: &LockClient| of.open(client, kind).lock().unwrap();
         let fence = format!("{{{kind}}}:fence");
         let ahead = server_time(&server) + AHEAD;
         ask::<()>(&server, &["SET", &fence, &ahead.to_string(), "PX", "60000"]);

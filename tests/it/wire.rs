@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::kind::KINDS;
 use crate::common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
     within,
@@ -136,19 +137,16 @@ fn missing_permissions_are_denied_and_not_waited_for() {
 fn scripts_that_the_server_has_forgotten_are_sent_again_unseen() {
     let server = server();
     let client = open(&server);
-    for kind in ["mutex", "reentrant"] {
+    for kind in KINDS {
         let flush = || ask::<()>(&server, &["SCRIPT", "FLUSH"]);
         flush();
-        let guard = match kind {
-            "mutex" => client.mutex(kind).unwrap().lock().unwrap(),
-            _ => client.reentrant(kind).unwrap().lock().unwrap(),
-        };
+        let guard = kind.open(&client, kind.name).lock().unwrap();
         flush();
         guard.check().unwrap();
         guard.extend(ms(60_000)).unwrap();
         flush();
         guard.release().unwrap();
-        assert!(!exists(&server, kind));
+        assert!(!exists(&server, kind.name));
         flush();
         assert!(!client.mutex("free").unwrap().force_release().unwrap());
     }
@@ -407,11 +405,9 @@ fn out_of_memory_refuses_a_lock_but_neither_renewal_nor_release() {
         ask::<()>(&server, &["CONFIG", "SET", "maxmemory", most]);
     };
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    for kind in ["mutex", "reentrant"] {
-        let lock = || match kind {
-            "mutex" => client.mutex_with(kind, crate::common::renewed(2_000)).unwrap().lock(),
-            _ => client.reentrant_with(kind, crate::common::renewed(2_000)).unwrap().lock(),
-        };
+    for of in KINDS {
+        let kind = of.name;
+        let lock = || of.with(&client, kind, crate::common::renewed(2_000)).lock();
         let guard = lock().unwrap();
         full(true);
         thread::sleep(ms(3_000));

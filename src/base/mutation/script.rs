@@ -98,21 +98,21 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 14.
     (
         "renewal-that-shortens",
-        "kind/mutex/renew.lua",
-        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+        "kind/renew.lua",
+        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
     ),
     (
         "renewal-makes-the-key-again",
-        "kind/mutex/renew.lua",
-        "if owner == ARGV[1] then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "if not owner or owner == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
+        "kind/renew.lua",
+        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if verdict >= 0 then\n  verdict = 1\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
     ),
     (
         "renewal-of-anothers-lock",
-        "kind/mutex/renew.lua",
-        "if owner == ARGV[1] then",
-        "if owner then",
+        "kind/renew.lua",
+        "local verdict = owned(ARGV[1])\nif verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "local verdict = owned(ARGV[1]) ^ 2\nif verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
     ),
     // Rule 15.
     (
@@ -123,9 +123,9 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "reentrant-delete-without-a-look",
-        "kind/reentrant/release.lua",
-        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then\n  redis.call('DEL'",
-        "if redis.call('EXISTS', KEYS[1]) == 1 then\n  redis.call('DEL'",
+        "kind/reentrant/owner.lua",
+        "if redis.call('HEXISTS', KEYS[1], attempt) == 1 then",
+        "if redis.call('EXISTS', KEYS[1]) == 1 then",
     ),
     // Rule 16: the owner is written before anything is removed.
     (
@@ -161,9 +161,9 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "counter-not-renewed",
-        "kind/mutex/renew.lua",
-        "  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n  return 1",
-        "  return 1",
+        "kind/renew.lua",
+        "  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n",
+        "",
     ),
     ("token-of-the-clock-alone", "kind/token.lua", "  if ahead < 0 then", "  if true then"),
     // Rule 20.
@@ -176,15 +176,15 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Fail-over.
     (
         "replicas-of-nothing",
-        "protocol/touch.lua",
+        "kind/touch.lua",
         "  if left > 0 then\n    redis.call('PEXPIRE', KEYS[place], left)",
         "  if false then\n    redis.call('PEXPIRE', KEYS[place], left)",
     ),
     (
         "replicas-of-anothers-lock",
-        "protocol/touch.lua",
-        "if owner ~= ARGV[1] and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then",
-        "if false then",
+        "kind/touch.lua",
+        "if verdict ~= 1 then\n  return verdict\nend\nfor place",
+        "for place",
     ),
     // A majority of several servers.
     (
@@ -207,21 +207,21 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "vote-taken-back-from-another",
-        "kind/mutex/quorum/release.lua",
-        "if owner ~= ARGV[1] then\n  return owner",
-        "if not owner then\n  return owner",
+        "kind/release.lua",
+        "if verdict ~= 1 then\n  return verdict\nend\nredis.call('DEL'",
+        "if verdict == 0 then\n  return verdict\nend\nredis.call('DEL'",
     ),
     (
         "release-told-to-nobody",
-        "kind/mutex/quorum/release.lua",
-        "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], ARGV[1])\n",
+        "kind/mutex/quorum/wake.lua",
+        "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)\n",
         "",
     ),
     (
         "failed-attempt-wakes-others",
-        "kind/mutex/quorum/release.lua",
-        "if ARGV[4] ~= 'quiet' then",
-        "if true then",
+        "kind/release.lua",
+        "ARGV[4] ~= 'quiet' and wake(ARGV[1]) or 0",
+        "wake(ARGV[1])",
     ),
     // Keys that never end.
     (
@@ -236,65 +236,24 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "if tonumber(window) > tonumber(keep) then",
         "if false then",
     ),
-    (
-        "force-release-passes-nobody-on",
-        "kind/mutex/force.lua",
-        "if not hand_over(now, ARGV[3]) then",
-        "if true then",
-    ),
+    ("force-release-passes-nobody-on", "kind/mutex/wake.lua", "  hand_over(now, keep)\n", ""),
     // A forced release.
     (
         "force-without-its-owner",
-        "kind/mutex/force.lua",
-        "if evicted ~= ARGV[1] then",
-        "if not evicted then",
-    ),
-    (
-        "force-without-its-owner",
-        "kind/mutex/quorum/force.lua",
-        "if voted ~= ARGV[1] then",
-        "if not voted then",
-    ),
-    (
-        "force-without-its-owner",
-        "kind/reentrant/force.lua",
-        "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then",
-        "if redis.call('HLEN', KEYS[1]) == 0 then",
+        "kind/force.lua",
+        "if owned(ARGV[1]) ~= 1 then",
+        "if owned(ARGV[1]) == 0 then",
     ),
     (
         "force-without-a-deadline",
-        "kind/mutex/force.lua",
-        "if tonumber(now) > tonumber(ARGV[2]) then",
-        "if false then",
-    ),
-    (
-        "force-without-a-deadline",
-        "kind/mutex/quorum/force.lua",
-        "if now > tonumber(ARGV[2]) then\n  return {2, now}\nend\nlocal voted",
-        "if false then\n  return {2, now}\nend\nlocal voted",
-    ),
-    (
-        "force-without-a-deadline",
-        "kind/reentrant/force.lua",
-        "if now > tonumber(ARGV[2]) then -- a request that was stuck",
+        "kind/force.lua",
+        "if tonumber(now) > tonumber(ARGV[2]) then -- a request that was stuck",
         "if false then",
     ),
     (
         "eviction-not-told",
-        "kind/mutex/force.lua",
-        "redis.pcall('PUBLISH', channel, 'x ' .. number .. ' ' .. KEYS[1]) -- the mutex's;",
+        "kind/force.lua",
+        "redis.pcall('PUBLISH', channel, 'x ' .. number .. ' ' .. KEYS[1]) --",
         "--",
-    ),
-    (
-        "eviction-not-told",
-        "kind/mutex/quorum/force.lua",
-        "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the vote's",
-        "",
-    ),
-    (
-        "eviction-not-told",
-        "kind/reentrant/force.lua",
-        "redis.pcall('PUBLISH', 'leasehold:' .. client, 'x ' .. number .. ' ' .. KEYS[1]) -- the hash's",
-        "",
     ),
 ];

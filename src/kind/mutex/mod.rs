@@ -4,7 +4,7 @@ pub(crate) mod quorum;
 mod recipe;
 
 use crate::kind::Handle;
-use crate::kind::handle::lock_methods;
+use crate::kind::method::{kind_methods, lock_methods};
 
 pub(crate) use recipe::MutexKind;
 
@@ -40,6 +40,7 @@ pub(crate) use recipe::MutexKind;
 #[derive(Clone, Debug)]
 pub struct Mutex(Handle);
 
+kind_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 
 impl Mutex {

@@ -9,36 +9,32 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity, tidy};
 use crate::base::name::Name;
+use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::time::millis;
 use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Call, Script};
+use crate::wire::script::Call;
 
 const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
-/// A script of the mutex: what goes without, what all of them share, what goes with it.
-macro_rules! script {
-    ($($first:literal)?; $($rest:literal)?) => {
-        Script::new(concat!(
-            $(include_str!($first),)?
-            include_str!("../token.lua"),
-            include_str!("queue.lua"),
-            $(include_str!($rest),)?
-        ))
-    };
-}
-
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("acquire.lua"; "wait.lua"),
-    release: script!("release.lua"; "pass.lua"),
-    renew: Script::new(include_str!("renew.lua")),
-    force: script!(; "force.lua"),
-    request: Some(script!(; "request.lua")),
+    acquire: script!("mutex/acquire.lua", "token.lua", "mutex/queue.lua", "mutex/wait.lua"),
+    release: script!("mutex/release.lua", "token.lua", "mutex/queue.lua", "mutex/pass.lua"),
+    renew: script!("mutex/owner.lua", "renew.lua"),
+    touch: script!("mutex/owner.lua", "touch.lua"),
+    force: script!(
+        "token.lua",
+        "mutex/queue.lua",
+        "mutex/owner.lua",
+        "mutex/wake.lua",
+        "force.lua"
+    ),
+    request: Some(script!("token.lua", "mutex/queue.lua", "mutex/request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).
@@ -50,13 +46,8 @@ impl Kind for MutexKind {
         "mutex"
     }
 
-    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![
-            name.as_bytes().to_vec(),
-            name.beside(reserved::FENCE),
-            name.beside(reserved::QUEUE),
-            name.beside(reserved::BEATS),
-        ]
+    fn more_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![name.beside(reserved::QUEUE), name.beside(reserved::BEATS)]
     }
 
     fn owner(
@@ -79,12 +70,12 @@ impl Kind for MutexKind {
         owner
     }
 
-    fn shows_count(&self) -> bool {
-        false
+    fn usual_wait(&self) -> Wait {
+        Wait::queue()
     }
 
-    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
-        None
+    fn can_be_watched(&self) -> bool {
+        true
     }
 
     fn scripts(&self) -> &'static Scripts {
@@ -132,7 +123,7 @@ fn holder(owner: Vec<u8>) -> Holder {
     });
     match told {
         Some((pid, host, label)) => Holder { owner, host: Some(host), pid: Some(pid), label },
-        None => Holder { owner, host: None, pid: None, label: None },
+        None => Holder::of_owner(owner),
     }
 }
 

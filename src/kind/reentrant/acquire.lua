@@ -1,5 +1,5 @@
 -- Takes a reentrant lock that nobody holds, or grants it again to the attempt that has it.
--- Stands after token.lua.
+-- Stands after token.lua and owner.lua.
 --
 -- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)   3 the channel
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs (0: not known)
@@ -18,7 +18,8 @@ if deadline > 0 and now > deadline then
   return {2, now}
 end
 local ttl = tonumber(ARGV[2])
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+local verdict = owned(ARGV[1])
+if verdict == 1 then
   local left = redis.call('PTTL', KEYS[1])
   if left < ttl then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -29,7 +30,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
     return {1, token, left, now, 0}
   end
   ttl = left
-elseif redis.call('EXISTS', KEYS[1]) == 1 then
+elseif verdict == -1 then
   return {0, redis.call('PTTL', KEYS[1]), now, 0, 0}
 else
   redis.call('HSET', KEYS[1], ARGV[1], 1)

@@ -3,7 +3,7 @@
 mod recipe;
 
 use crate::kind::Handle;
-use crate::kind::handle::lock_methods;
+use crate::kind::method::{kind_methods, lock_methods};
 
 pub(crate) use recipe::ReentrantKind;
 
@@ -32,4 +32,5 @@ pub(crate) use recipe::ReentrantKind;
 #[derive(Clone, Debug)]
 pub struct ReentrantLock(Handle);
 
+kind_methods!(ReentrantLock, "let lock = client.reentrant(\"orders:42\")?;");
 lock_methods!(ReentrantLock, "let lock = client.reentrant(\"orders:42\")?;");

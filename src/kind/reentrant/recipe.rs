@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::base::reserved;
 use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Call, Script};
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(concat!(include_str!("../token.lua"), include_str!("acquire.lua"))),
-    release: Script::new(concat!(include_str!("../token.lua"), include_str!("release.lua"))),
-    renew: Script::new(include_str!("renew.lua")),
-    force: Script::new(include_str!("force.lua")),
+    acquire: script!("token.lua", "reentrant/owner.lua", "reentrant/acquire.lua"),
+    release: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "release.lua"),
+    renew: script!("reentrant/owner.lua", "renew.lua"),
+    touch: script!("reentrant/owner.lua", "touch.lua"),
+    force: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "force.lua"),
     request: None,
 };
 
@@ -39,8 +39,8 @@ impl Kind for ReentrantKind {
         "reentrant lock"
     }
 
-    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE), channel(name)]
+    fn more_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![channel(name)]
     }
 
     fn owner(
@@ -76,9 +76,7 @@ impl Kind for ReentrantKind {
         };
         match owners.into_iter().next() {
             None => Ok(None),
-            Some(Value::BulkString(owner)) => {
-                Ok(Some(Holder { owner, host: None, pid: None, label: None }))
-            }
+            Some(Value::BulkString(owner)) => Ok(Some(Holder::of_owner(owner))),
             Some(other) => Err(unexpected(&other)),
         }
     }

@@ -9,8 +9,7 @@ use crate::base::option::{Copies, Least, ReleaseKind};
 use crate::base::sync::{Arc, sleep, spawn};
 use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
-use crate::kind::mutex::quorum::QuorumKind;
-use crate::kind::reentrant::ReentrantKind;
+use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
 use crate::protocol::answer::Verdict;
 use crate::protocol::recipe::Kind;
@@ -224,9 +223,11 @@ fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> C
     let calls = [
         acquire(&target, &attempt),
         target.renew(&owner, LEASE, 1),
+        target.touch(&owner),
         target.inspect(),
         target.release(&owner, LEASE, None),
         target.release(&owner, LEASE, None),
+        target.touch(&owner),
         target.force(&owner, u64::MAX >> 11),
     ];
     let sent = stage.server.exchange(&stage.link, None, &calls, stage.deadline());
@@ -236,19 +237,24 @@ fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> C
 
 #[test]
 fn scripts_of_every_kind_run() {
-    let single = |target: &Target, attempt: &Attempt<'_>| target.acquire(attempt, 0);
-    for kind in [&MutexKind as &'static dyn Kind, &ReentrantKind] {
-        let replies = replies(kind, single);
+    let done = |replies: &[Value]| {
+        assert_eq!(replies[1..3], [1, 1].map(Value::Int));
+        assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
+    };
+    for &kind in KINDS {
+        let replies = replies(kind, |target, attempt| target.acquire(attempt, 0));
         assert!(matches!(replies[0], Value::Int(_) | Value::Array(_)), "{replies:?}");
-        assert_eq!(replies[1], Value::Int(1));
-        assert_eq!(replies[3..], [1, 0, 0].map(Value::Int));
+        done(&replies);
     }
     // A token above the server's time.
     let token = 2_000_000_000_000_000;
-    let replies =
-        replies(&QuorumKind, |target, attempt| target.propose(attempt, token - 1, token, token));
-    let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };
-    assert_eq!(accepted[..2], [Value::Int(1), Value::Int(token.cast_signed())]);
-    assert_eq!(replies[1], Value::Int(1));
-    assert_eq!(replies[3..], [1, 0, 0].map(Value::Int));
+    for &kind in QUORUM_KINDS {
+        let propose = |target: &Target, attempt: &Attempt<'_>| {
+            target.propose(attempt, token - 1, token, token)
+        };
+        let replies = replies(kind, propose);
+        let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };
+        assert_eq!(accepted[..2], [Value::Int(1), Value::Int(token.cast_signed())]);
+        done(&replies);
+    }
 }

@@ -18,7 +18,7 @@ use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::{is_denial, not_a_master};
 use crate::wire::retry::REFUSED;
-use crate::wire::source::{Question, Source};
+use crate::wire::source::{Found, Question, Source};
 
 pub(crate) use follower::follow;
 
@@ -180,12 +180,7 @@ impl Source for Sentinels {
     ///
     /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
     /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
-    fn locate(
-        &self,
-        each: Duration,
-        most: Duration,
-        asks_all: bool,
-    ) -> Result<(Endpoint, bool), RedisError> {
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
         let deadline = self.clock.now().after(most);
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
         if known.is_some()

@@ -19,7 +19,7 @@ use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::process::Process;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::source::{Fixed, Question, Source};
+use crate::wire::source::{Fixed, Found, Question, Source};
 use crate::wire::subscription::Subscription;
 
 /// Who asks: renewals must not wait for callers.
@@ -53,22 +53,17 @@ pub(crate) struct NodeSettings {
 /// A server that has to report since when it runs, and so from when on it counts.
 #[derive(Debug)]
 struct Voter {
-    info: Endpoint,
+    server: Fixed,
     probation: Arc<Probation>,
 }
 
 impl Source for Voter {
-    fn locate(
-        &self,
-        _each: Duration,
-        _most: Duration,
-        _asks_all: bool,
-    ) -> Result<(Endpoint, bool), RedisError> {
-        Ok((self.info.clone(), false))
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
+        self.server.locate(each, most, asks_all)
     }
 
     fn address(&self) -> String {
-        endpoint::address(&self.info)
+        self.server.address()
     }
 
     /// No request goes out without a deadline.
@@ -120,9 +115,10 @@ impl Node {
         let address = endpoint::address(&info);
         let server_clock = Arc::new(ServerClock::default());
         let probation = settings.probation.map(|span| Arc::new(Probation::new(span)));
+        let server = Fixed::new(info);
         let source: Arc<dyn Source> = match &probation {
-            Some(probation) => Arc::new(Voter { info, probation: Arc::clone(probation) }),
-            None => Arc::new(Fixed::new(info)),
+            Some(probation) => Arc::new(Voter { server, probation: Arc::clone(probation) }),
+            None => Arc::new(server),
         };
         let lane = |pool: &PoolSettings| {
             let manager = Manager::new(

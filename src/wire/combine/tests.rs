@@ -425,7 +425,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
     let outcome = stage.combiner.call(
-        &SCRIPT.call(&[], &[]),
+        &SCRIPT.call(&[], []),
         now().after(LONG),
         &|_| now().after(LONG),
         |batch| {

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod detour;
+pub(crate) mod kind;
 pub(crate) mod log;
 pub(crate) mod process;
 pub(crate) mod queue;
@@ -19,6 +20,8 @@ use leasehold::{Error, Lease, LockClient, LockOptions};
 use leasehold_support::lag::{self, Spent};
 use leasehold_support::{Proxy, Server};
 use redis::FromRedisValue;
+
+use kind::KINDS;
 
 /// The longest that a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -61,12 +64,11 @@ pub(crate) fn hasty(url: &str) -> LockClient {
 pub(crate) fn warm(server: &Server) {
     let builder = LockClient::builder(server.url()).command_timeout(SOON).connect_timeout(SOON);
     let client = builder.max_wait(SOON).build().expect("a client");
-    let mutex = client.mutex("warm").expect("a lock").lock().expect("a guard");
-    mutex.extend(ms(40_000)).expect("an answer");
-    mutex.release().expect("an answer");
-    let reentrant = client.reentrant("warm").expect("a lock").lock().expect("a guard");
-    reentrant.extend(ms(40_000)).expect("an answer");
-    reentrant.release().expect("an answer");
+    for kind in KINDS {
+        let guard = kind.open(&client, "warm").lock().expect("a guard");
+        guard.extend(ms(40_000)).expect("an answer");
+        guard.release().expect("an answer");
+    }
     ask::<()>(server, &["FLUSHALL"]);
     server.reset_stats();
 }

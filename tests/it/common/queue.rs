@@ -3,9 +3,10 @@
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use leasehold::{Guard, LockClient, Mutex, ReentrantLock};
+use leasehold::LockClient;
 use leasehold_support::Server;
 
+use super::kind::Lock;
 use super::{ask, exists, ms, until, within};
 
 /// How many stand in a lock's queue.
@@ -39,27 +40,10 @@ pub(crate) fn listens(server: &Server, client: &LockClient) {
     ask::<()>(server, &["DEL", "listens", "{listens}:queue", "{listens}:beats"]);
 }
 
-/// A handle of either kind of lock.
-pub(crate) trait Handle: Clone + Send + 'static {
-    fn lock(&self) -> leasehold::Result<Guard>;
-}
-
-impl Handle for Mutex {
-    fn lock(&self) -> leasehold::Result<Guard> {
-        Mutex::lock(self)
-    }
-}
-
-impl Handle for ReentrantLock {
-    fn lock(&self) -> leasehold::Result<Guard> {
-        ReentrantLock::lock(self)
-    }
-}
-
 /// Waits for a lock on a thread of its own, and answers when it was served and with which token.
 pub(crate) fn wait_for<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    lock: &impl Handle,
+    lock: &(impl Lock + Clone + 'static),
 ) -> ScopedJoinHandle<'scope, (Instant, u64)> {
     let lock = lock.clone();
     scope.spawn(move || {

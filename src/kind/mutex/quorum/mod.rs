@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::base::reserved;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::recipe::{Kind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Call, Script};
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: Script::new(concat!(include_str!("../../token.lua"), include_str!("acquire.lua"))),
-    release: Script::new(concat!(include_str!("../../token.lua"), include_str!("release.lua"))),
-    renew: Script::new(include_str!("../renew.lua")),
-    force: Script::new(include_str!("force.lua")),
+    acquire: script!("token.lua", "mutex/quorum/acquire.lua"),
+    release: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "release.lua"),
+    renew: script!("mutex/owner.lua", "renew.lua"),
+    touch: script!("mutex/owner.lua", "touch.lua"),
+    force: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "force.lua"),
     request: None,
 };
 
@@ -29,21 +29,13 @@ impl Kind for QuorumKind {
         "mutex"
     }
 
-    fn keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)]
-    }
-
     /// Of a holder that hands over to nobody.
     fn owner(&self, identity: &Identity, number: u64, window: Duration, _: bool) -> Vec<u8> {
         MutexKind.owner(identity, number, window, false)
     }
 
-    fn shows_count(&self) -> bool {
-        false
-    }
-
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {
-        // The scripts that release have the same.
+        // wake.lua has the same.
         Some([b"leasehold:released:", name.as_bytes()].concat())
     }
 

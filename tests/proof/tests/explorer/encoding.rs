@@ -62,7 +62,7 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
             vec![value(owner), fence(ttl), last_token.to_string()]
         }
         Request::Renew { owner, ttl } => {
-            let holds = "1".to_owned();
+            let holds = "0".to_owned();
             vec![value(owner), millis(ttl).to_string(), holds, fence(ttl)]
         }
     }

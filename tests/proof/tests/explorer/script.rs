@@ -31,7 +31,7 @@ const RELEASE: &[Part] = parts!(
     "kind/mutex/queue.lua",
     "kind/mutex/pass.lua"
 );
-const RENEW: &[Part] = parts!("kind/mutex/renew.lua");
+const RENEW: &[Part] = parts!("kind/mutex/owner.lua", "kind/renew.lua");
 
 /// Name, script, the piece to replace, and its replacement.
 type Patch<'a> = (&'a str, &'a str, &'a str, &'a str);

@@ -1,15 +1,15 @@
 -- Writes what is there already if the lock is still the attempt's, so that WAIT after it on the same
--- connection has a write to wait for.
+-- connection has a write to wait for. Stands after the owner.lua of a kind.
 --
--- KEYS  1 the lock, a string or a hash   2 its fence
+-- KEYS  1 the lock   2 its fence
 -- ARGV  1 the attempt
--- Answers 1 written   0 the key is gone   -1 another owner has it
+-- Returns 1 written   0 the key is gone   -1 another owner has it
 --
 -- PEXPIRE is passed on to replicas also where it changes nothing, and is not refused when memory is
 -- full. One of the keys may have no end, or have been evicted.
-local owner = redis.pcall('GET', KEYS[1]) -- an error for a hash
-if owner ~= ARGV[1] and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then
-  return owner and -1 or 0
+local verdict = owned(ARGV[1])
+if verdict ~= 1 then
+  return verdict
 end
 for place = 1, 2 do
   local left = redis.call('PTTL', KEYS[place])

@@ -1,0 +1,288 @@
+//! The public methods of the kinds of lock, which are those of a [`Handle`](crate::kind::Handle).
+
+/// What every kind has, however it is taken.
+macro_rules! kind_methods {
+    ($kind:ident, $open:literal) => {
+        // A panic of a holder leaves nothing broken behind: no lock is poisoned.
+        impl ::std::panic::UnwindSafe for $kind {}
+        impl ::std::panic::RefUnwindSafe for $kind {}
+
+        impl $kind {
+            pub(crate) fn new(handle: $crate::kind::Handle) -> $kind {
+                $kind(handle)
+            }
+
+            /// The name in Redis, the client's prefix included.
+            ///
+            /// ```
+            /// # use leasehold::LockClient;
+            /// # fn main() -> leasehold::Result<()> {
+            /// let client = LockClient::builder("redis://localhost").name_prefix("shop:").build()?;
+            #[doc = $open]
+            /// assert_eq!(lock.name(), b"shop:orders:42");
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn name(&self) -> &[u8] {
+                self.0.name().as_bytes()
+            }
+
+            /// Asks Redis whether anybody holds the lock at this moment.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if lock.is_locked()? {
+            ///     println!("somebody has it");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn is_locked(&self) -> $crate::Result<bool> {
+                self.0.is_locked()
+            }
+
+            /// Asks Redis who holds the lock at this moment.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// match lock.holder()? {
+            ///     Some(holder) => println!("held by {holder}"),
+            ///     None => println!("free"),
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn holder(&self) -> $crate::Result<Option<$crate::Holder>> {
+                self.0.holder()
+            }
+
+            /// Takes the lock from its holder at the moment of the call, and gives it to the first
+            /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
+            /// has let go meanwhile.
+            ///
+            /// It evicts that holder and no other, and nobody once the time for a call is over, however long
+            /// the request was stuck. It evicts owners of other libraries too; over several servers, the owner
+            /// that has a majority. A holder is one lease of one process: if the process meanwhile hands the
+            /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
+            ///
+            /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
+            /// then only the fencing token keeps it from doing harm.
+            ///
+            /// If its client listens, the client is told to ask Redis at once, so the guard is lost within a
+            /// round trip. A client listens once it has waited, or has had a lock that lingers, may be asked
+            /// for, or was handed off to another thread. Locks on one server with `Wait::spin()` make no client
+            /// listen. A holder that is not told notices at its next renewal, which comes within a third of its
+            /// lease, or at the end of a lease that is not renewed any more.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or not in time.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
+            /// the same.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if let Some(holder) = lock.holder()? {
+            ///     println!("taking it from {holder}");
+            ///     lock.force_release()?;
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn force_release(&self) -> $crate::Result<bool> {
+                self.0.force_release()
+            }
+
+            /// Ends all waits for this lock by threads of this client; each fails with
+            /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let waiting = lock.cancel_waits();
+            /// println!("{waiting} threads no longer wait");
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn cancel_waits(&self) -> usize {
+                self.0.cancel_waits()
+            }
+        }
+    };
+}
+
+/// What a kind has besides whose guard is one thread's hold, which that thread can enter again.
+macro_rules! lock_methods {
+    ($kind:ident, $open:literal) => {
+        impl $kind {
+            /// Waits for the lock without limit, and takes it.
+            ///
+            /// A thread that holds it already takes it once more, without a command. Threads that use one
+            /// client get it in the order in which they came.
+            ///
+            /// The wait for a *holder* has no end. An outage of Redis that lasts longer than the client's
+            /// `give_up_after` ends the wait with an error.
+            ///
+            /// # Errors
+            ///
+            /// - [`is_unreachable`](crate::Error::is_unreachable) after an outage;
+            /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no reply said whether the lock
+            ///   was taken;
+            /// - [`is_lost`](crate::Error::is_lost) if this thread held the lock and has lost it;
+            /// - [`is_cancelled`](crate::Error::is_cancelled) if another thread ended the wait;
+            /// - [`is_timeout`](crate::Error::is_timeout) if the grant arrived when the lease or `max_hold` was
+            ///   already over;
+            /// - [`is_not_replicated`](crate::Error::is_not_replicated) and
+            ///   [`is_not_fsynced`](crate::Error::is_not_fsynced) if the options ask for replicas or disks;
+            /// - [`is_denied`](crate::Error::is_denied), [`is_refused`](crate::Error::is_refused) and
+            ///   [`is_wrong_type`](crate::Error::is_wrong_type).
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let guard = lock.lock()?;
+            /// // Nobody else is here.
+            /// drop(guard);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn lock(&self) -> $crate::Result<$crate::Guard> {
+                self.0.lock()
+            }
+
+            /// Tries to take the lock in one attempt; `None` if somebody else has it.
+            ///
+            /// A thread that holds it already takes it once more. The client's time-outs bound the attempt.
+            ///
+            /// # Errors
+            ///
+            /// The same as for [`lock`](Self::lock), at the first failure.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// match lock.try_lock()? {
+            ///     Some(_guard) => println!("mine until the end of this block"),
+            ///     None => println!("somebody else has it"),
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock(&self) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock()
+            }
+
+            /// Waits for the lock for at most `wait`; `None` if somebody else had it all the time.
+            ///
+            /// Zero is one attempt. A wait that is too long for the clock has no end.
+            ///
+            /// # Errors
+            ///
+            /// The same as for [`lock`](Self::lock), also when the time ends during an outage. So `None` means
+            /// that there is a holder: a thread of this process, or one that Redis named in its last reply.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if let Some(_guard) = lock.try_lock_for(Duration::from_secs(2))? {
+            ///     println!("mine");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock_for(
+                &self,
+                wait: ::std::time::Duration,
+            ) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock_for(wait)
+            }
+
+            /// Waits for the lock until `deadline`; `None` if somebody else had it all the time.
+            ///
+            /// # Errors
+            ///
+            /// The same as for [`try_lock_for`](Self::try_lock_for).
+            ///
+            /// ```
+            /// # use std::time::{Duration, Instant};
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let deadline = Instant::now() + Duration::from_secs(2);
+            /// let maybe = lock.try_lock_until(deadline)?;
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn try_lock_until(
+                &self,
+                deadline: ::std::time::Instant,
+            ) -> $crate::Result<Option<$crate::Guard>> {
+                self.0.try_lock_until(deadline)
+            }
+
+            /// Waits for the lock, does the work, and releases the lock.
+            ///
+            /// # Errors
+            ///
+            /// Before the work the same as for [`lock`](Self::lock). After it
+            /// [`is_lost`](crate::Error::is_lost) if the lock was lost in between, so a value that comes back
+            /// was made under the lock. A release that does not get through is not an error here, just as when
+            /// a guard is dropped.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let token = lock.with(|guard| guard.fencing_token())?;
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn with<T>(&self, work: impl FnOnce(&$crate::Guard) -> T) -> $crate::Result<T> {
+                self.0.with(work)
+            }
+
+            /// Whether this thread holds the lock and the lease is still valid. No I/O.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let guard = lock.lock()?;
+            /// assert!(lock.is_held_by_current_thread());
+            /// guard.release()?;
+            /// assert!(!lock.is_held_by_current_thread());
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn is_held_by_current_thread(&self) -> bool {
+                self.0.is_held_by_current_thread()
+            }
+
+            /// How many times this thread holds the lock; 0 if the lease is over. No I/O.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let outer = lock.lock()?;
+            /// let inner = lock.lock()?;
+            /// assert_eq!(lock.hold_count(), 2);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn hold_count(&self) -> u32 {
+                self.0.hold_count()
+            }
+        }
+    };
+}
+
+pub(super) use {kind_methods, lock_methods};

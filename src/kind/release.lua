@@ -1,0 +1,23 @@
+-- Gives a lock without a queue back if it is still the attempt's, whatever its count says (rule 22).
+-- Stands after token.lua, and the owner.lua and wake.lua of a kind.
+--
+-- KEYS  1 the lock   2 its fence   and the kind's own
+-- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
+--       4 quiet: nobody is told
+-- Returns 1 released   0 the key is gone   -1 another owner has it
+--         {1, n} released, and n listen for it, as far as this server counts them
+--
+-- What an attempt takes back that failed is not told: those that contend would wake each other without
+-- end. That nobody may publish is no reason not to release, so the message comes last.
+--
+-- The count is a hint: a subscriber at a replica hears the message and is not counted.
+local verdict = owned(ARGV[1])
+if verdict ~= 1 then
+  return verdict
+end
+redis.call('DEL', KEYS[1])
+if ARGV[3] ~= '0' then
+  keep_token(ARGV[3], ARGV[2])
+end
+local listeners = ARGV[4] ~= 'quiet' and wake(ARGV[1]) or 0
+return listeners > 0 and {1, listeners} or 1

@@ -1,0 +1,21 @@
+-- Lengthens a lease if the lock is still the attempt's; never shortens it (rule 14). Stands after the
+-- owner.lua of a kind.
+--
+-- KEYS  1 the lock   2 its fence
+-- ARGV  1 the attempt   2 the time to live from now, ms
+--       3 the hold count of a lock that shows it in a hash, owner -> hold count; 0: it shows none
+--       4 time to live of the fence, ms
+-- Returns 1 it lives at least that long   0 the key is gone   -1 another owner has it
+--
+-- Only its owner writes a lock: a late write on an expired one would make one that never ends. The count
+-- is for people to see, and comes second: out of memory, a first write may be refused, and the lease must
+-- not depend on it (rule 16).
+local verdict = owned(ARGV[1])
+if verdict == 1 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
+  redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
+  if ARGV[3] ~= '0' then
+    redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
+  end
+end
+return verdict
