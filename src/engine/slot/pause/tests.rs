@@ -289,6 +289,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
                 let _ = shut_down(&bench.engine, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
+                bench.put_forward(TURN);
             }
             let outcome = again.join().unwrap();
             let called_off = outcome.as_ref().is_err_and(|error| error.is_cancelled());

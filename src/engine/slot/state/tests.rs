@@ -276,15 +276,14 @@ fn random_events_keep_the_invariants() {
         // Everything ends: no thread is left behind.
         bench.hears = false;
         for _ in 0..200 {
-            match (bench.acquires, bench.held.is_empty(), bench.releasing.pop()) {
-                (true, ..) => bench.stop(),
-                (_, false, releasing) => {
-                    bench.releasing.extend(releasing);
-                    _ = bench.leave();
-                }
-                (_, _, Some(lease)) => bench.remove(&lease),
-                _ if bench.end_linger() => {}
-                _ => break,
+            if bench.acquires {
+                bench.stop();
+            } else if !bench.held.is_empty() {
+                _ = bench.leave();
+            } else if let Some(lease) = bench.releasing.pop() {
+                bench.remove(&lease);
+            } else if !bench.end_linger() {
+                break;
             }
             bench.check();
         }
