@@ -6,7 +6,6 @@ pub(crate) mod mutation;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod driven;
 pub(crate) mod error;
-pub(crate) mod feed;
 pub(crate) mod id;
 pub(crate) mod loss;
 pub(crate) mod name;

@@ -5,7 +5,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::feed::LossReceiver;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::text::Span;
 use crate::client::LockClient;
@@ -159,18 +158,6 @@ impl QuorumClient {
 
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
         self.locks.hold_of(&QuorumKind, name)
-    }
-
-    /// Makes a receiver for the losses of all of this client's locks from now on, like [`LockClient::losses`].
-    ///
-    /// ```
-    /// # fn demo(client: &leasehold::QuorumClient) {
-    /// let losses = client.losses();
-    /// std::thread::spawn(move || losses.iter().for_each(|loss| eprintln!("{loss}")));
-    /// # }
-    /// ```
-    pub fn losses(&self) -> LossReceiver {
-        self.locks.losses()
     }
 
     /// Ends the client early, like [`LockClient::shutdown`].

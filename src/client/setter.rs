@@ -108,8 +108,8 @@ macro_rules! setters {
         ///
         /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
         /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
-        /// hold use [`Guard::on_loss`](crate::Guard::on_loss); threads that wait for losses use
-        #[doc = concat!("[`losses`](crate::", stringify!($client), "::losses).")]
+        /// hold use [`Guard::on_loss`](crate::Guard::on_loss). For a thread that waits for losses, send them to a
+        /// [channel of your own](crate::guide::recipes#wait-for-losses-in-a-thread).
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
