@@ -2,6 +2,8 @@
 
 #[macro_use]
 pub(crate) mod mutation;
+#[macro_use]
+pub(crate) mod panic;
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod driven;

@@ -203,7 +203,8 @@ impl LockClient {
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease_option().ttl();
         if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
-            log::warn!(
+            log!(
+                warn,
                 "lock \"{name}\": a lease of {} is shorter than ten times the {} that a reply may take; \
                  one slow reply may cost the lock",
                 Span(ttl),

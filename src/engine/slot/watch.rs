@@ -105,8 +105,7 @@ impl Tended for Slot {
             State::Lingering(..) => due.min(inner.linger_until),
             _ => return,
         };
-        // The look before may have been cut short, by a panic of a logger, and then the slot still counts on
-        // it.
+        // The look before may have been cut short by a panic, and then the slot still counts on it.
         if !mutated!("cut-look-forgotten") {
             inner.look_at = Moment::FAR;
         }
