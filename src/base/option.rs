@@ -268,86 +268,56 @@ impl Release {
     }
 }
 
-/// Which copies of a lock there must be before it counts, and how long that may take.
+/// The copies that a lock must have before it counts: in the memory of replicas (`WAIT`), or on disks
+/// (`WAITAOF`). Also the copies that it has, as the server counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Copies {
-    pub(crate) least: Least,
+pub(crate) struct Durability {
+    pub(crate) on_disk: bool,
+    /// On the disk of the master too.
+    pub(crate) local: bool,
+    pub(crate) replicas: u32,
+    /// How long that may take.
     pub(crate) within: Duration,
 }
 
-/// How many copies there must be, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Least {
-    /// In the memory of so many replicas.
-    Replicas(u32),
-    /// On the master's own disk, and on those of so many replicas.
-    Disks { local: bool, replicas: u32 },
-}
-
-impl Least {
-    /// Nowhere.
-    pub(crate) fn none(self) -> Least {
-        match self {
-            Least::Replicas(_) => Least::Replicas(0),
-            Least::Disks { .. } => Least::Disks { local: false, replicas: 0 },
-        }
+impl Durability {
+    /// Whether these copies are as many as those.
+    pub(crate) fn covers(&self, other: &Durability) -> bool {
+        self.replicas >= other.replicas && self.local >= other.local
     }
 
-    /// Whether these are as many as those.
-    pub(crate) fn covers(self, other: Least) -> bool {
-        match (self, other) {
-            (Least::Replicas(have), Least::Replicas(least)) => have >= least,
-            (
-                Least::Disks { local: has, replicas: have },
-                Least::Disks { local: must, replicas: least },
-            ) => have >= least && (has || !must),
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Least {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Least::Replicas(count) => write!(f, "{count} replicas"),
-            Least::Disks { local, replicas } => {
-                let local = if *local { "the disk" } else { "not the disk" };
-                write!(f, "{local} of the master and the disks of {replicas} replicas")
-            }
-        }
-    }
-}
-
-impl Copies {
     /// Checks what can be told without the client's settings.
     fn check(&self) -> Result<()> {
-        match self.least {
-            Least::Replicas(0) => {
-                return Err(Error::config(self.field(), "0 replicas", "at least 1"));
-            }
-            Least::Disks { local: false, replicas: 0 } => {
-                let allowed = "local = true, or at least 1 replica";
-                return Err(Error::config(self.field(), "no disk at all", allowed));
-            }
-            Least::Replicas(_) | Least::Disks { .. } => {}
+        if !self.local && self.replicas == 0 {
+            let (wrong, allowed) = if self.on_disk {
+                ("no disk at all", "local = true, or at least 1 replica")
+            } else {
+                ("0 replicas", "at least 1")
+            };
+            return Err(Error::config(self.field(), wrong, allowed));
         }
-        check_span(self.time_out(), self.within)
+        check_span(&self.time_out(), self.within)
     }
 
     /// The setting that asks for them.
     pub(crate) fn field(&self) -> &'static str {
-        match self.least {
-            Least::Replicas(_) => "min_replicas",
-            Least::Disks { .. } => "min_fsyncs",
-        }
+        if self.on_disk { "min_fsyncs" } else { "min_replicas" }
     }
 
     /// What errors call its argument `within`.
-    pub(crate) fn time_out(&self) -> &'static str {
-        match self.least {
-            Least::Replicas(_) => "time-out of min_replicas",
-            Least::Disks { .. } => "time-out of min_fsyncs",
+    pub(crate) fn time_out(&self) -> String {
+        format!("time-out of {}", self.field())
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Durability { on_disk, local, replicas, .. } = self;
+        if !on_disk {
+            return write!(f, "{replicas} replicas");
         }
+        let local = if *local { "the disk" } else { "not the disk" };
+        write!(f, "{local} of the master and the disks of {replicas} replicas")
     }
 }
 
@@ -374,8 +344,8 @@ pub struct LockOptions {
     release: Release,
     local_handoffs: Option<u32>,
     linger: Duration,
-    min_replicas: Option<Copies>,
-    min_fsyncs: Option<Copies>,
+    min_replicas: Option<Durability>,
+    min_fsyncs: Option<Durability>,
 }
 
 impl LockOptions {
@@ -576,7 +546,8 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn min_replicas(mut self, least: u32, within: Duration) -> LockOptions {
-        self.min_replicas = Some(Copies { least: Least::Replicas(least), within });
+        self.min_replicas =
+            Some(Durability { on_disk: false, local: false, replicas: least, within });
         self
     }
 
@@ -607,12 +578,12 @@ impl LockOptions {
     /// let options = LockOptions::new().min_fsyncs(true, 1, Duration::from_millis(900));
     /// ```
     pub fn min_fsyncs(mut self, local: bool, replicas: u32, within: Duration) -> LockOptions {
-        self.min_fsyncs = Some(Copies { least: Least::Disks { local, replicas }, within });
+        self.min_fsyncs = Some(Durability { on_disk: true, local, replicas, within });
         self
     }
 
     /// The copies that a lock must have before it counts.
-    pub(crate) fn copies(&self) -> impl Iterator<Item = Copies> {
+    pub(crate) fn durabilities(&self) -> impl Iterator<Item = Durability> {
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
     }
 
@@ -666,7 +637,7 @@ impl LockOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.lease.check()?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
-        self.copies().try_for_each(|copies| copies.check())?;
+        self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {
             let wrong = format_args!("{} is too long", Span(self.linger));
             return Err(Error::config("linger", wrong, "at most 30 days"));

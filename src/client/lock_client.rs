@@ -191,10 +191,10 @@ impl LockClient {
             ));
         }
         let reply = self.engine.bounds.reply;
-        if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
+        if let Some(wanted) = options.durabilities().find(|wanted| wanted.within >= reply) {
             return Err(Error::config(
-                copies.time_out(),
-                format_args!("{} is too long", Span(copies.within)),
+                &wanted.time_out(),
+                format_args!("{} is too long", Span(wanted.within)),
                 format_args!("less than command_timeout ({})", Span(reply)),
             ));
         }

@@ -137,9 +137,9 @@ impl QuorumClient {
                 "Release::lua()",
             ));
         }
-        if let Some(copies) = options.copies().next() {
+        if let Some(wanted) = options.durabilities().next() {
             return Err(Error::config(
-                copies.field(),
+                wanted.field(),
                 "set over several servers, where a majority has the lock instead",
                 "nothing",
             ));
