@@ -87,11 +87,6 @@ impl Lease {
     pub const fn is_renewed(&self) -> bool {
         self.renewed
     }
-
-    /// Checks the time to live before any I/O.
-    pub(crate) fn check(&self) -> Result<()> {
-        check_span("lease", self.ttl)
-    }
 }
 
 impl Default for Lease {
@@ -110,7 +105,7 @@ impl Default for Lease {
 /// let options = LockOptions::new().wait(Wait::spin());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wait(WaitKind);
+pub struct Wait(pub(crate) WaitKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WaitKind {
@@ -199,10 +194,6 @@ impl Wait {
         Wait(WaitKind::Spin)
     }
 
-    pub(crate) const fn kind(self) -> WaitKind {
-        self.0
-    }
-
     pub(crate) const fn shown(self) -> &'static str {
         match self.0 {
             WaitKind::Queue => "Wait::queue()",
@@ -220,7 +211,7 @@ impl Wait {
 /// let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Release(ReleaseKind);
+pub struct Release(pub(crate) ReleaseKind);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum ReleaseKind {
@@ -261,10 +252,6 @@ impl Release {
     /// ```
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
-    }
-
-    pub(crate) const fn kind(self) -> ReleaseKind {
-        self.0
     }
 }
 
@@ -337,13 +324,13 @@ impl fmt::Display for Durability {
 #[must_use = "each setting returns new options, and leaves these as they are"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
-    lease: Lease,
-    max_hold: Option<Duration>,
-    max_renewals: Option<u32>,
-    wait: Option<Wait>,
-    release: Release,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_renewals: Option<u32>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) release: Release,
     local_handoffs: Option<u32>,
-    linger: Duration,
+    pub(crate) linger: Duration,
     min_replicas: Option<Durability>,
     min_fsyncs: Option<Durability>,
 }
@@ -587,18 +574,6 @@ impl LockOptions {
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
     }
 
-    pub(crate) fn lease_option(&self) -> Lease {
-        self.lease
-    }
-
-    pub(crate) fn max_hold_option(&self) -> Option<Duration> {
-        self.max_hold
-    }
-
-    pub(crate) fn max_renewals_option(&self) -> Option<u32> {
-        self.max_renewals
-    }
-
     /// Whether a hold renews its lease, so that one that begins short becomes whole.
     pub(crate) fn is_renewed(&self) -> bool {
         self.lease.is_renewed() && self.max_renewals != Some(0)
@@ -612,30 +587,18 @@ impl LockOptions {
             && self.release == other.release
     }
 
-    pub(crate) fn wait_option(&self) -> Option<Wait> {
-        self.wait
-    }
-
     /// The way of waiting, once the kind's default was filled in.
     pub(crate) fn wait_kind(&self) -> WaitKind {
-        self.wait.unwrap_or(Wait::queue()).kind()
+        self.wait.unwrap_or(Wait::queue()).0
     }
 
-    pub(crate) fn local_handoffs_option(&self) -> u32 {
+    pub(crate) fn most_handoffs(&self) -> u32 {
         self.local_handoffs.unwrap_or(16)
-    }
-
-    pub(crate) fn linger_option(&self) -> Duration {
-        self.linger
-    }
-
-    pub(crate) fn release_option(&self) -> Release {
-        self.release
     }
 
     /// Checks every field before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
-        self.lease.check()?;
+        check_span("lease", self.lease.ttl)?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
         self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {

@@ -150,7 +150,7 @@ impl LockClient {
         name: impl AsRef<[u8]>,
         options: LockOptions,
     ) -> Result<ReentrantLock> {
-        if options.release_option().kind() == ReleaseKind::Watch {
+        if options.release.0 == ReleaseKind::Watch {
             return Err(Error::config(
                 "release",
                 "Release::watch() for a ReentrantLock",
@@ -175,7 +175,7 @@ impl LockClient {
         usual: Wait,
     ) -> Result<Handle> {
         options.check()?;
-        let wait = options.wait_option().unwrap_or(usual);
+        let wait = options.wait.unwrap_or(usual);
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
                 "wait",
@@ -183,7 +183,7 @@ impl LockClient {
                 format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
-        if options.release_option().kind() == ReleaseKind::Watch && wait != Wait::spin() {
+        if options.release.0 == ReleaseKind::Watch && wait != Wait::spin() {
             return Err(Error::config(
                 "release",
                 format_args!("Release::watch() with {}", wait.shown()),
@@ -201,7 +201,7 @@ impl LockClient {
         let options = options.wait(wait);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
-        let ttl = options.lease_option().ttl();
+        let ttl = options.lease.ttl();
         if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log!(
                 warn,

@@ -123,14 +123,14 @@ impl QuorumClient {
     /// # }
     /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        if options.wait_option() == Some(Wait::queue()) {
+        if options.wait == Some(Wait::queue()) {
             return Err(Error::config(
                 "wait",
                 "Wait::queue() over several servers, whose queues would split the majority",
                 "Wait::notify() or Wait::spin()",
             ));
         }
-        if options.release_option().kind() == ReleaseKind::Watch {
+        if options.release.0 == ReleaseKind::Watch {
             return Err(Error::config(
                 "release",
                 "Release::watch() over several servers",
@@ -144,7 +144,7 @@ impl QuorumClient {
                 "nothing",
             ));
         }
-        let ttl = options.lease_option().ttl();
+        let ttl = options.lease.ttl();
         if ttl > self.max_lease {
             options.check()?;
             return Err(Error::config(

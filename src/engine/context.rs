@@ -70,7 +70,7 @@ impl Context {
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.
     pub(crate) fn listen_for(&self, options: &LockOptions) {
-        if self.curious || !options.linger_option().is_zero() {
+        if self.curious || !options.linger.is_zero() {
             self.listen_for_waiters(options);
         }
     }
