@@ -278,7 +278,7 @@ impl LiveLease {
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
         let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
-        let loss = Loss::new(name, self.terms.token, cause, is_renewed);
+        let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         }
