@@ -153,7 +153,7 @@ macro_rules! setters {
         #[cfg(feature = "tls")]
         #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
         pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
-            self.settings.trust(pem.as_ref());
+            self.settings.certificates.authority = Some(pem.as_ref().to_vec());
             self
         }
 
@@ -178,7 +178,9 @@ macro_rules! setters {
             chain: impl AsRef<[u8]>,
             key: impl AsRef<[u8]>,
         ) -> Self {
-            self.settings.identify(chain.as_ref(), key.as_ref());
+            let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
+            let client = crate::wire::tls::Identification { chain, key };
+            self.settings.certificates.client = Some(client);
             self
         }
     };
