@@ -115,9 +115,7 @@ impl Error {
             _ => ", and another holder may have had it since",
         };
         let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
-        let mut error = Error::new(Kind::Lost, text);
-        error.0.lock = Some(loss.lock().clone());
-        error
+        Error::new(Kind::Lost, text).of(loss.lock())
     }
 
     /// Names the lock, unless it is named already.
