@@ -20,7 +20,7 @@ impl Delegate<'_> {
         let identity = self.context.protocol.identity();
         let number = identity.next_attempt();
         let hands_over = self.options.wait_kind() == WaitKind::Queue;
-        let window = self.options.lease_option().ttl().min(self.context.claim_window());
+        let window = self.options.lease.ttl().min(self.context.claim_window());
         let owner = self.slot.target().kind().owner(identity, number, window, hands_over);
         self.slot.begin(number);
         // What is not known of an attempt that was given back is not known of the next ones.
@@ -44,7 +44,7 @@ impl Delegate<'_> {
     }
 
     pub(super) fn leave(&self, bid: &Bid, now: Moment) -> bool {
-        let ttl = bid.options.lease_option().ttl();
+        let ttl = bid.options.lease.ttl();
         let last = self.last.max(now.after(SHORTEST_LEAVE));
         let deadline = now.after(LEAVE.min(self.context.bounds.exchange)).min(last);
         let (protocol, target) = (&self.context.protocol, self.slot.target());
@@ -65,7 +65,7 @@ impl Delegate<'_> {
                 target: Arc::clone(self.slot.target()),
                 owner: bid.owner,
                 settled: bid.settled.max(now),
-                ttl: bid.options.lease_option().ttl(),
+                ttl: bid.options.lease.ttl(),
                 last_token: None,
             });
         }

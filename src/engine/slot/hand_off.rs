@@ -87,9 +87,9 @@ impl Slot {
                 PASSED_ON_WHILE_WANTED
             };
             let brief = held < most || mutated!("hand-off-time-ignored");
-            inner.passed < lease.terms.options.local_handoffs_option() && brief
+            inner.passed < lease.terms.options.most_handoffs() && brief
         } else {
-            lease.terms.options.local_handoffs_option() > 0 && held < PASSED_ON
+            lease.terms.options.most_handoffs() > 0 && held < PASSED_ON
         }
     }
 
@@ -134,7 +134,7 @@ impl Slot {
             return None;
         }
         let options = &lease.terms.options;
-        let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
+        let linger = options.linger.min(lease.leased_until().since(now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && self.context.hub.is_live();
         let wanted = inner.wanted && !mutated!("linger-with-waiters");
         // Who locks again has the same options as a rule, and those without renewals cannot use it.

@@ -75,7 +75,6 @@ impl Slot {
 
     /// Tells the user of a loss.
     pub(crate) fn tell(&self, lease: &LiveLease, loss: Loss) {
-        self.context.feeds.send(&loss);
         self.context.worker.announce(News::Lost(loss, Arc::new(lease.take_hooks())));
     }
 }
@@ -106,8 +105,7 @@ impl Tended for Slot {
             State::Lingering(..) => due.min(inner.linger_until),
             _ => return,
         };
-        // The look before may have been cut short, by a panic of a logger, and then the slot still counts on
-        // it.
+        // The look before may have been cut short by a panic, and then the slot still counts on it.
         if !mutated!("cut-look-forgotten") {
             inner.look_at = Moment::FAR;
         }
