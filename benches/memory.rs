@@ -28,7 +28,8 @@ const STACK: usize = 64 * 1024;
 
 fn main() {
     let server = Server::start().expect("a server to measure with");
-    let client = LockClient::builder(&server.unix_url()).connect_now(true).build().expect("our server");
+    let client =
+        LockClient::builder(&server.unix_url()).connect_now(true).build().expect("our server");
     // What the first lock makes for all is not counted.
     drop(client.mutex("warm").and_then(|lock| lock.lock()).expect("nobody contends"));
     println!("held: {} bytes a lock", held(&client));

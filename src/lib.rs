@@ -54,7 +54,7 @@
 //! | [`Guard`], [`OwnedLease`] | a hold of this thread; a hold on its way to another thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
-//! | [`Loss`], [`LossCause`], [`LossReceiver`] | why a lock was lost, and how to learn of it |
+//! | [`Loss`], [`LossCause`] | which lock was lost, and why |
 //! | [`Error`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
@@ -74,7 +74,6 @@
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
 //! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
-//! | `crossbeam` | the channel beneath a [`LossReceiver`], for `crossbeam_channel::select!`; it follows that crate's version |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]
@@ -94,7 +93,6 @@ mod topology;
 mod wire;
 
 pub use base::error::{Error, Result};
-pub use base::feed::{LossIter, LossReceiver};
 pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};

@@ -1,6 +1,5 @@
 //! What can go wrong, told so that a program can decide and a person can act.
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -47,7 +46,7 @@ struct Inner {
     kind: Kind,
     /// Of an unknown outcome: it came of an outage.
     in_outage: bool,
-    lock: Option<String>,
+    lock: Option<Name>,
     text: String,
     source: Option<Source>,
 }
@@ -69,14 +68,35 @@ enum Kind {
     NotFsynced,
 }
 
+/// A constructor for each of these kinds, which takes the text.
+macro_rules! constructors {
+    ($($constructor:ident: $kind:ident),+ $(,)?) => {
+        impl Error {
+            $(pub(crate) fn $constructor(text: impl Into<String>) -> Error {
+                Error::new(Kind::$kind, text)
+            })+
+        }
+    };
+}
+
+constructors! {
+    timeout: Timeout,
+    not_held: NotHeld,
+    unreachable: Unreachable,
+    unknown_outcome: UnknownOutcome,
+    denied: Denied,
+    wrong_type: WrongType,
+    cancelled: Cancelled,
+    exhausted: Exhausted,
+    refused: Refused,
+    not_replicated: NotReplicated,
+    not_fsynced: NotFsynced,
+}
+
 impl Error {
     /// The text may repeat what a server said.
     fn new(kind: Kind, text: impl Into<String>) -> Error {
-        let text = text.into();
-        let text = match clean(&text) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(clean) => clean,
-        };
+        let text = clean(&text.into()).into_owned();
         Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
     }
 
@@ -89,64 +109,18 @@ impl Error {
         Error::new(Kind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
     }
 
-    pub(crate) fn timeout(text: impl Into<String>) -> Error {
-        Error::new(Kind::Timeout, text)
-    }
-
     pub(crate) fn lost(loss: &Loss) -> Error {
         let since = match loss.cause() {
             LossCause::Taken => "",
             _ => ", and another holder may have had it since",
         };
         let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
-        let mut error = Error::new(Kind::Lost, text);
-        error.0.lock = Some(loss.shown().to_owned());
-        error
-    }
-
-    pub(crate) fn not_held(text: impl Into<String>) -> Error {
-        Error::new(Kind::NotHeld, text)
-    }
-
-    pub(crate) fn unreachable(text: impl Into<String>) -> Error {
-        Error::new(Kind::Unreachable, text)
-    }
-
-    pub(crate) fn unknown_outcome(text: impl Into<String>) -> Error {
-        Error::new(Kind::UnknownOutcome, text)
-    }
-
-    pub(crate) fn denied(text: impl Into<String>) -> Error {
-        Error::new(Kind::Denied, text)
-    }
-
-    pub(crate) fn wrong_type(text: impl Into<String>) -> Error {
-        Error::new(Kind::WrongType, text)
-    }
-
-    pub(crate) fn cancelled(text: impl Into<String>) -> Error {
-        Error::new(Kind::Cancelled, text)
-    }
-
-    pub(crate) fn exhausted(text: impl Into<String>) -> Error {
-        Error::new(Kind::Exhausted, text)
-    }
-
-    pub(crate) fn not_replicated(text: impl Into<String>) -> Error {
-        Error::new(Kind::NotReplicated, text)
-    }
-
-    pub(crate) fn not_fsynced(text: impl Into<String>) -> Error {
-        Error::new(Kind::NotFsynced, text)
-    }
-
-    pub(crate) fn refused(text: impl Into<String>) -> Error {
-        Error::new(Kind::Refused, text)
+        Error::new(Kind::Lost, text).of(loss.lock())
     }
 
     /// Names the lock, unless it is named already.
     pub(crate) fn of(mut self, name: &Name) -> Error {
-        self.0.lock.get_or_insert_with(|| name.to_string());
+        self.0.lock.get_or_insert_with(|| name.clone());
         self
     }
 
@@ -403,7 +377,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(lock) = &self.0.lock {
-            write!(f, "lock \"{lock}\": ")?;
+            write!(f, "lock {lock:?}: ")?;
         }
         f.write_str(&self.0.text)
     }
@@ -450,7 +424,7 @@ mod tests {
 
     #[test]
     fn loss_error_names_its_lock_once() {
-        let loss = Loss::new(&lock(), crate::FencingToken::new(1), LossCause::Deleted, true);
+        let loss = Loss::new(lock(), crate::FencingToken::new(1), LossCause::Deleted, true);
         let text = Error::lost(&loss).of(&lock()).to_string();
         assert!(text.starts_with("lock \"orders:42\": lost: its key was deleted"), "{text}");
         assert_eq!(text.matches("orders:42").count(), 1, "{text}");

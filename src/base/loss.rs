@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::base::name::Name;
+use crate::base::token::FencingToken;
+
 /// Which lock was lost before its release, which hold, and why.
 ///
 /// ```
@@ -13,22 +16,16 @@ use std::fmt;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    name: Vec<u8>,
-    shown: String,
-    token: crate::FencingToken,
+    name: Name,
+    token: FencingToken,
     cause: LossCause,
     /// Whether the lease was one that is renewed: it runs out for other reasons than a fixed one.
     is_renewed: bool,
 }
 
 impl Loss {
-    pub(crate) fn new(
-        name: &crate::base::name::Name,
-        token: crate::FencingToken,
-        cause: LossCause,
-        is_renewed: bool,
-    ) -> Loss {
-        Loss { name: name.as_bytes().to_vec(), shown: name.to_string(), token, cause, is_renewed }
+    pub(crate) fn new(name: Name, token: FencingToken, cause: LossCause, is_renewed: bool) -> Loss {
+        Loss { name, token, cause, is_renewed }
     }
 
     /// The lock's name in Redis, prefix included.
@@ -41,7 +38,7 @@ impl Loss {
     /// # }
     /// ```
     pub fn name(&self) -> &[u8] {
-        &self.name
+        self.name.as_bytes()
     }
 
     /// The token of the hold that was lost.
@@ -51,7 +48,7 @@ impl Loss {
     /// eprintln!("{loss}; look at what was written with token {}", loss.fencing_token());
     /// # }
     /// ```
-    pub fn fencing_token(&self) -> crate::FencingToken {
+    pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
@@ -70,9 +67,9 @@ impl Loss {
         self.cause
     }
 
-    /// The name as it is shown.
-    pub(crate) fn shown(&self) -> &str {
-        &self.shown
+    /// The lock's name.
+    pub(crate) fn lock(&self) -> &Name {
+        &self.name
     }
 
     /// What happened, as the texts of the loss and of its error both say it.
@@ -111,7 +108,7 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lock \"{}\": lost: {}", self.shown, self.what())
+        write!(f, "lock {:?}: lost: {}", self.name, self.what())
     }
 }
 

@@ -2,11 +2,12 @@
 
 #[macro_use]
 pub(crate) mod mutation;
+#[macro_use]
+pub(crate) mod panic;
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod driven;
 pub(crate) mod error;
-pub(crate) mod feed;
 pub(crate) mod id;
 pub(crate) mod loss;
 pub(crate) mod name;

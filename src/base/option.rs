@@ -87,11 +87,6 @@ impl Lease {
     pub const fn is_renewed(&self) -> bool {
         self.renewed
     }
-
-    /// Checks the time to live before any I/O.
-    pub(crate) fn check(&self) -> Result<()> {
-        check_span("lease", self.ttl)
-    }
 }
 
 impl Default for Lease {
@@ -110,7 +105,7 @@ impl Default for Lease {
 /// let options = LockOptions::new().wait(Wait::spin());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wait(WaitKind);
+pub struct Wait(pub(crate) WaitKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WaitKind {
@@ -199,10 +194,6 @@ impl Wait {
         Wait(WaitKind::Spin)
     }
 
-    pub(crate) const fn kind(self) -> WaitKind {
-        self.0
-    }
-
     pub(crate) const fn shown(self) -> &'static str {
         match self.0 {
             WaitKind::Queue => "Wait::queue()",
@@ -220,7 +211,7 @@ impl Wait {
 /// let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Release(ReleaseKind);
+pub struct Release(pub(crate) ReleaseKind);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum ReleaseKind {
@@ -262,92 +253,58 @@ impl Release {
     pub const fn watch() -> Release {
         Release(ReleaseKind::Watch)
     }
-
-    pub(crate) const fn kind(self) -> ReleaseKind {
-        self.0
-    }
 }
 
-/// Which copies of a lock there must be before it counts, and how long that may take.
+/// The copies that a lock must have before it counts: in the memory of replicas (`WAIT`), or on disks
+/// (`WAITAOF`). Also the copies that it has, as the server counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Copies {
-    pub(crate) least: Least,
+pub(crate) struct Durability {
+    pub(crate) on_disk: bool,
+    /// On the disk of the master too.
+    pub(crate) local: bool,
+    pub(crate) replicas: u32,
+    /// How long that may take.
     pub(crate) within: Duration,
 }
 
-/// How many copies there must be, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Least {
-    /// In the memory of so many replicas.
-    Replicas(u32),
-    /// On the master's own disk, and on those of so many replicas.
-    Disks { local: bool, replicas: u32 },
-}
-
-impl Least {
-    /// Nowhere.
-    pub(crate) fn none(self) -> Least {
-        match self {
-            Least::Replicas(_) => Least::Replicas(0),
-            Least::Disks { .. } => Least::Disks { local: false, replicas: 0 },
-        }
+impl Durability {
+    /// Whether these copies are as many as those.
+    pub(crate) fn covers(&self, other: &Durability) -> bool {
+        self.replicas >= other.replicas && self.local >= other.local
     }
 
-    /// Whether these are as many as those.
-    pub(crate) fn covers(self, other: Least) -> bool {
-        match (self, other) {
-            (Least::Replicas(have), Least::Replicas(least)) => have >= least,
-            (
-                Least::Disks { local: has, replicas: have },
-                Least::Disks { local: must, replicas: least },
-            ) => have >= least && (has || !must),
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Least {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Least::Replicas(count) => write!(f, "{count} replicas"),
-            Least::Disks { local, replicas } => {
-                let local = if *local { "the disk" } else { "not the disk" };
-                write!(f, "{local} of the master and the disks of {replicas} replicas")
-            }
-        }
-    }
-}
-
-impl Copies {
     /// Checks what can be told without the client's settings.
     fn check(&self) -> Result<()> {
-        match self.least {
-            Least::Replicas(0) => {
-                return Err(Error::config(self.field(), "0 replicas", "at least 1"));
-            }
-            Least::Disks { local: false, replicas: 0 } => {
-                let allowed = "local = true, or at least 1 replica";
-                return Err(Error::config(self.field(), "no disk at all", allowed));
-            }
-            Least::Replicas(_) | Least::Disks { .. } => {}
+        if !self.local && self.replicas == 0 {
+            let (wrong, allowed) = if self.on_disk {
+                ("no disk at all", "local = true, or at least 1 replica")
+            } else {
+                ("0 replicas", "at least 1")
+            };
+            return Err(Error::config(self.field(), wrong, allowed));
         }
-        check_span(self.time_out(), self.within)
+        check_span(&self.time_out(), self.within)
     }
 
     /// The setting that asks for them.
     pub(crate) fn field(&self) -> &'static str {
-        match self.least {
-            Least::Replicas(_) => "min_replicas",
-            Least::Disks { .. } => "min_fsyncs",
-        }
+        if self.on_disk { "min_fsyncs" } else { "min_replicas" }
     }
 
     /// What errors call its argument `within`.
-    pub(crate) fn time_out(&self) -> &'static str {
-        match self.least {
-            Least::Replicas(_) => "time-out of min_replicas",
-            Least::Disks { .. } => "time-out of min_fsyncs",
+    pub(crate) fn time_out(&self) -> String {
+        format!("time-out of {}", self.field())
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Durability { on_disk, local, replicas, .. } = self;
+        if !on_disk {
+            return write!(f, "{replicas} replicas");
         }
+        let local = if *local { "the disk" } else { "not the disk" };
+        write!(f, "{local} of the master and the disks of {replicas} replicas")
     }
 }
 
@@ -367,15 +324,15 @@ impl Copies {
 #[must_use = "each setting returns new options, and leaves these as they are"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
-    lease: Lease,
-    max_hold: Option<Duration>,
-    max_renewals: Option<u32>,
-    wait: Option<Wait>,
-    release: Release,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_renewals: Option<u32>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) release: Release,
     local_handoffs: Option<u32>,
-    linger: Duration,
-    min_replicas: Option<Copies>,
-    min_fsyncs: Option<Copies>,
+    pub(crate) linger: Duration,
+    min_replicas: Option<Durability>,
+    min_fsyncs: Option<Durability>,
 }
 
 impl LockOptions {
@@ -576,7 +533,8 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn min_replicas(mut self, least: u32, within: Duration) -> LockOptions {
-        self.min_replicas = Some(Copies { least: Least::Replicas(least), within });
+        self.min_replicas =
+            Some(Durability { on_disk: false, local: false, replicas: least, within });
         self
     }
 
@@ -607,25 +565,13 @@ impl LockOptions {
     /// let options = LockOptions::new().min_fsyncs(true, 1, Duration::from_millis(900));
     /// ```
     pub fn min_fsyncs(mut self, local: bool, replicas: u32, within: Duration) -> LockOptions {
-        self.min_fsyncs = Some(Copies { least: Least::Disks { local, replicas }, within });
+        self.min_fsyncs = Some(Durability { on_disk: true, local, replicas, within });
         self
     }
 
     /// The copies that a lock must have before it counts.
-    pub(crate) fn copies(&self) -> impl Iterator<Item = Copies> {
+    pub(crate) fn durabilities(&self) -> impl Iterator<Item = Durability> {
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
-    }
-
-    pub(crate) fn lease_option(&self) -> Lease {
-        self.lease
-    }
-
-    pub(crate) fn max_hold_option(&self) -> Option<Duration> {
-        self.max_hold
-    }
-
-    pub(crate) fn max_renewals_option(&self) -> Option<u32> {
-        self.max_renewals
     }
 
     /// Whether a hold renews its lease, so that one that begins short becomes whole.
@@ -641,32 +587,20 @@ impl LockOptions {
             && self.release == other.release
     }
 
-    pub(crate) fn wait_option(&self) -> Option<Wait> {
-        self.wait
-    }
-
     /// The way of waiting, once the kind's default was filled in.
     pub(crate) fn wait_kind(&self) -> WaitKind {
-        self.wait.unwrap_or(Wait::queue()).kind()
+        self.wait.unwrap_or(Wait::queue()).0
     }
 
-    pub(crate) fn local_handoffs_option(&self) -> u32 {
+    pub(crate) fn most_handoffs(&self) -> u32 {
         self.local_handoffs.unwrap_or(16)
-    }
-
-    pub(crate) fn linger_option(&self) -> Duration {
-        self.linger
-    }
-
-    pub(crate) fn release_option(&self) -> Release {
-        self.release
     }
 
     /// Checks every field before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
-        self.lease.check()?;
+        check_span("lease", self.lease.ttl)?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
-        self.copies().try_for_each(|copies| copies.check())?;
+        self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {
             let wrong = format_args!("{} is too long", Span(self.linger));
             return Err(Error::config("linger", wrong, "at most 30 days"));

@@ -71,77 +71,54 @@ impl Name {
             ));
         }
         let name = Name::unchecked(&[prefix, name].concat());
-        match reserved(name.as_bytes()) {
-            None => Ok(name),
-            Some(why) => Err(name.refusal(&why)),
+        let begins = |text: &&&str| name.as_bytes().starts_with(text.as_bytes());
+        let (purpose, rule) = if let Some(beginning) = BEGINNINGS.iter().find(begins) {
+            let purpose = "keys that belong to no single lock".to_owned();
+            (purpose, format!("begin with \"{beginning}\""))
+        } else if let Some((lock, ending)) = lock_beside(name.as_bytes()) {
+            let purpose = format!("a key of the lock {:?}", Name::unchecked(lock));
+            (purpose, format!("end in \"{}\"", ending.escape_ascii()))
+        } else {
+            return Ok(name);
+        };
+        if mutated!("helper-key-as-a-name") {
+            return Ok(name);
         }
-    }
-
-    fn refusal(&self, why: &Reserved<'_>) -> Error {
-        let shown = format!("{self:?}");
-        match why {
-            Reserved::Beside { name, ending } => Error::config(
-                "name",
-                format_args!(
-                    "{shown} is reserved for a key of the lock \"{}\"",
-                    Name::unchecked(name)
-                ),
-                format_args!(
-                    "a name that, name_prefix included, does not end in \"{}\"",
-                    ending.escape_ascii()
-                ),
-            ),
-            Reserved::Beginning(text) => Error::config(
-                "name",
-                format_args!("{shown} is reserved for keys that belong to no single lock"),
-                format_args!("a name that, name_prefix included, does not begin with \"{text}\""),
-            ),
-        }
+        Err(Error::config(
+            "name",
+            format_args!("{name:?} is reserved for {purpose}"),
+            format_args!("a name that, name_prefix included, does not {rule}"),
+        ))
     }
 
     /// The key that stands beside the lock for one purpose, in the same cluster slot. No other lock has it.
+    ///
+    /// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
+    /// `x` and `{x}` never share a key.
     pub(crate) fn beside(&self, word: Word) -> Vec<u8> {
-        beside(self.as_bytes(), word)
+        let (name, word) = (self.as_bytes(), word.as_bytes());
+        if has_tag(name) {
+            [name, b":t", word].concat()
+        } else {
+            [b"{", name, b"}:", word].concat()
+        }
     }
 }
 
-/// How a key beside the lock of this name is made, in the same cluster slot.
-///
-/// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
-/// `x` and `{x}` never share a key.
-fn beside(name: &[u8], word: Word) -> Vec<u8> {
-    let word = word.as_bytes();
-    if has_tag(name) { [name, b":t", word].concat() } else { [b"{", name, b"}:", word].concat() }
-}
-
-/// Why no lock may have a name.
-#[derive(Debug, PartialEq, Eq)]
-enum Reserved<'a> {
-    /// It is a key beside the lock of another name.
-    Beside { name: &'a [u8], ending: &'a [u8] },
-    /// All names that begin like it are the library's or Redisson's own.
-    Beginning(&'static str),
-}
-
-/// Whether no lock may have this name. The inverse of [`beside`], for all words.
-fn reserved(name: &[u8]) -> Option<Reserved<'_>> {
-    if mutated!("helper-key-as-a-name") {
-        return None;
-    }
-    if let Some(&beginning) = BEGINNINGS.iter().find(|text| name.starts_with(text.as_bytes())) {
-        return Some(Reserved::Beginning(beginning));
-    }
-    let colon = name.iter().rposition(|&byte| byte == b':')?;
-    let (before, ending) = name.split_at(colon);
+/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::beside`], for all words.
+fn lock_beside(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (before, ending) = key.split_at(key.iter().rposition(|&byte| byte == b':')?);
     let is_word = |text: &[u8]| WORDS.iter().any(|word| word.as_bytes() == text);
     let untagged = before.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
-    if let Some(of) = untagged.filter(|of| !of.is_empty() && !has_tag(of))
-        && is_word(&ending[1..])
-    {
-        return Some(Reserved::Beside { name: of, ending });
+    match untagged {
+        Some(name) if !name.is_empty() && !has_tag(name) && is_word(&ending[1..]) => {
+            Some((name, ending))
+        }
+        _ if has_tag(before) && ending.strip_prefix(b":t").is_some_and(is_word) => {
+            Some((before, ending))
+        }
+        _ => None,
     }
-    let tagged = ending.strip_prefix(b":t").is_some_and(is_word) && has_tag(before);
-    tagged.then_some(Reserved::Beside { name: before, ending })
 }
 
 /// Whether Redis Cluster would hash only a part of it.
@@ -157,15 +134,14 @@ mod tests {
     fn keys_beside_a_lock_are_reserved_for_every_word() {
         for name in ["x", "a:b", "a}b", "a{b", "a{}b", "{x}", "{x}y", "p{x}:y", "{x}:fence"] {
             for &word in WORDS {
-                let key = beside(name.as_bytes(), word);
-                let Some(Reserved::Beside { name: of, .. }) = reserved(&key) else {
-                    panic!("{} is not reserved", key.escape_ascii());
-                };
-                assert_eq!(of, name.as_bytes(), "{}", key.escape_ascii());
+                let key = Name::unchecked(name.as_bytes()).beside(word);
+                let of = lock_beside(&key).map(|(lock, _)| lock);
+                assert_eq!(of, Some(name.as_bytes()), "{}", key.escape_ascii());
+                assert!(Name::new(b"", &key).is_err(), "{}", key.escape_ascii());
             }
         }
         for key in ["leasehold:index", "leasehold:", "redisson_lock__channel:{x}"] {
-            assert!(matches!(reserved(key.as_bytes()), Some(Reserved::Beginning(_))), "{key}");
+            assert!(Name::new(b"", key.as_bytes()).is_err(), "{key}");
         }
     }
 
@@ -209,7 +185,7 @@ mod tests {
             "{x}",
             "x:",
         ] {
-            assert_eq!(reserved(name.as_bytes()), None, "{name}");
+            assert!(Name::new(b"", name.as_bytes()).is_ok(), "{name}");
         }
     }
 

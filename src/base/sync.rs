@@ -9,7 +9,6 @@ pub(crate) use std::sync::OnceLock as StaticCell;
 /// A counter that nobody waits for, the same under a model checker: it may outlive a schedule.
 pub(crate) use std::sync::atomic::AtomicU32 as Tally;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::mpsc::{RecvError, RecvTimeoutError, TryRecvError};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use std::thread::ThreadId;

@@ -18,18 +18,8 @@ pub(super) fn sentinels(
         let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
         return Err(Error::config("url", "the path of a socket", allowed));
     }
-    if urls.is_empty() {
-        return Err(Error::config("sentinels", "empty", "at least one URL"));
-    }
-    let mut nodes = Vec::<Endpoint>::new();
-    for url in urls {
-        let node = settings.one_of_several(url)?;
-        if nodes.iter().any(|other| other.addr() == node.addr()) {
-            let wrong = format_args!("{} twice", endpoint::address(&node));
-            return Err(Error::config("sentinels", wrong, "each address once"));
-        }
-        nodes.push(node);
-    }
+    let nodes =
+        distinct("sentinels", urls, |url| settings.one_of_several(url), "each address once")?;
     settings.check_certificates(nodes.iter().chain([info]))?;
     Ok(nodes)
 }
@@ -73,9 +63,6 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
 
 /// The servers of a quorum.
 pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoint>> {
-    if urls.is_empty() {
-        return Err(Error::config("urls", "empty", "at least one server"));
-    }
     if urls.len() >= MOST_SERVERS {
         return Err(Error::config(
             "urls",
@@ -83,20 +70,29 @@ pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoi
             format_args!("at most {}", MOST_SERVERS - 1),
         ));
     }
-    let servers: Vec<Endpoint> =
-        urls.iter().map(|url| settings.server(url)).collect::<Result<_>>()?;
-    let mut seen: Vec<String> = Vec::new();
-    for server in &servers {
-        // Another database, or another user, is the same server all the same.
-        let shown = endpoint::address(server);
-        if seen.contains(&shown) {
-            return Err(Error::config(
-                "urls",
-                format_args!("{shown} twice"),
-                "each server once, whatever the database or the user",
-            ));
+    // Another database, or another user, is the same server all the same.
+    let once = "each server once, whatever the database or the user";
+    distinct("urls", urls, |url| settings.server(url), once)
+}
+
+/// The servers of at least one URL, each with an address of its own.
+fn distinct(
+    field: &str,
+    urls: &[String],
+    server: impl Fn(&str) -> Result<Endpoint>,
+    once: &str,
+) -> Result<Vec<Endpoint>> {
+    if urls.is_empty() {
+        return Err(Error::config(field, "empty", "at least one URL"));
+    }
+    let mut servers: Vec<Endpoint> = Vec::new();
+    for url in urls {
+        let server = server(url)?;
+        let shown = endpoint::address(&server);
+        if servers.iter().any(|other| endpoint::address(other) == shown) {
+            return Err(Error::config(field, format_args!("{shown} twice"), once));
         }
-        seen.push(shown);
+        servers.push(server);
     }
     Ok(servers)
 }

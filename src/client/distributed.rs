@@ -175,7 +175,7 @@ fn with_lock<T>(
         fn unlock(&self) -> Result<()> {
             match self.0.unlock(self.1) {
                 Err(error) if !error.is_not_held() => {
-                    log::warn!("{error}; it ends with its lease at the latest");
+                    log!(warn, "{error}; it ends with its lease at the latest");
                     Ok(())
                 }
                 outcome => outcome,
@@ -186,7 +186,7 @@ fn with_lock<T>(
     impl<L: DistributedLock + ?Sized> Drop for Held<'_, L> {
         fn drop(&mut self) {
             if let Err(error) = self.unlock() {
-                log::warn!("{error}");
+                log!(warn, "{error}");
             }
         }
     }

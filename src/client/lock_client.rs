@@ -5,7 +5,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::feed::LossReceiver;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
@@ -171,7 +170,7 @@ impl LockClient {
     ) -> Result<Handle> {
         options.check()?;
         let usual = kind.usual_wait();
-        let wait = options.wait_option().unwrap_or(usual);
+        let wait = options.wait.unwrap_or(usual);
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
                 "wait",
@@ -179,7 +178,7 @@ impl LockClient {
                 format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
-        let watches = options.release_option().kind() == ReleaseKind::Watch;
+        let watches = options.release.0 == ReleaseKind::Watch;
         if watches && !kind.can_be_watched() {
             return Err(Error::config(
                 "release",
@@ -195,19 +194,20 @@ impl LockClient {
             ));
         }
         let reply = self.engine.bounds.reply;
-        if let Some(copies) = options.copies().find(|copies| copies.within >= reply) {
+        if let Some(wanted) = options.durabilities().find(|wanted| wanted.within >= reply) {
             return Err(Error::config(
-                copies.time_out(),
-                format_args!("{} is too long", Span(copies.within)),
+                &wanted.time_out(),
+                format_args!("{} is too long", Span(wanted.within)),
                 format_args!("less than command_timeout ({})", Span(reply)),
             ));
         }
         let options = options.wait(wait);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
-        let ttl = options.lease_option().ttl();
+        let ttl = options.lease.ttl();
         if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
-            log::warn!(
+            log!(
+                warn,
                 "lock \"{name}\": a lease of {} is shorter than ten times the {} that a reply may take; \
                  one slow reply may cost the lock",
                 Span(ttl),
@@ -223,29 +223,13 @@ impl LockClient {
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }
 
-    /// Makes a receiver for the losses of all of this client's locks from now on, for a thread that waits for
-    /// them.
-    ///
-    /// Each receiver gets all losses.
-    ///
-    /// ```
-    /// # fn demo(client: &leasehold::LockClient) {
-    /// let losses = client.losses();
-    /// std::thread::spawn(move || losses.iter().for_each(|loss| eprintln!("{loss}")));
-    /// # }
-    /// ```
-    pub fn losses(&self) -> LossReceiver {
-        self.engine.feeds.subscribe()
-    }
-
     /// Ends the client early: ends all of its waits, takes all locks from their holders and releases them,
     /// within the bound `within`.
     ///
-    /// Renewals stop first, and receivers made by [`losses`](LockClient::losses) end last. Guards turn invalid
-    /// with [`LossCause::ShutDown`]; calls on them fail with [`is_lost`](crate::Error::is_lost), and so does
-    /// another lock by a thread that has one. From then on the client grants no lock: attempts and waits fail
-    /// with [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or force its
-    /// release, still work.
+    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; calls on them fail with
+    /// [`is_lost`](crate::Error::is_lost), and so does another lock by a thread that has one. From then on the
+    /// client grants no lock: attempts and waits fail with [`is_cancelled`](crate::Error::is_cancelled). Calls
+    /// that only ask Redis about a lock, or force its release, still work.
     ///
     /// A hold that was lost before is taken from nobody, and what Redis still has of it may stay until its
     /// lease ends. A hold that `max_hold` has ended is released at once if a request to take it had no reply;

@@ -224,7 +224,8 @@ impl QuorumClientBuilder {
         let (servers, need) = self.check()?;
         Process::settle()?;
         if servers.len().is_multiple_of(2) {
-            log::warn!(
+            log!(
+                warn,
                 "{} servers survive the loss of no more servers than {} would",
                 servers.len(),
                 servers.len() - 1

@@ -5,7 +5,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::feed::LossReceiver;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::text::Span;
 use crate::client::LockClient;
@@ -124,28 +123,28 @@ impl QuorumClient {
     /// # }
     /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
-        if options.wait_option() == Some(Wait::queue()) {
+        if options.wait == Some(Wait::queue()) {
             return Err(Error::config(
                 "wait",
                 "Wait::queue() over several servers, whose queues would split the majority",
                 "Wait::notify() or Wait::spin()",
             ));
         }
-        if options.release_option().kind() == ReleaseKind::Watch {
+        if options.release.0 == ReleaseKind::Watch {
             return Err(Error::config(
                 "release",
                 "Release::watch() over several servers",
                 "Release::lua()",
             ));
         }
-        if let Some(copies) = options.copies().next() {
+        if let Some(wanted) = options.durabilities().next() {
             return Err(Error::config(
-                copies.field(),
+                wanted.field(),
                 "set over several servers, where a majority has the lock instead",
                 "nothing",
             ));
         }
-        let ttl = options.lease_option().ttl();
+        let ttl = options.lease.ttl();
         if ttl > self.max_lease {
             options.check()?;
             return Err(Error::config(
@@ -159,18 +158,6 @@ impl QuorumClient {
 
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
         self.locks.hold_of(&QuorumKind, name)
-    }
-
-    /// Makes a receiver for the losses of all of this client's locks from now on, like [`LockClient::losses`].
-    ///
-    /// ```
-    /// # fn demo(client: &leasehold::QuorumClient) {
-    /// let losses = client.losses();
-    /// std::thread::spawn(move || losses.iter().for_each(|loss| eprintln!("{loss}")));
-    /// # }
-    /// ```
-    pub fn losses(&self) -> LossReceiver {
-        self.locks.losses()
     }
 
     /// Ends the client early, like [`LockClient::shutdown`].

@@ -108,8 +108,8 @@ macro_rules! setters {
         ///
         /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
         /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
-        /// hold use [`Guard::on_loss`](crate::Guard::on_loss); threads that wait for losses use
-        #[doc = concat!("[`losses`](crate::", stringify!($client), "::losses).")]
+        /// hold use [`Guard::on_loss`](crate::Guard::on_loss). For a thread that waits for losses, send them to a
+        /// [channel of your own](crate::guide::recipes#wait-for-losses-in-a-thread).
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -153,7 +153,7 @@ macro_rules! setters {
         #[cfg(feature = "tls")]
         #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
         pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
-            self.settings.trust(pem.as_ref());
+            self.settings.certificates.authority = Some(pem.as_ref().to_vec());
             self
         }
 
@@ -178,7 +178,9 @@ macro_rules! setters {
             chain: impl AsRef<[u8]>,
             key: impl AsRef<[u8]>,
         ) -> Self {
-            self.settings.identify(chain.as_ref(), key.as_ref());
+            let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
+            let client = crate::wire::tls::Identification { chain, key };
+            self.settings.certificates.client = Some(client);
             self
         }
     };

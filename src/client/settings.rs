@@ -12,7 +12,7 @@ use crate::protocol::Protocol;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
-use crate::wire::tls::{Certificates, Identification};
+use crate::wire::tls::Certificates;
 
 /// The settings that both builders have.
 pub(super) struct Settings {
@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub(super) label: String,
     pub(super) callbacks: Callbacks,
     #[cfg(feature = "tls")]
-    certificates: Certificates,
+    pub(super) certificates: Certificates,
 }
 
 impl Default for Settings {
@@ -42,17 +42,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    #[cfg(feature = "tls")]
-    pub(super) fn trust(&mut self, authority: &[u8]) {
-        self.certificates.authority = Some(authority.to_vec());
-    }
-
-    #[cfg(feature = "tls")]
-    pub(super) fn identify(&mut self, chain: &[u8], key: &[u8]) {
-        let (chain, key) = (chain.to_vec(), key.to_vec());
-        self.certificates.client = Some(Identification { chain, key });
-    }
-
     pub(super) fn check(&self) -> Result<()> {
         self.pool.check()?;
         check_timeout("give_up_after", self.give_up_after)

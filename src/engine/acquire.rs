@@ -238,7 +238,7 @@ impl Delegate<'_> {
         bid.queued |= mode == Mode::Join;
         let attempt = Attempt {
             owner: &bid.owner,
-            ttl: self.options.lease_option().ttl(),
+            ttl: self.options.lease.ttl(),
             mode,
             // Nobody waits for a grant after the last exchange (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),

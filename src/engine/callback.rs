@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io;
 use std::mem::take;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::loss::Loss;
+use crate::base::panic::survive;
 use crate::base::sync::{self, Arc, Mutex};
 
 /// What is called when any lock of the client is lost.
@@ -105,15 +105,6 @@ impl Callbacks {
             }
         }
     }
-}
-
-/// Does what may panic, and logs that it did, which may panic too. `None` if it did.
-pub(crate) fn survive<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
-    let outcome = catch_unwind(AssertUnwindSafe(work)).ok();
-    if outcome.is_none() {
-        let _ = catch_unwind(|| log::error!("{what} panicked"));
-    }
-    outcome
 }
 
 impl fmt::Debug for Hooks {

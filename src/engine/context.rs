@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::feed::Feeds;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
@@ -33,7 +32,6 @@ pub(crate) struct Context {
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
     pub(crate) hub: Hub,
-    pub(crate) feeds: Feeds,
     pub(crate) endless: Endless,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
@@ -60,7 +58,6 @@ impl Context {
             bounds,
             worker,
             hub,
-            feeds: Feeds::new(),
             endless: Endless::default(),
             curious,
             shut_down: AtomicBool::new(false),
@@ -73,7 +70,7 @@ impl Context {
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.
     pub(crate) fn listen_for(&self, options: &LockOptions) {
-        if self.curious || !options.linger_option().is_zero() {
+        if self.curious || !options.linger.is_zero() {
             self.listen_for_waiters(options);
         }
     }

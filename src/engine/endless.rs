@@ -20,7 +20,8 @@ impl Endless {
     /// Somebody waits for a holder without an end. The user is warned once, for as long as it stays so.
     pub(super) fn warn(&self, name: &Name) {
         if self.begin(name) {
-            log::warn!(
+            log!(
+                warn,
                 "lock {name:?}: its key has no time to live, so a wait for it may never end; no lock of \
                  this library is like that. Look at the key with `redis-cli TTL`, and free it with \
                  force_release() or `redis-cli DEL`"

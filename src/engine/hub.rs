@@ -62,7 +62,7 @@ impl Hub {
         let (shared, protocol) = (Arc::clone(&self.shared), Arc::downgrade(&self.protocol));
         match sync::spawn(&thread, move || run(&shared, &protocol)) {
             Ok(()) => state.started = true,
-            Err(error) => log::error!("no thread to listen for wake-ups could be started: {error}"),
+            Err(error) => log!(error, "no thread to listen for wake-ups could be started: {error}"),
         }
     }
 

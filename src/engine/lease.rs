@@ -115,7 +115,7 @@ impl LiveLease {
     /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
     /// (rule 17), not said to be another's, and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
-        self.terms.options.lease_option().is_renewed()
+        self.terms.options.lease.is_renewed()
             && (!self.is_under_way() || mutated!("passed-on-unanswered"))
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
@@ -276,9 +276,9 @@ impl LiveLease {
     }
 
     fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
-        let is_renewed = self.terms.options.lease_option().is_renewed();
+        let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
-        let loss = Loss::new(name, self.terms.token, cause, is_renewed);
+        let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
         if !mutated!("valid-after-the-loss") {
             self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         }

@@ -149,7 +149,7 @@ impl Holding {
         let shown = loss.to_string();
         Arc::clone(&self.slot).lost(&self.lease, loss);
         // Last of all: a logger that panics must not keep the lock from anybody.
-        log::warn!("{shown}");
+        log!(warn, "{shown}");
     }
 
     /// Ends a lease as lost if its validity is over and nobody has noticed yet.

@@ -29,7 +29,6 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
         }
         sync::sleep(LOOK);
     };
-    engine.feeds.close();
     if left.is_empty() {
         return Ok(());
     }

@@ -348,7 +348,7 @@ impl Guard {
     pub(crate) fn finish(self) -> Result<()> {
         match self.release() {
             Err(error) if !error.is_lost() => {
-                log::warn!("{error}; the worker goes on releasing it");
+                log!(warn, "{error}; the worker goes on releasing it");
                 Ok(())
             }
             outcome => outcome,
@@ -379,7 +379,7 @@ impl RefUnwindSafe for Guard {}
 impl Drop for Guard {
     fn drop(&mut self) {
         match self.leave() {
-            Err(error) if !error.is_not_held() || error.is_lost() => log::warn!("{error}"),
+            Err(error) if !error.is_not_held() || error.is_lost() => log!(warn, "{error}"),
             _ => {}
         }
     }

@@ -174,7 +174,7 @@ impl Drop for OwnedLease {
         if let Some(holding) = self.0.take()
             && let Err(error) = holding.release()
         {
-            log::warn!("{error}");
+            log!(warn, "{error}");
         }
     }
 }

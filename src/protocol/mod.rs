@@ -83,7 +83,7 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::base::option::{Copies, Least};
+use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
@@ -141,10 +141,10 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         &self,
         _target: &Target,
         _owner: &[u8],
-        copies: Copies,
+        wanted: Durability,
         _deadline: Moment,
-    ) -> Result<Result<Least, Verdict>, Failure> {
-        Ok(Ok(copies.least.none()))
+    ) -> Result<Result<Durability, Verdict>, Failure> {
+        Ok(Ok(Durability { local: false, replicas: 0, ..wanted }))
     }
 
     /// Runs errands for many leases at once.

@@ -7,7 +7,7 @@
 
 use redis::{RedisError, Value};
 
-use crate::base::option::{Copies, Least};
+use crate::base::option::Durability;
 use crate::base::time::{Moment, millis};
 use crate::protocol::answer::Verdict;
 use crate::protocol::answer::{unexpected, verdict};
@@ -23,43 +23,36 @@ pub(crate) fn replicate(
     session: &mut dyn Session,
     target: &Target,
     owner: &[u8],
-    copies: Copies,
+    wanted: Durability,
     deadline: Moment,
-) -> Result<Result<Least, Verdict>, Failure> {
+) -> Result<Result<Durability, Verdict>, Failure> {
     let verdict = verdict(&session.call(&target.touch(owner), deadline)?.value)?;
     if verdict != Verdict::Done {
         return Ok(Err(verdict));
     }
     // A lease may end before the wait does. The server's word for too few copies has to come before that.
-    let within = copies.within.min(session.longest_wait(deadline));
-    let within = if mutated!("wait-outlasts-its-lease") { copies.within } else { within };
-    let span = millis(within).to_string();
-    let value = match copies.least {
-        Least::Replicas(least) => {
-            let least = least.to_string();
-            let wait = Call::plain(&[b"WAIT", least.as_bytes(), span.as_bytes()]);
-            session.call_slow(&wait, within, deadline)?.value
-        }
-        Least::Disks { local, replicas } => {
-            let (local, least) = (u8::from(local).to_string(), replicas.to_string());
-            let parts = [b"WAITAOF", local.as_bytes(), least.as_bytes(), span.as_bytes()];
-            let reply = session.call_slow(&Call::plain(&parts), within, deadline);
-            reply.map_err(impossible)?.value
-        }
+    let within = wanted.within.min(session.longest_wait(deadline));
+    let within = if mutated!("wait-outlasts-its-lease") { wanted.within } else { within };
+    let local = u8::from(wanted.local).to_string();
+    let (replicas, span) = (wanted.replicas.to_string(), millis(within).to_string());
+    let (local, replicas, span) = (local.as_bytes(), replicas.as_bytes(), span.as_bytes());
+    let value = if wanted.on_disk {
+        let wait = Call::plain(&[b"WAITAOF", local, replicas, span]);
+        session.call_slow(&wait, within, deadline).map_err(impossible)?.value
+    } else {
+        session.call_slow(&Call::plain(&[b"WAIT", replicas, span]), within, deadline)?.value
     };
-    let odd = || unexpected(&value);
-    let count = |value: &Value| match value {
-        Value::Int(have) => u32::try_from(*have).map_err(|_| odd()),
-        _ => Err(odd()),
+    let (local, replicas) = match &value {
+        Value::Int(replicas) if !wanted.on_disk => (0, *replicas),
+        Value::Array(counts) if wanted.on_disk => match counts[..] {
+            [Value::Int(local), Value::Int(replicas)] => (local, replicas),
+            _ => return Err(unexpected(&value)),
+        },
+        _ => return Err(unexpected(&value)),
     };
-    match (copies.least, &value) {
-        (Least::Replicas(_), have) => Ok(Ok(Least::Replicas(count(have)?))),
-        (Least::Disks { .. }, Value::Array(parts)) if parts.len() == 2 => {
-            let local = count(&parts[0])? > 0 || mutated!("own-disk-not-looked-at");
-            Ok(Ok(Least::Disks { local, replicas: count(&parts[1])? }))
-        }
-        (Least::Disks { .. }, _) => Err(odd()),
-    }
+    let replicas = u32::try_from(replicas).map_err(|_| unexpected(&value))?;
+    let local = local > 0 || mutated!("own-disk-not-looked-at");
+    Ok(Ok(Durability { local, replicas, ..wanted }))
 }
 
 /// A server that cannot do it at all says so in words, under one code for everything.

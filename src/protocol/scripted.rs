@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Answer, Released, Told, Verdict};
@@ -186,12 +186,12 @@ impl<B: Backend> Protocol for Scripted<B> {
         &self,
         target: &Target,
         owner: &[u8],
-        copies: Copies,
+        wanted: Durability,
         deadline: Moment,
-    ) -> Result<Result<Least, Verdict>, Failure> {
+    ) -> Result<Result<Durability, Verdict>, Failure> {
         self.0.at(target, Trips::Several, deadline, |server| {
             server.session(deadline, |session| {
-                replica::replicate(session, target, owner, copies, deadline)
+                replica::replicate(session, target, owner, wanted, deadline)
             })
         })
     }

@@ -1,11 +1,12 @@
 //! What a fail-over takes, and what it must not let happen.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::common::{AtLast, SOON, ask, exists, ms, pttl, renewed, until, within};
-use leasehold::{Guard, LockClient, LossCause};
+use leasehold::{Guard, LockClient, LockClientBuilder, Loss, LossCause};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Group, Line, Monitor, Server};
 
@@ -21,9 +22,13 @@ fn group(replicas: usize) -> Group {
 }
 
 fn client(group: &Group) -> LockClient {
+    builder(group).build().expect("a client")
+}
+
+fn builder(group: &Group) -> LockClientBuilder {
     let builder = LockClient::builder("redis://mymaster/0").sentinels(group.sentinel_urls());
     // Not at once: a sentinel that is late may still tell of a master that hangs.
-    builder.give_up_after(VOTE).build().expect("a client")
+    builder.give_up_after(VOTE)
 }
 
 /// Whether a server says so of itself. One that changes its role hangs up on its clients.
@@ -242,7 +247,9 @@ fn a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told() {
 fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_it() {
     let group = group(2);
     let (old, replicas) = (&group.servers[0], &group.servers[1..]);
-    let client = client(&group);
+    let (sender, told) = mpsc::channel();
+    let on_loss = move |loss: &Loss| sender.send(loss.clone()).unwrap();
+    let client = builder(&group).on_loss(on_loss).build().unwrap();
     let lock = |name: &str| client.mutex_with(name, renewed(30_000)).unwrap();
     let kept = lock("kept").lock().unwrap();
     let owned = lock("owned").lock().unwrap().into_owned().unwrap();
@@ -250,7 +257,7 @@ fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_i
     // What a stopped process was sent it reads when it wakes; on a connection that is gone it is not.
     replicas.iter().for_each(Server::pause);
     ask::<u64>(old, &["CLIENT", "KILL", "TYPE", "replica"]);
-    let (lost, told) = (lock("lost").lock().unwrap(), client.losses());
+    let lost = lock("lost").lock().unwrap();
     let token = lost.fencing_token();
     old.kill();
     replicas.iter().for_each(Server::resume);

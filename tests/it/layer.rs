@@ -290,6 +290,14 @@ fn names_r2d2(text: &str) -> bool {
     ["r2d2", "scheduled_thread_pool"].iter().any(|path| occurrences(&code, path).next().is_some())
 }
 
+/// Whether a file catches panics or writes to the log by itself.
+fn logs(file: &str, text: &str) -> bool {
+    let code = without_tests(&code(text));
+    let is_tested =
+        file.ends_with("/tests.rs") || CHECKER.iter().any(|folder| file.starts_with(folder));
+    !is_tested && ["catch_unwind(", "log::"].iter().any(|path| code.contains(path))
+}
+
 /// What a file has of synchronisation that should come from `base::sync`.
 fn foreign_sync(file: &str, text: &str) -> Vec<String> {
     // What is compiled for tests only may have a file of its own.
@@ -426,6 +434,20 @@ fn synchronisation_comes_from_one_file() {
     let found: Vec<_> =
         sources().iter().flat_map(|(file, text)| foreign_sync(file, text)).collect();
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// A line that is written in another way may panic with the user's logger.
+#[test]
+fn panics_are_caught_and_lines_are_logged_in_one_file() {
+    let found: Vec<_> = sources()
+        .into_iter()
+        .filter(|(file, text)| logs(file, text))
+        .map(|(file, _)| file)
+        .collect();
+    assert_eq!(found, ["base/panic.rs"]);
+    assert!(logs("engine/x.rs", "fn f() { log::warn!(\"x\"); }"));
+    assert!(logs("wire/x.rs", "fn f() { std::panic::catch_unwind(g); }"));
+    assert!(!logs("engine/x/tests.rs", "fn f() { log::set_max_level(x); }"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! A lost hold is told to whoever asked: the hold's own callback, the client's, and receivers.
+//! A lost hold is told to the hold's own callback, and to the client's.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::common::queue::listens;
 use crate::common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, renewed, server, until,
 };
-use leasehold::{Guard, LockClient, Loss, LossCause, LossReceiver, OwnedLease};
+use leasehold::{Guard, LockClient, Loss, LossCause, OwnedLease};
 use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
 
@@ -19,6 +19,14 @@ fn told(guard: &Guard) -> mpsc::Receiver<Loss> {
     let (sender, losses) = mpsc::channel();
     guard.on_loss(move |loss| drop(sender.send(loss.clone())));
     losses
+}
+
+/// A client, and what its callback is told.
+fn heard(server: &Server) -> (LockClient, mpsc::Receiver<Loss>) {
+    let (sender, losses) = mpsc::sync_channel(1_024);
+    let on_loss = move |loss: &Loss| drop(sender.try_send(loss.clone()));
+    let client = LockClient::builder(server.url()).on_loss(on_loss).build().unwrap();
+    (client, losses)
 }
 
 fn delete(server: &Server, key: &str) {
@@ -37,8 +45,7 @@ fn ended<T: std::fmt::Debug + PartialEq>(told: &mpsc::Receiver<T>) {
 #[test]
 fn deletion_and_theft_are_told_within_one_renewal() {
     let server = server();
-    let client = open(&server);
-    let receiver = client.losses();
+    let (client, receiver) = heard(&server);
     for (command, cause) in [
         (["DEL", "x"].as_slice(), LossCause::Deleted),
         (&["SET", "x", "other", "PX", "60000"], LossCause::Taken),
@@ -62,8 +69,7 @@ fn deletion_and_theft_are_told_within_one_renewal() {
 #[test]
 fn the_hold_is_invalid_first_and_told_then() {
     let server = server();
-    let client = open(&server);
-    let receiver = client.losses();
+    let (client, receiver) = heard(&server);
     let cases: [(&str, _, End, _); 5] = [
         ("fixed", fixed(1_500), |_, _| {}, LossCause::Expired),
         ("max", renewed(3_000).max_hold(ms(1_500)), |_, _| {}, LossCause::MaxHold),
@@ -139,27 +145,16 @@ fn several_callbacks_of_one_hold_are_called_in_order_and_before_the_clients() {
 #[test]
 fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
     let server = server();
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&calls);
-    let builder = LockClient::builder(server.url());
-    let client = builder
-        .on_loss(move |_| {
-            counted.fetch_add(1, Ordering::SeqCst);
-        })
-        .build()
-        .unwrap();
-    let receiver = client.losses();
+    let (client, receiver) = heard(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     delete(&server, "x");
     let loss = receiver.recv_timeout(SOON).unwrap();
-    until("the client's is called", || calls.load(Ordering::SeqCst) == 1);
     let here = thread::current().id();
     let (sender, told) = mpsc::channel();
     guard.on_loss(move |loss| sender.send((loss.clone(), thread::current().id())).unwrap());
     let (again, there) = told.recv_timeout(SOON).unwrap();
     assert_eq!(again, loss);
     assert_ne!(there, here);
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
 }
 
@@ -271,8 +266,7 @@ fn a_callback_does_not_outlive_its_hold_in_a_linger() {
 #[test]
 fn a_loss_that_the_release_finds_is_told() {
     let server = server();
-    let client = open(&server);
-    let receiver = client.losses();
+    let (client, receiver) = heard(&server);
     let guard = client.mutex_with("x", fixed(10_000)).unwrap().lock().unwrap();
     let losses = told(&guard);
     delete(&server, "x");
@@ -323,95 +317,15 @@ fn a_callback_may_lock_and_ask_again() {
     tokens.recv_timeout(SOON).unwrap();
 }
 
+/// As the guide's recipe has it, whose sender is in the callback.
 #[test]
-fn every_receiver_is_told_everything_from_its_beginning_on() {
+fn a_channel_that_on_loss_feeds_ends_with_its_client() {
     let server = server();
-    let client = open(&server);
-    let lose = |name: &str| {
-        let guard = client.mutex_with(name, renewed(2_400)).unwrap().lock().unwrap();
-        delete(&server, name);
-        until("it is lost", || guard.loss().is_some());
-    };
-    let first = client.losses();
-    lose("one");
-    let second = client.clone().losses();
-    lose("two");
-    let name = |losses: &LossReceiver| losses.recv_timeout(SOON).unwrap().name().to_vec();
-    assert_eq!([name(&first), name(&first)], [b"one", b"two"]);
-    assert_eq!(name(&second), b"two");
-    assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
-    assert_eq!(second.recv_timeout(ms(1)), Err(RecvTimeoutError::Timeout));
-    assert_eq!((first.missed(), second.missed()), (0, 0));
-}
-
-#[test]
-fn a_receiver_that_nobody_reads_is_bounded_and_counts_what_it_missed() {
-    const LOST: usize = 1_100;
-    let server = server();
-    let client = open(&server);
-    let (idle, _dropped) = (client.losses(), drop(client.losses()));
-    let guards: Vec<Guard> = (0..LOST)
-        .map(|number| client.mutex_with(format!("x{number}"), fixed(60_000)).unwrap())
-        .map(|lock| lock.lock().unwrap())
-        .collect();
-    ask::<()>(&server, &["FLUSHALL"]);
-    for guard in &guards {
-        assert!(guard.check().unwrap_err().is_lost());
-    }
-    assert_eq!(idle.missed(), 76);
-    let late = client.losses();
-    drop((guards, client));
-    assert_eq!(idle.iter().count(), 1_024);
-    assert_eq!(late.into_iter().count(), 0);
-}
-
-#[test]
-fn a_receiver_ends_with_its_client() {
-    let server = server();
-    let client = open(&server);
-    let losses = client.losses();
+    let (client, losses) = heard(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
-    let begun = Arc::new(Barrier::new(2));
-    let beginning = Arc::clone(&begun);
-    let reader = thread::spawn(move || {
-        beginning.wait();
-        losses.iter().count()
-    });
-    begun.wait();
     drop(client);
     // The guard is what is left of the client.
-    thread::sleep(ms(50));
-    assert!(!reader.is_finished());
+    assert_eq!(losses.recv_timeout(ms(50)), Err(RecvTimeoutError::Timeout));
     drop(guard);
-    until("the reader ends", || reader.is_finished());
-    assert_eq!(reader.join().unwrap(), 0);
-}
-
-#[test]
-fn a_receiver_is_told_of_the_shutdown_and_ends() {
-    let server = server();
-    let client = open(&server);
-    let losses = client.losses();
-    let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
-    client.shutdown(SOON).unwrap();
-    let causes: Vec<LossCause> = losses.iter().map(|loss| loss.cause()).collect();
-    assert_eq!(causes, [LossCause::ShutDown]);
-    assert_eq!(losses.try_recv(), Err(TryRecvError::Disconnected));
-    assert!(client.losses().recv().is_err());
-    drop(guard);
-}
-
-#[cfg(feature = "crossbeam")]
-#[test]
-fn a_thread_may_select() {
-    let server = server();
-    let client = open(&server);
-    let losses = client.losses();
-    let (_work, never) = crossbeam_channel::bounded::<()>(1);
-    let _guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
-    crossbeam_channel::select! {
-        recv(losses.as_crossbeam()) -> loss => assert_eq!(loss.unwrap().cause(), LossCause::Expired),
-        recv(never) -> _ => panic!("nobody sends"),
-        default(SOON) => panic!("nothing came"),
-    }
+    ended(&losses);
 }

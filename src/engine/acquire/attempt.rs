@@ -19,7 +19,7 @@ impl Bid {
     pub(super) fn new(slot: &Slot, options: &LockOptions, number: u64) -> Bid {
         let context = slot.context();
         let hands_over = options.wait_kind() == WaitKind::Queue;
-        let window = options.lease_option().ttl().min(context.claim_window());
+        let window = options.lease.ttl().min(context.claim_window());
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over);
         Bid {
@@ -52,7 +52,7 @@ impl Delegate<'_> {
     }
 
     pub(super) fn leave(&self, bid: &Bid, now: Moment) -> bool {
-        let ttl = bid.options.lease_option().ttl();
+        let ttl = bid.options.lease.ttl();
         let last = self.last.max(now.after(SHORTEST_LEAVE));
         let deadline = now.after(LEAVE.min(self.context.bounds.exchange)).min(last);
         let (protocol, target) = (&self.context.protocol, self.slot.target());
@@ -73,7 +73,7 @@ impl Delegate<'_> {
                 target: Arc::clone(self.slot.target()),
                 owner: bid.owner,
                 settled: bid.settled.max(now),
-                ttl: bid.options.lease_option().ttl(),
+                ttl: bid.options.lease.ttl(),
                 last_token: None,
             });
         }

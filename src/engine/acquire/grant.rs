@@ -53,7 +53,7 @@ impl Delegate<'_> {
         if validity(sent, ttl) <= now {
             return Some(("lease", ttl));
         }
-        let most = self.options.max_hold_option().filter(|&most| sent.after(most) <= now)?;
+        let most = self.options.max_hold.filter(|&most| sent.after(most) <= now)?;
         (!mutated!("hold-that-is-over")).then_some(("max_hold", most))
     }
 
@@ -96,7 +96,7 @@ impl Delegate<'_> {
         let now = self.context.now();
         let received = heard.received;
         let GrantMessage { token, micros, window, waiters, .. } = heard.grant;
-        let lease = self.options.lease_option();
+        let lease = self.options.lease;
         // A lease that is not renewed must be whole from the start (rule 9).
         let whole = self.options.is_renewed()
             || window >= lease.ttl()

@@ -1,8 +1,8 @@
 //! The thread that listens, which connects again and again.
 
+use crate::base::panic::survive;
 use crate::base::sync::{self, Ordering, Weak};
 use crate::engine::backoff::Backoff;
-use crate::engine::callback::survive;
 use crate::engine::hub::state::{Channel, Heard, LOOK, Shared};
 use crate::protocol::Protocol;
 use crate::protocol::wake::{Listener, Wake};

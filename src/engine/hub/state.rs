@@ -100,7 +100,7 @@ impl Shared {
     pub(super) fn fail(&self, failure: Failure) {
         let text = failure.to_string();
         self.forget((!failure.is_passing()).then_some(failure));
-        log::debug!("wake-ups are not heard: {text}");
+        log!(debug, "wake-ups are not heard: {text}");
     }
 
     /// No channel is heard any more.

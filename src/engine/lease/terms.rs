@@ -70,7 +70,7 @@ impl Terms {
         grant: Grant,
         options: LockOptions,
     ) -> Terms {
-        let most = options.max_hold_option().filter(|_| !mutated!("max-hold-ignored"));
+        let most = options.max_hold.filter(|_| !mutated!("max-hold-ignored"));
         Terms {
             target,
             clock,
@@ -80,7 +80,7 @@ impl Terms {
             server_time: grant.server_time,
             options,
             // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
-            whole: grant.ttl.min(options.lease_option().ttl()),
+            whole: grant.ttl.min(options.lease.ttl()),
             limit: most.map_or(Moment::FAR, |span| grant.sent.after(span)),
             settled: grant.settled,
         }
@@ -90,18 +90,18 @@ impl Terms {
     /// can be given to it.
     pub(super) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Terms> {
         let token = FencingToken::new(self.next_token()?);
-        let limit = options.max_hold_option().map_or(Moment::FAR, |span| now.after(span));
+        let limit = options.max_hold.map_or(Moment::FAR, |span| now.after(span));
         Some(Terms { token, minted: false, options: *options, limit, ..self.clone() })
     }
 
     /// The time to live that it was asked for with, and is renewed to.
     pub(crate) fn ttl(&self) -> Duration {
-        self.options.lease_option().ttl()
+        self.options.lease.ttl()
     }
 
     /// When a lease that was last asked for at `sent` is to be renewed, after so many renewals.
     pub(super) fn renewal_after(&self, sent: Moment, ttl: Duration, renewals: u32) -> Moment {
-        if !self.options.lease_option().is_renewed() || self.are_used_up(renewals) {
+        if !self.options.lease.is_renewed() || self.are_used_up(renewals) {
             return Moment::FAR;
         }
         let period = ttl / RENEWALS_PER_LEASE;
@@ -110,8 +110,8 @@ impl Terms {
 
     /// Whether it would be renewed once more, did `max_renewals` allow that.
     pub(super) fn are_used_up(&self, renewals: u32) -> bool {
-        let is_renewed = self.options.lease_option().is_renewed();
-        is_renewed && self.options.max_renewals_option().is_some_and(|most| renewals >= most)
+        let is_renewed = self.options.lease.is_renewed();
+        is_renewed && self.options.max_renewals.is_some_and(|most| renewals >= most)
     }
 
     /// The token after this one, if the server's clock has surely come so far, or is about to: a

@@ -22,7 +22,7 @@ impl Slot {
             owner: &lease.terms.owner,
             ttl: lease.terms.ttl(),
             last_token: lease.terms.last_token(),
-            how: lease.terms.options.release_option().kind(),
+            how: lease.terms.options.release.0,
         };
         let answer = self.context.protocol.release(&self.target, &returned, deadline);
         answer.or_else(|failure| taken(failure).map(Released::from))

@@ -33,7 +33,6 @@ impl Slot {
 
     /// Tells the user of a loss.
     pub(crate) fn tell(&self, lease: &LiveLease, loss: Loss) {
-        self.context.feeds.send(&loss);
         self.context.worker.announce(News::Lost(loss, Arc::new(lease.take_hooks())));
     }
 }

@@ -11,6 +11,7 @@
 //! while the slot has a lease.
 
 use std::collections::HashMap;
+use std::iter;
 
 use crate::base::sync::{Arc, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
@@ -165,25 +166,15 @@ impl Agenda {
     }
 
     /// Takes out what is due, as far as it belongs into one turn: all slots, as each of them is
-    /// there once, but only some of what is given back. No more than `most` of it.
+    /// there once, but only some of what is given back.
     ///
     /// What falls due meanwhile belongs to the next turn, or a turn might never end.
-    pub(super) fn take(&self, now: Moment, most: usize, hand: &mut Vec<Duty>) {
-        let mut state = self.state.lock();
-        let room = |hand: &Vec<Duty>| most - hand.len().min(most);
-        for _ in 0..room(hand).min(state.looks.len()) {
-            let Some(slot) = state.looks.pop(now) else { break };
-            hand.push(Duty::Look(slot));
-        }
-        let returns = if mutated!("returns-starve-renewal") { usize::MAX } else { RETURNS };
-        for _ in 0..room(hand).min(returns) {
-            let Some(duty) = state.returns.pop(now) else { break };
-            hand.push(Duty::GiveBack(duty));
-        }
-        for _ in 0..room(hand).min(state.news.len()) {
-            let Some(news) = state.news.pop(now) else { break };
-            hand.push(Duty::Announce(news));
-        }
+    pub(super) fn take(&self, now: Moment, hand: &mut Vec<Duty>) {
+        let State { looks, returns, news, .. } = &mut *self.state.lock();
+        let most = if mutated!("returns-starve-renewal") { usize::MAX } else { RETURNS };
+        hand.extend(iter::from_fn(|| looks.pop(now)).map(Duty::Look));
+        hand.extend(iter::from_fn(|| returns.pop(now)).take(most).map(Duty::GiveBack));
+        hand.extend(iter::from_fn(|| news.pop(now)).map(Duty::Announce));
     }
 
     /// The worker is about to sleep: a caller that wants something earlier than it wakes by itself must

@@ -80,7 +80,6 @@ impl Worker {
             rung,
             agenda: Arc::clone(&agenda),
             hand: Vec::new(),
-            suspects: 0,
             report: Report::default(),
         };
         let runner = Arc::new(Mutex::new(Some(runner)));
@@ -184,7 +183,7 @@ impl Worker {
         self.started.store(outcome.is_ok(), Ordering::Release);
         drop(runner);
         if let Err(error) = outcome {
-            log::error!("no thread for renewals could be started, leases run out: {error}");
+            log!(error, "no thread for renewals could be started, leases run out: {error}");
         }
     }
 }

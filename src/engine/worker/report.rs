@@ -57,8 +57,8 @@ impl Report {
             let millis = u64::try_from(again.since(now).as_millis()).unwrap_or(u64::MAX);
             let again = Span(Duration::from_millis(millis));
             match failed.len() {
-                1 => log::warn!("{first}; retry in {again}"),
-                count => log::warn!("{count} locks: {first}; first retry in {again}"),
+                1 => log!(warn, "{first}; retry in {again}"),
+                count => log!(warn, "{count} locks: {first}; first retry in {again}"),
             }
         }
         // Few causes are there, and each has a remedy of its own.
@@ -71,16 +71,16 @@ impl Report {
             }
             told.push(first.cause());
             match lost.iter().filter(|loss| loss.cause() == first.cause()).count() {
-                1 => log::warn!("{first}"),
-                count => log::warn!("{count} locks: {first}"),
+                1 => log!(warn, "{first}"),
+                count => log!(warn, "{count} locks: {first}"),
             }
         }
         if failed.len() > 1 {
-            failed.iter().for_each(|(failed, _)| log::debug!("{failed}"));
+            failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
-        over.iter().for_each(|failed| log::debug!("{failed}; its lease needs it no longer"));
+        over.iter().for_each(|failed| log!(debug, "{failed}; its lease needs it no longer"));
         if lost.len() > told.len() {
-            lost.iter().for_each(|loss| log::debug!("{loss}"));
+            lost.iter().for_each(|loss| log!(debug, "{loss}"));
         }
     }
 }

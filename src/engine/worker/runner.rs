@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::panic::survive;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::engine::callback::{Callbacks, News, survive};
+use crate::engine::callback::{Callbacks, News};
 use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::LiveLease;
 use crate::engine::verdict::taken;
@@ -37,9 +38,6 @@ pub(super) struct Runner {
     pub(super) agenda: Arc<Agenda>,
     /// What is being done, put back on the agenda if that panics.
     pub(super) hand: Vec<Duty>,
-    /// So many turns have only one duty each, so that one that panics again keeps no other from
-    /// being done.
-    pub(super) suspects: usize,
     /// What is yet to be written to the log. A turn that panics leaves it to the next.
     pub(super) report: Report,
 }
@@ -56,13 +54,10 @@ impl Runner {
         }
     }
 
-    /// Puts what was being done back on the agenda. The duty that panicked alone waits longest.
+    /// Puts what was being done back on the agenda.
     pub(super) fn put_back(&mut self) {
+        let due = self.clock.now().after(SHORTEST_RETRY);
         let duties = std::mem::take(&mut self.hand);
-        let culprit = self.suspects > 0 && duties.len() == 1;
-        let pause = if culprit { LONGEST_RETRY } else { SHORTEST_RETRY };
-        self.suspects = if culprit { self.suspects - 1 } else { duties.len() };
-        let due = self.clock.now().after(pause);
         self.put(duties.into_iter().map(|duty| Entry { due, duty }));
     }
 
@@ -85,16 +80,12 @@ impl Runner {
     /// Does what is due and sleeps until more is. Answers whether to go on.
     pub(super) fn turn(&mut self) -> bool {
         let now = self.clock.now();
-        let most = if self.suspects > 0 { 1 } else { usize::MAX };
-        self.agenda.take(now, most, &mut self.hand);
+        self.agenda.take(now, &mut self.hand);
         while mutated!("turn-without-end") && self.clock.now() >= self.agenda.sleep() {
-            self.agenda.take(self.clock.now(), most, &mut self.hand);
+            self.agenda.take(self.clock.now(), &mut self.hand);
         }
-        let taken = self.hand.len();
         self.carry_out(now);
-        self.suspects = self.suspects.saturating_sub(taken);
         self.hand.clear();
-        // Taken first: a logger that panics is not called for the same lines again.
         std::mem::take(&mut self.report).log(self.clock.now());
         self.sleep()
     }
@@ -216,7 +207,7 @@ impl Runner {
         let Err(error) = self.callbacks.call(&thread, Arc::clone(&news)) else {
             return Vec::new();
         };
-        log::error!("no thread for a callback could be started: {error}");
+        log!(error, "no thread for a callback could be started: {error}");
         let due = now.after(LONGEST_RETRY);
         news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()
     }

@@ -61,12 +61,9 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
     }
     assert_eq!(agenda.len(), (500, 2_000, 0));
     let mut hand = Vec::new();
-    agenda.take(now, usize::MAX, &mut hand);
+    agenda.take(now, &mut hand);
     let looks = hand.iter().filter(|duty| matches!(duty, Duty::Look(_))).count();
     assert_eq!((looks, hand.len()), (500, 500 + RETURNS));
-    hand.clear();
-    agenda.take(now, 1, &mut hand);
-    assert_eq!(hand.len(), 1);
 }
 
 #[test]
@@ -78,13 +75,13 @@ fn a_value_is_owed_once_and_until_it_is_done() {
     agenda.give_back(first, duty(1));
     assert_eq!(agenda.len().1, 1);
     let mut hand = Vec::new();
-    agenda.take(first, usize::MAX, &mut hand);
+    agenda.take(first, &mut hand);
     assert_eq!((hand.len(), agenda.len().1), (1, 0));
     // While that is under way, it is to be given back once more.
     agenda.give_back(later, duty(1));
     agenda.is_given_back(&duty(1));
     assert_eq!(agenda.wait_given_back(&clock, Moment::PAST).len(), 1);
-    agenda.take(later, usize::MAX, &mut hand);
+    agenda.take(later, &mut hand);
     agenda.is_given_back(&duty(1));
     assert!(agenda.wait_given_back(&clock, Moment::PAST).is_empty());
 }
@@ -101,7 +98,7 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
     // What failed is tried again after a pause.
     agenda.give_back(later, duty(3));
     let mut hand = Vec::new();
-    agenda.take(now, usize::MAX, &mut hand);
+    agenda.take(now, &mut hand);
     assert_eq!((hand.len(), agenda.len().1), (2, 1));
 }
 
@@ -158,7 +155,6 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     }
 }
 
-/// As where a logger panics that was told of the loss of another lease.
 #[test]
 fn look_that_a_panic_cut_short_is_made_again() {
     let clock = Arc::new(DrivenClock::new(false));
@@ -185,7 +181,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     slot.enter(&options, Patience::Once);
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
-    worker.agenda.take(clock.now(), usize::MAX, &mut runner.hand);
+    worker.agenda.take(clock.now(), &mut runner.hand);
     assert_eq!((runner.hand.len(), worker.agenda.len().0), (1, 0));
     runner.put_back();
     assert_eq!(worker.agenda.len().0, 1, "nobody looks at it any more");

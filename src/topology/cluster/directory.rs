@@ -228,7 +228,7 @@ impl Directory {
         if let Err(error) = sync::spawn(&self.threads().name(Role::Seeker), body) {
             // The calls whose nodes have failed ask themselves.
             drop(Flight(self));
-            log::error!("no thread to ask where the slots are could be started: {error}");
+            log!(error, "no thread to ask where the slots are could be started: {error}");
         }
     }
 

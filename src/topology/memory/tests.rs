@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
-use crate::base::option::{Copies, Least, ReleaseKind};
+use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::{Arc, sleep, spawn};
 use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
@@ -205,12 +205,12 @@ fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
 fn wait_for_replicas_takes_its_time_and_finds_none() {
     let stage = Stage::new();
     let begin = stage.clock.now();
-    let copies = Copies { least: Least::Replicas(1), within: MOMENT };
-    let found = stage.locks.replicate(&stage.target, &stage.owner, copies, stage.deadline());
-    assert_eq!(found.unwrap().unwrap(), Least::Replicas(0));
+    let wanted = Durability { on_disk: false, local: false, replicas: 1, within: MOMENT };
+    let found = stage.locks.replicate(&stage.target, &stage.owner, wanted, stage.deadline());
+    assert_eq!(found.unwrap().unwrap(), Durability { replicas: 0, ..wanted });
     assert!(stage.clock.now().since(begin) >= MOMENT);
-    let copies = Copies { least: Least::Disks { local: true, replicas: 0 }, within: MOMENT };
-    let found = stage.locks.replicate(&stage.target, &stage.owner, copies, stage.deadline());
+    let wanted = Durability { on_disk: true, local: true, replicas: 0, within: MOMENT };
+    let found = stage.locks.replicate(&stage.target, &stage.owner, wanted, stage.deadline());
     assert!(found.unwrap_err().to_string().contains("appendonly"));
 }
 

@@ -137,7 +137,8 @@ impl Quorum {
             return Err(self.no_majority(&answers, false).into());
         }
         if counted < self.rules.need {
-            log::warn!(
+            log!(
+                warn,
                 "only {counted} of {} servers run for longer than the longest lease, {}; until {} \
                  do, no lock is granted",
                 self.nodes.len(),

@@ -34,13 +34,13 @@ pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads:
         let mut follower = Follower::new(sentinels, weak);
         while follower.manager.strong_count() > 0 {
             if let Err(failure) = follower.listen() {
-                log::debug!("a sentinel is not heard: {failure}");
+                log!(debug, "a sentinel is not heard: {failure}");
                 follower.rest(&failure);
             }
         }
     };
     if let Err(error) = sync::spawn(&threads.name(Role::Follower), body) {
-        log::error!("no thread to listen to sentinels could be started: {error}");
+        log!(error, "no thread to listen to sentinels could be started: {error}");
     }
 }
 
@@ -170,7 +170,7 @@ impl Next {
             Err(_) => (SOON, None),
         };
         if let Err(error) = outcome {
-            log::debug!("the master is not found: {}", failure::shown(&error));
+            log!(debug, "the master is not found: {}", failure::shown(&error));
         }
     }
 }

@@ -248,7 +248,7 @@ impl Node {
     pub(crate) fn set_silent(&self, silent: bool) {
         if self.is_silent() != silent {
             self.silent.store(silent, Ordering::Relaxed);
-            log::debug!("{} is {}", self.address, if silent { "silent" } else { "back" });
+            log!(debug, "{} is {}", self.address, if silent { "silent" } else { "back" });
         }
     }
 }

@@ -178,7 +178,7 @@ impl Relay {
             heard: self.sender.clone(),
         };
         if let Err(error) = sync::spawn(&self.thread, move || ear.run()) {
-            log::error!("no thread to listen for wake-ups could be started: {error}");
+            log!(error, "no thread to listen for wake-ups could be started: {error}");
         }
         number
     }
@@ -232,7 +232,7 @@ impl Ear {
             if listened {
                 rests.reset();
             }
-            log::debug!("wake-ups of {} are not heard: {failure}", self.station.address());
+            log!(debug, "wake-ups of {} are not heard: {failure}", self.station.address());
             let refusal = (!failure.is_passing()).then_some(before);
             if !self.tell(Heard::Down(failure)) {
                 return;

@@ -15,13 +15,13 @@
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
+use crate::base::panic::survive;
 use crate::base::sync::{Arc, Condvar, Mutex, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
@@ -54,8 +54,9 @@ pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
     let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    catch_unwind(|| Connector { thread: Arc::new(thread.build()), bell: Arc::default() })
-        .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
+    survive("the start of a thread", || thread.build())
+        .map(|thread| Connector { thread: Arc::new(thread), bell: Arc::default() })
+        .ok_or_else(|| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
 }
 
 /// Wakes the thread while it waits for its next attempt. The pools share the thread, so whichever of them
@@ -308,11 +309,8 @@ impl r2d2::ManageConnection for Maker {
             Pooled { _counted: Arc::downgrade(&self.counter), connection }
         });
         self.manager.attempts().end(self.manager.now(), outcome.as_ref().err());
-        outcome.inspect_err(|error| {
-            // A logger that panics must not keep r2d2 from trying again.
-            let log = || log::debug!("no connection to Redis: {}", failure::shown(error));
-            let _ = catch_unwind(AssertUnwindSafe(log));
-        })
+        outcome
+            .inspect_err(|error| log!(debug, "no connection to Redis: {}", failure::shown(error)))
     }
 
     fn is_valid(&self, connection: &mut Pooled) -> Result<(), RedisError> {
@@ -328,14 +326,14 @@ impl r2d2::ManageConnection for Maker {
     }
 }
 
-/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
-/// there is not, and a pool of one would never have another.
+/// Runs what may panic. After a panic r2d2 would count a connection for ever that there is not, and a pool of
+/// one would never have another.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
     if mutated!("panic-in-connecting-goes-on") {
         return body();
     }
-    catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|_| Err(io::Error::other("a panic occurred while connecting").into()))
+    survive("connecting", body)
+        .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold::{
-    DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, Loss, LossReceiver, Mutex,
-    QuorumClient, QuorumClientBuilder, Result,
+    DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, Loss, Mutex, QuorumClient,
+    QuorumClientBuilder, Result,
 };
 
 /// What makes mutexes.
@@ -22,8 +22,6 @@ pub trait Client: DistributedLock + Clone + Debug + Send + Sync + 'static {
         lease: Lease,
         work: impl FnOnce() -> T,
     ) -> Result<T>;
-    /// As [`LockClient::losses`].
-    fn losses(&self) -> LossReceiver;
     /// As [`LockClient::shutdown`].
     fn shutdown(&self, within: Duration) -> Result<()>;
 }
@@ -67,10 +65,6 @@ macro_rules! common {
                 work: impl FnOnce() -> T,
             ) -> Result<T> {
                 self.with_lock(key, wait, lease, work)
-            }
-
-            fn losses(&self) -> LossReceiver {
-                self.losses()
             }
 
             fn shutdown(&self, within: Duration) -> Result<()> {

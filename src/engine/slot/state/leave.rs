@@ -93,16 +93,16 @@ impl SlotState {
                 PASSED_ON_WHILE_WANTED
             };
             let brief = held < most || mutated!("hand-off-time-ignored");
-            holder.passed < options.local_handoffs_option() && brief
+            holder.passed < options.most_handoffs() && brief
         } else {
-            options.local_handoffs_option() > 0 && held < PASSED_ON
+            options.most_handoffs() > 0 && held < PASSED_ON
         }
     }
 
     /// Until when a lease that its thread gives up may linger, if it may.
     fn may_linger(&self, holder: &Holder, lease: &LiveLease, step: &Step) -> Option<Moment> {
         let options = &lease.terms.options;
-        let linger = options.linger_option().min(lease.leased_until().since(step.now) / 2);
+        let linger = options.linger.min(lease.leased_until().since(step.now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
         let wanted = holder.demand.wanted && !mutated!("linger-with-waiters");
         // A thread that locks again has the same options as a rule, and one without renewals cannot use it.

@@ -54,7 +54,7 @@ mod invariant;
 mod leave;
 mod mutation;
 mod network;
-#[path = "../../../../src/base/mutation/script.rs"]
+#[path = "../mutation/script.rs"]
 mod patch;
 mod protocol;
 #[path = "../../../../src/topology/memory/redis/mod.rs"]

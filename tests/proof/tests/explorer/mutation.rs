@@ -67,7 +67,7 @@ const fn in_script(
     Planted { mutation: None, script_bug: Some(name), name, rule, scenario, breaks, note: "" }
 }
 
-/// Bugs of the scripts besides those in `src/base/mutation/script.rs`: name, script, the piece to replace,
+/// Bugs of the scripts besides those in `tests/proof/tests/mutation/script.rs`: name, script, the piece to replace,
 /// and its replacement.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (

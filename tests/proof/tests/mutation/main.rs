@@ -15,7 +15,6 @@
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
 mod build;
-#[path = "../../../../src/base/mutation/script.rs"]
 mod script;
 mod table;
 mod trial;

@@ -7,8 +7,10 @@
 //! | language | planted by | where |
 //! | --- | --- | --- |
 //! | Rust | [`mutated!`] | in its place |
-//! | Lua | replacing a piece of a script | `src/base/mutation/script.rs` |
+//! | Lua | replacing a piece of a script | `tests/proof/tests/mutation/script.rs` |
 
+#[cfg(leasehold_mutation)]
+#[path = "../../tests/proof/tests/mutation/script.rs"]
 mod script;
 
 use std::borrow::Cow;
@@ -42,13 +44,11 @@ pub(crate) fn is_at_work(name: &str) -> bool {
 
 /// A script with the bug that is at work in it, if one is.
 pub(crate) fn planted(source: &'static str) -> Cow<'static, str> {
-    let mut planted = Cow::Borrowed(source);
-    if cfg!(leasehold_mutation) {
-        for (name, _, from, to) in script::PATCHES {
-            if source.contains(from) && is_at_work(name) {
-                planted = planted.replace(from, to).into();
-            }
-        }
-    }
+    let planted = Cow::Borrowed(source);
+    #[cfg(leasehold_mutation)]
+    let planted = script::PATCHES
+        .iter()
+        .filter(|(name, _, from, _)| source.contains(from) && is_at_work(name))
+        .fold(planted, |planted, (_, _, from, to)| planted.replace(from, to).into());
     planted
 }
