@@ -3,8 +3,15 @@
 use crate::base::time::Moment;
 use crate::engine::slot::holder::Demand;
 use crate::engine::slot::patience::Patience;
-use crate::engine::slot::state::Heard;
 use crate::engine::slot::waiter::Request;
+use crate::protocol::wake::GrantMessage;
+
+/// A grant that was heard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) grant: GrantMessage,
+    pub(crate) received: Moment,
+}
 
 /// The thread that asks Redis for the lock, or waits to be told.
 #[derive(Debug)]

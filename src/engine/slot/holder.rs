@@ -1,12 +1,15 @@
 //! The holders of a slot: the leases that its process has.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::state::leave::Keep;
+
+/// Keeps the slot alive while its lease lingers.
+pub(super) type Keep = Arc<dyn Any + Send + Sync>;
 
 /// What is known of those who wait in other processes for what an attempt has (rule 18).
 #[derive(Clone, Copy, Debug, Default)]

@@ -32,12 +32,12 @@ use crate::engine::lease::LiveLease;
 use crate::engine::table::Table;
 use crate::protocol::target::Target;
 
+pub(crate) use acquirer::Heard;
 pub(crate) use bid::Bid;
 pub(crate) use courtesy::Audience;
+use holder::Keep;
 pub(crate) use patience::Patience;
 pub(crate) use pause::Paused;
-pub(crate) use state::Heard;
-use state::leave::Keep;
 pub(crate) use state::leave::Left;
 use state::{Entered, SlotState};
 use step::{Look, Step};

@@ -1,6 +1,5 @@
 //! How a lease is given up: passed on to the next thread, kept for a while, or given back.
 
-use std::any::Any;
 use std::time::Duration;
 
 use crate::base::option::WaitKind;
@@ -8,7 +7,7 @@ use crate::base::sync::{Arc, Ordering};
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::courtesy::PASSED_ON_WHILE_LISTENED;
-use crate::engine::slot::holder::{Hold, Holder};
+use crate::engine::slot::holder::{Hold, Holder, Keep};
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::engine::slot::waiter::Turn;
@@ -20,9 +19,6 @@ const PASSED_ON: Duration = Duration::from_secs(1);
 /// Where a turn took no longer than this, the thread after the next is woken ahead of its own: to wake a
 /// thread takes longer than such a hold.
 const BRISK: Duration = Duration::from_micros(50);
-
-/// Keeps the slot alive while its lease lingers.
-pub(in crate::engine::slot) type Keep = Arc<dyn Any + Send + Sync>;
 
 /// What becomes of a lease that its thread gives up.
 #[derive(Debug, PartialEq, Eq)]

@@ -48,14 +48,13 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::acquirer::Acquirer;
+use crate::engine::slot::acquirer::{Acquirer, Heard};
 use crate::engine::slot::bid::Bid;
 use crate::engine::slot::courtesy::Courtesy;
 use crate::engine::slot::holder::{Hold, Holder};
 use crate::engine::slot::patience::Patience;
 use crate::engine::slot::step::Step;
 use crate::engine::slot::waiter::{Request, Turn, Waiter};
-use crate::protocol::wake::GrantMessage;
 
 /// A reply that takes no longer than this is not missed yet.
 const USUAL_ANSWER: Duration = Duration::from_millis(200);
@@ -371,11 +370,4 @@ impl SlotState {
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         self.queue.len() + remote.unwrap_or(0) as usize
     }
-}
-
-/// A grant that was heard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
-    pub(crate) grant: GrantMessage,
-    pub(crate) received: Moment,
 }

@@ -2,7 +2,8 @@
 
 use crate::base::sync::Arc;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::state::{Heard, SlotState};
+use crate::engine::slot::acquirer::Heard;
+use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::protocol::wake::GrantMessage;
 
