@@ -20,9 +20,8 @@ impl SlotState {
     /// The worker looks at the slot. Returns the leases that threads have, live or not.
     pub(in crate::engine::slot) fn look(&mut self, step: &mut Step) -> Vec<Arc<LiveLease>> {
         self.look_at = Moment::FAR;
-        if let Some(until) = self.holders.iter().filter_map(Holder::lingers_until).min()
-            && until > step.now
-        {
+        // Also where its time is over by now: the caller may have looked for that a moment ago.
+        if let Some(until) = self.holders.iter().filter_map(Holder::lingers_until).min() {
             self.look_by(until, step);
         }
         self.leases()

@@ -229,6 +229,21 @@ fn linger_is_taken_again_or_ended() {
     bench.check();
 }
 
+/// The worker's clock, by which it ends lingers, may be a moment behind that of the slot.
+#[test]
+fn linger_that_ends_during_a_look_is_looked_at_again() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    bench.clock.put_forward(bench.now.after(SECOND / 10));
+    bench.now = bench.clock.now();
+    assert_eq!(bench.leave(), Left::Lingering);
+    bench.now = bench.now.after(SECOND * 2);
+    bench.is_watched = false;
+    bench.on(|state, step| state.look(step));
+    assert!(bench.is_watched);
+}
+
 /// Every event in every order that a seed makes: no thread waits for nothing, none is told twice, and the
 /// worker has an entry as long as there is a lease.
 #[test]
