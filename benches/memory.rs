@@ -29,7 +29,7 @@ const STACK: usize = 64 * 1024;
 fn main() {
     let server = Server::start().expect("a server to measure with");
     let client =
-        LockClient::builder(&server.unix_url()).connect_now(true).build().expect("our server");
+        LockClient::builder(server.unix_url()).connect_now(true).build().expect("our server");
     // What the first lock makes for all is not counted.
     drop(client.mutex("warm").and_then(|lock| lock.lock()).expect("nobody contends"));
     println!("held: {} bytes a lock", held(&client));
@@ -45,7 +45,7 @@ fn held(client: &LockClient) -> isize {
     let mut leases: Vec<OwnedLease> = Vec::with_capacity(HELD);
     let before = in_use();
     for number in 0..HELD {
-        let guard = client.mutex(&format!("held:{number:05}")).and_then(|lock| lock.lock());
+        let guard = client.mutex(format!("held:{number:05}")).and_then(|lock| lock.lock());
         leases.push(guard.expect("nobody contends").into_owned().expect("held once"));
     }
     let bytes = in_use() - before;
