@@ -33,7 +33,7 @@
 //! Time goes by in ticks. In a tick everything happens that is due, in any order; only what a fault
 //! holds up is left for later. From a moment on nothing goes wrong any more, and from then all must
 //! be served in bounded time. Server time is true time; a client's clock may be off by as much as
-//! the drift allowance says.
+//! the drift allowance says. All spans are whole ticks, and a script that writes any other has an error.
 //!
 //! The clients are modelled. The model is what the library does, not the letter of the rules. After a
 //! broken connection it asks again at once (rule 2), notes until when the first request may still run,
