@@ -177,6 +177,9 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Whether a server that could not be asked may still have this owner's value, although the last reply
     /// was final. Then the worker gives it back once more.
+    ///
+    /// Also asked while a hold lives, after a renewal that failed: then some servers may have renewed it. So
+    /// this must be known as long as the hold lives.
     fn remains(&self, _owner: &[u8]) -> bool {
         false
     }

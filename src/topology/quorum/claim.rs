@@ -54,13 +54,22 @@ pub(super) struct Claims(Mutex<Table>);
 
 impl Claims {
     /// A request is sent to these servers. Until they are heard of it is open there.
-    pub(super) fn ask(&self, owner: &[u8], servers: u64, settled: Moment, until: Moment) {
+    pub(super) fn ask(
+        &self,
+        owner: &[u8],
+        servers: u64,
+        sent: Moment,
+        settled: Moment,
+        until: Moment,
+    ) {
         if servers == 0 {
             return;
         }
         let mut table = self.0.lock();
         if table.claims.len() >= table.sweep_at.max(SWEEP) {
-            table.claims.retain(|_, claim| claim.until > settled);
+            // By the time of sending and not when this request is settled: a hold that lives until then keeps
+            // its claim, since a failed renewal asks for it.
+            table.claims.retain(|_, claim| claim.until > sent);
             table.sweep_at = table.claims.len() + SWEEP;
         }
         let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
@@ -126,7 +135,7 @@ mod tests {
     #[test]
     fn what_was_accepted_is_owed_until_its_release_is_answered() {
         let claims = Claims::default();
-        claims.ask(b"x", 0b111, LATER, END);
+        claims.ask(b"x", 0b111, NOW, LATER, END);
         claims.told(b"x", 0b011, 0b111);
         assert_eq!(claims.servers(b"x"), 0b011);
         claims.released(b"x", 0b001, NOW);
@@ -139,7 +148,7 @@ mod tests {
     #[test]
     fn a_request_without_an_answer_is_owed_until_a_release_that_was_sent_after_its_deadline() {
         let claims = Claims::default();
-        claims.ask(b"x", 0b111, LATER, END);
+        claims.ask(b"x", 0b111, NOW, LATER, END);
         claims.told(b"x", 0b011, 0b011);
         claims.released(b"x", 0b111, NOW);
         assert_eq!((claims.servers(b"x"), claims.count()), (0b100, 1));
@@ -150,8 +159,8 @@ mod tests {
     #[test]
     fn a_later_answer_is_none_to_an_earlier_request() {
         let claims = Claims::default();
-        claims.ask(b"x", 0b1, NOW, END);
-        claims.ask(b"x", 0b1, NOW, END);
+        claims.ask(b"x", 0b1, NOW, NOW, END);
+        claims.ask(b"x", 0b1, NOW, NOW, END);
         claims.told(b"x", 0, 0b1);
         assert_eq!(claims.servers(b"x"), 0b1);
         claims.released(b"x", 0b1, NOW);
@@ -161,7 +170,7 @@ mod tests {
     #[test]
     fn vote_of_a_repeated_request_is_owed_until_its_deadline() {
         let claims = Claims::default();
-        claims.ask(b"x", 0b1, LATER, END);
+        claims.ask(b"x", 0b1, NOW, LATER, END);
         // Refused, and the first sending may still arrive.
         claims.told(b"x", 0, 0);
         claims.released(b"x", 0b1, NOW);
@@ -175,7 +184,7 @@ mod tests {
         let claims = Claims::default();
         for number in 0..SWEEP / 2 {
             let owner = number.to_be_bytes();
-            claims.ask(&owner, 0b111, LATER, END);
+            claims.ask(&owner, 0b111, NOW, LATER, END);
             match number % 3 {
                 0 => claims.told(&owner, 0, 0b111),
                 1 => {
@@ -189,7 +198,7 @@ mod tests {
             }
             assert_eq!(claims.count(), 0, "{number}");
         }
-        claims.ask(b"x", 0, LATER, END);
+        claims.ask(b"x", 0, NOW, LATER, END);
         assert_eq!(claims.count(), 0);
     }
 
@@ -197,9 +206,19 @@ mod tests {
     fn what_has_ended_is_swept() {
         let claims = Claims::default();
         for number in 0..SWEEP {
-            claims.ask(&number.to_be_bytes(), 1, NOW, LATER);
+            claims.ask(&number.to_be_bytes(), 1, NOW, NOW, LATER);
         }
-        claims.ask(b"x", 1, END, END);
+        claims.ask(b"x", 1, LATER, END, END);
         assert_eq!(claims.count(), 1);
+    }
+
+    #[test]
+    fn live_hold_keeps_its_claim_in_a_sweep() {
+        let claims = Claims::default();
+        for number in 0..SWEEP {
+            claims.ask(&number.to_be_bytes(), 0b111, NOW, NOW, LATER);
+        }
+        claims.ask(b"x", 0b111, NOW, END, END);
+        assert_eq!((claims.count(), claims.servers(&0_usize.to_be_bytes())), (SWEEP + 1, 0b111));
     }
 }

@@ -161,7 +161,7 @@ impl Quorum {
         for (node, _) in calls.iter().enumerate().filter(|(_, calls)| calls.is_some()) {
             asked |= 1 << node;
         }
-        self.claims.ask(attempt.owner, asked, limit, limit.after(attempt.ttl * 2));
+        self.claims.ask(attempt.owner, asked, sent, limit, limit.after(attempt.ttl * 2));
         let calls = calls.iter().map(|calls| calls.as_ref().map(<[Call; 1]>::as_slice)).collect();
         let answers = self.ask(calls, Lane::Callers, self.rules.need, limit);
         let mut round = Round {

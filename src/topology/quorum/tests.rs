@@ -100,10 +100,10 @@ fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
         (0..10).any(|_| quorum.run(&errands, quorum.clock.now().after(TIMEOUT))[0].is_ok())
     };
     let now = quorum.clock.now();
-    quorum.claims.ask(b"dead", 0b111, now, now.after(LEASE));
+    quorum.claims.ask(b"dead", 0b111, now, now, now.after(LEASE));
     assert!(give_back(b"dead"), "the worker goes on until the lease is over");
     assert_eq!(quorum.claims.count(), 0);
-    quorum.claims.ask(b"on its way", 0b111, now.after(LEASE), now.after(LEASE));
+    quorum.claims.ask(b"on its way", 0b111, now, now.after(LEASE), now.after(LEASE));
     assert!(!give_back(b"on its way"));
     assert_eq!(quorum.claims.count(), 1);
 }

@@ -10,7 +10,7 @@
 //! compare times with each other, so what matters is which is longer, not by how much.
 
 use crate::protocol::Time;
-use crate::scenario::{Budget, Scenario, Setting};
+use crate::scenario::{Budget, Listeners, Scenario, Setting};
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,20 @@ pub(crate) enum Size {
     Deep,
 }
 
-const USUAL: Setting = Setting {
+/// Of today's size, and with as many digits behind the second as there can be, as nearly always.
+const EPOCH: i64 = 1_700_000_000_123_456;
+/// The same, just after a second has begun: `TIME` then returns fewer digits.
+const EARLY_IN_A_SECOND: i64 = 1_700_000_000_000_456;
+
+pub(crate) const USUAL: Setting = Setting {
     heartbeat: 1,
     exchange: 1,
     allowance: 0,
+    epoch: EPOCH,
     tokens_per_tick: 4,
     extension: 0,
     hold: 2,
-    counts_listeners: true,
+    listeners: Listeners::Counted,
     mutation: None,
     script_bug: None,
 };
@@ -153,11 +159,18 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..usual("listener at a replica", THREE, Budget { demote: few(1, 2, 2), ..NONE })
         },
         Scenario {
-            // A script in a cluster, or of a user who may not ask, takes everybody for a listener.
-            setting: Setting { counts_listeners: false, ..USUAL },
+            // A script in a cluster takes everybody for a listener.
+            setting: Setting { listeners: Listeners::InACluster, ..USUAL },
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),
             ..usual("at a replica, unasked", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
+        },
+        Scenario {
+            // So does a script of a user who may not ask how many listen.
+            setting: Setting { listeners: Listeners::Refused, ..USUAL },
+            healed: few(3, 4, 5).into(),
+            lined_up: line(&[0, 1]),
+            ..usual("at a replica, refused", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
         },
         usual(
             "FLUSHALL",
@@ -169,7 +182,10 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             healed: 4,
             ..usual("stopped server", TWO, Budget { stop_server: 1, ..NONE })
         },
-        usual("three in the queue", THREE, Budget { delay: few(0, 1, 2), ..NONE }),
+        Scenario {
+            setting: Setting { epoch: EARLY_IN_A_SECOND, ..USUAL },
+            ..usual("three in the queue", THREE, Budget { delay: few(0, 1, 2), ..NONE })
+        },
         Scenario {
             patience: vanished_holder(DRIFTING, 5),
             setting: DRIFTING,

@@ -6,10 +6,7 @@ use crate::encoding::{self, BEATS, FENCE, LOCK, QUEUE, channel, integer};
 use crate::protocol::{Attempt, Time, Token};
 use crate::redis::{Store, call};
 use crate::scenario::Setting;
-use crate::unit::{micros, ticks_of_micros, ticks_of_millis, token_of_micros};
-
-/// When a string ends that has no end, which none may be.
-pub(crate) const NEVER: Time = Time::MAX;
+use crate::unit::{micros_at, moment_of_micros, moment_of_millis, token_of_micros};
 
 /// A sorted set with a time to live: members and their scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +26,23 @@ impl Sorted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) owner: Attempt,
-    /// The first tick at which nobody has it any more.
-    pub(crate) until: Time,
+    /// The first tick at which nobody has it any more. `None`: without end, which no key may be.
+    pub(crate) until: Option<Time>,
+}
+
+/// The counter of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fence {
+    pub(crate) token: Token,
+    /// Its end in milliseconds of the server: it may outlast its lease by a part of a tick.
+    pub(crate) until: Option<i64>,
 }
 
 /// The keys of a lock, and who listens.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) lock: Option<Lock>,
-    pub(crate) fence: Option<(Token, Time)>,
+    pub(crate) fence: Option<Fence>,
     pub(crate) queue: Sorted,
     pub(crate) beats: Sorted,
     /// Whose channel is subscribed to, a bit for each client.
@@ -64,10 +69,10 @@ impl Content {
     pub(crate) fn read(store: &mut Store, now: Time, clients: u8, setting: &Setting) -> Content {
         let heard = |client: &u8| store.hearers(&channel(*client)).next().is_some();
         let heard = bits((0..clients).filter(heard));
-        let at = micros(now).unsigned_abs();
+        let at = micros_at(now, setting).unsigned_abs();
         let (read, _) = store.run(at, |run| {
             let ask = |words: &[Vec<u8>]| call(run, words).expect("no error");
-            Content { heard, ..Reader(ask).read(clients, setting) }
+            Content { heard, ..Reader { ask, setting }.read(clients) }
         });
         read
     }
@@ -79,17 +84,21 @@ fn bits(clients: impl Iterator<Item = u8>) -> u8 {
 }
 
 /// Asks a store by commands.
-struct Reader<A>(A);
+struct Reader<'a, A> {
+    ask: A,
+    setting: &'a Setting,
+}
 
-impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<A> {
-    fn read(mut self, clients: u8, setting: &Setting) -> Content {
+impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<'_, A> {
+    fn read(mut self, clients: u8) -> Content {
+        let setting = self.setting;
         let owner = self.text(LOCK).map(|value| encoding::attempt(value.as_bytes()));
         let token = self.text(FENCE).map(|token| token_of_micros(integer(&token), setting));
         Content {
-            lock: owner.map(|owner| Lock { owner, until: self.ends(LOCK) }),
-            fence: token.map(|token| (token, self.ends(FENCE))),
+            lock: owner.map(|owner| Lock { owner, until: self.until(LOCK) }),
+            fence: token.map(|token| Fence { token, until: self.ends(FENCE) }),
             queue: self.sorted(QUEUE, |place| Time::try_from(place).expect("a place")),
-            beats: self.sorted(BEATS, ticks_of_micros),
+            beats: self.sorted(BEATS, |death| moment_of_micros(death, setting)),
             heard: 0,
             counted: bits((0..clients).filter(|client| self.counts(*client))),
         }
@@ -97,23 +106,23 @@ impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<A> {
 
     fn ask(&mut self, words: &[&str]) -> Value {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        (self.0)(&words)
+        (self.ask)(&words)
     }
 
     fn text(&mut self, key: &str) -> Option<String> {
         from_redis_value(self.ask(&["GET", key])).expect("a text")
     }
 
-    fn until(&mut self, key: &str) -> Option<Time> {
+    /// When a key ends, in milliseconds of the server.
+    fn ends(&mut self, key: &str) -> Option<i64> {
         match self.ask(&["PEXPIRETIME", key]) {
-            Value::Int(end) if end >= 0 => Some(ticks_of_millis(end)),
+            Value::Int(end) if end >= 0 => Some(end),
             _ => None,
         }
     }
 
-    /// The same of a string.
-    fn ends(&mut self, key: &str) -> Time {
-        self.until(key).unwrap_or(NEVER)
+    fn until(&mut self, key: &str) -> Option<Time> {
+        self.ends(key).map(|end| moment_of_millis(end, self.setting))
     }
 
     fn sorted(&mut self, key: &str, ticks: impl Fn(i64) -> Time) -> Sorted {

@@ -5,7 +5,7 @@ use ::redis::{Value, from_redis_value};
 use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Verdict, Wake};
 use crate::scenario::Setting;
 use crate::unit::{
-    micros, micros_of_token, millis, ticks_of_micros, ticks_of_millis, token_of_micros,
+    micros, micros_of_token, millis, moment_of_micros, ticks_of_millis, token_of_micros,
 };
 
 pub(crate) const LOCK: &str = "x";
@@ -58,7 +58,7 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
             ]
         }
         Request::Release { owner, ttl, last_token } => {
-            let last_token = micros_of_token(last_token.unwrap_or(0), setting);
+            let last_token = last_token.map_or(0, |token| micros_of_token(token, setting));
             vec![value(owner), fence(ttl), last_token.to_string()]
         }
         Request::Renew { owner, ttl } => {
@@ -88,7 +88,7 @@ pub(crate) fn reply(
         (Request::Acquire(acquire), [token]) => granted(*token, acquire.ttl),
         (Request::Acquire(_), [1, token, left, ..]) => granted(*token, ticks_of_millis(*left)),
         (Request::Acquire(_), [0, left, ..]) => {
-            Reply::Acquired(Answer::Busy { left: ticks_of_millis(*left).max(0), now })
+            Reply::Acquired(Answer::Busy { left: ticks_of_millis((*left).max(0)), now })
         }
         (Request::Acquire(_), [2, _]) => Reply::Acquired(Answer::Late { now }),
         (Request::Acquire(_), [3, _]) => Reply::Acquired(Answer::Gone { now }),
@@ -107,7 +107,7 @@ pub(crate) fn wake(payload: &[u8], epoch: u8, setting: &Setting) -> Option<Wake>
         ["g", number, token, now, window, ..] => Some(Wake::Granted(Grant {
             number: u8::from_str_radix(number, 16).expect("a number"),
             token: token_of_micros(integer(token), setting),
-            now: ticks_of_micros(integer(now)),
+            now: moment_of_micros(integer(now), setting),
             window: ticks_of_millis(integer(window)),
             epoch,
         })),

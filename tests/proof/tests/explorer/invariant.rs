@@ -1,12 +1,13 @@
 //! What must hold in every state, and what must be remembered to tell.
 
+use std::any::Any;
 use std::fmt;
 
 use crate::client::{Life, Part};
-use crate::content::NEVER;
 use crate::protocol::{Attempt, Time, Token};
 use crate::scenario::{Scenario, Setting};
 use crate::server::{Effect, Server};
+use crate::unit::millis_at;
 use crate::world::World;
 
 /// A promise, named after the guarantee or checker it belongs to.
@@ -34,6 +35,8 @@ pub(crate) enum Invariant {
     Served,
     /// C5: a key without an end.
     Immortal,
+    /// A script failed, or wrote what no client can make sense of.
+    Nonsense,
 }
 
 /// A promise that was broken.
@@ -46,6 +49,15 @@ pub(crate) struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.invariant, self.text)
+    }
+}
+
+impl Violation {
+    /// What a panic says about a script, or about what it wrote.
+    pub(crate) fn nonsense(panic: &(dyn Any + Send)) -> Violation {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Violation { invariant: Invariant::Nonsense, text: text.unwrap_or("a panic").to_owned() }
     }
 }
 
@@ -97,11 +109,9 @@ impl Record {
         self.token(token)?;
         self.grant = effect.granted;
         for &(earlier, _) in self.arrivals.iter().take_while(|(attempt, _)| *attempt != owner) {
-            let beat = before.beats.members.iter().find(|(attempt, _)| *attempt == earlier);
             if before.queue.contains(earlier)
                 && !self.skipped.contains(&earlier)
-                && beat.is_some_and(|(_, death)| *death > now)
-                && (before.counts(earlier.client) || !setting.counts_listeners)
+                && is_alive(earlier, before, now, setting)
             {
                 let text = format!("{} was granted before {}", name(owner), name(earlier));
                 return broken(Invariant::Fifo, text);
@@ -133,15 +143,27 @@ impl Record {
     }
 
     /// Notes whom a script, which was asked for by `me`, has passed over as dead.
-    pub(crate) fn skipped(&mut self, me: Attempt, before: &Server, after: &Server) {
+    pub(crate) fn skipped(
+        &mut self,
+        me: Attempt,
+        before: &Server,
+        after: &Server,
+        now: Time,
+        setting: &Setting,
+    ) -> Result<(), Violation> {
         for (attempt, place) in &after.queue.members {
             if *place < 0 && !before.queue.members.contains(&(*attempt, *place)) {
+                if is_alive(*attempt, before, now, setting) {
+                    let text = format!("{} was taken for dead", name(*attempt));
+                    return broken(Invariant::Fifo, text);
+                }
                 self.skipped.push(*attempt);
             }
         }
         self.skipped.retain(|attempt| *attempt != me && after.queue.contains(*attempt));
         self.skipped.sort_unstable();
         self.skipped.dedup();
+        Ok(())
     }
 
     /// The server lost everything.
@@ -179,6 +201,13 @@ impl Record {
     }
 }
 
+/// Whether a server has to take a waiter for one that lives and listens.
+fn is_alive(attempt: Attempt, server: &Server, now: Time, setting: &Setting) -> bool {
+    let beat = server.beats.members.iter().find(|(other, _)| *other == attempt);
+    beat.is_some_and(|(_, death)| *death > now)
+        && (server.counts(attempt.client) || !setting.counts_listeners())
+}
+
 /// Checks what must hold in a state.
 pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation> {
     let held: Vec<_> = world
@@ -213,15 +242,16 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
             return broken(Invariant::Place, format!("{} has lost its place", name(*attempt)));
         }
     }
-    if let Some(lock) = server.lock
-        && server.fence.is_none_or(|(_, until)| until < lock.until)
-    {
-        return broken(Invariant::Fence, "the counter of tokens ends before the lease");
-    }
-    if server.lock.is_some_and(|lock| lock.until == NEVER)
-        || server.fence.is_some_and(|(_, until)| until == NEVER)
+    if server.lock.is_some_and(|lock| lock.until.is_none())
+        || server.fence.is_some_and(|fence| fence.until.is_none())
     {
         return broken(Invariant::Immortal, "a lock or a fence without an end");
+    }
+    if let Some(lock) = server.lock {
+        let end = lock.until.map(|until| millis_at(until, &scenario.setting));
+        if server.fence.is_none_or(|fence| fence.until < end) {
+            return broken(Invariant::Fence, "the counter of tokens ends before the lease");
+        }
     }
     for set in [&server.queue, &server.beats] {
         if !set.members.is_empty() && set.until.is_none() {

@@ -15,6 +15,7 @@
 //! | `server` | a server: its states, and what each event makes of them |
 //! | `redis` | the store, the commands and the Lua of the server in memory, included as they are |
 //! | `script`, `patch` | the scripts as they are shipped, and the bugs that can be planted in them |
+//! | `parity`, `reply` | the same scripts on the store and on a real server, in random order |
 //! | `unit`, `encoding`, `content` | ticks as milliseconds; requests, replies and keys as text |
 //! | `protocol` | what clients ask, and what they hear |
 //! | `network` | what is under way |
@@ -27,13 +28,14 @@
 //! | `search`, `fold`, `trace` | breadth first through all states, their hashes, and the way to a violation |
 //!
 //! The server runs the Lua that is shipped: no script has a second implementation here. That the store and its
-//! commands are like those of a real server is tested beside them, by `likeness`. A script runs once for each
-//! state of the server, moment and request, and its outcome is noted for all other ways that lead there.
+//! commands are like those of a real server is tested beside them, by `likeness`, and that the scripts are, by
+//! `parity`. A script runs once for each state of the server, moment and request, and its outcome is noted for
+//! all other ways that lead there.
 //!
 //! Time goes by in ticks. In a tick everything happens that is due, in any order; only what a fault
 //! holds up is left for later. From a moment on nothing goes wrong any more, and from then all must
 //! be served in bounded time. Server time is true time; a client's clock may be off by as much as
-//! the drift allowance says.
+//! the drift allowance says. All spans are whole ticks, and a script that writes any other has an error.
 //!
 //! The clients are modelled. The model is what the library does, not the letter of the rules. After a
 //! broken connection it asks again at once (rule 2), notes until when the first request may still run,
@@ -54,12 +56,14 @@ mod invariant;
 mod leave;
 mod mutation;
 mod network;
+mod parity;
 #[path = "../mutation/script.rs"]
 mod patch;
 mod protocol;
 #[path = "../../../../src/topology/memory/redis/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the library and its tests need more of it")]
 mod redis;
+mod reply;
 mod scenario;
 mod script;
 mod search;

@@ -5,7 +5,7 @@
 //! spirit; `note` says so.
 
 use Invariant::{
-    Fence, Fifo, Ghost, Immortal, Overlap, Place, Repeat, Served, Starved, Token, Touch,
+    Fence, Fifo, Ghost, Immortal, Nonsense, Overlap, Place, Repeat, Served, Starved, Token, Touch,
 };
 use Mutation::*;
 
@@ -81,6 +81,118 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "kind/mutex/wait.lua",
         "    if place < 0 then",
         "    if false then",
+    ),
+    // Spans that are less than a tick too short.
+    (
+        "claim-999-ms-short",
+        "kind/mutex/queue.lua",
+        "redis.call('SET', KEYS[1], attempt, 'PX', window)",
+        "redis.call('SET', KEYS[1], attempt, 'PX', window - 999)",
+    ),
+    (
+        "lease-999-ms-short",
+        "kind/mutex/acquire.lua",
+        "'NX', 'GET', 'PX', ARGV[2])",
+        "'NX', 'GET', 'PX', ARGV[2] - 999)",
+    ),
+    (
+        "repeated-lease-999-ms-short",
+        "kind/mutex/wait.lua",
+        "    redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+        "    redis.call('PEXPIRE', KEYS[1], ARGV[2] - 999)",
+    ),
+    (
+        "queue-999-ms-short",
+        "kind/mutex/wait.lua",
+        "    redis.call('PEXPIRE', KEYS[3], ARGV[7])",
+        "    redis.call('PEXPIRE', KEYS[3], ARGV[7] - 999)",
+    ),
+    (
+        "fence-999-ms-short-in-acquire",
+        "kind/mutex/acquire.lua",
+        "'SET', KEYS[2], digits, 'GET', 'PX', ARGV[4])",
+        "'SET', KEYS[2], digits, 'GET', 'PX', ARGV[4] - 999)",
+    ),
+    (
+        "fence-999-ms-short-in-renew",
+        "kind/mutex/renew.lua",
+        "redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')",
+        "redis.call('PEXPIRE', KEYS[2], ARGV[4] - 999, 'GT')",
+    ),
+    (
+        "fence-999-ms-short-in-mint",
+        "kind/token.lua",
+        "'SET', KEYS[2], now, 'GET', 'PX', keep)",
+        "'SET', KEYS[2], now, 'GET', 'PX', keep - 999)",
+    ),
+    // Numbers of today's size, with six digits behind the second or fewer.
+    (
+        "time-of-a-hand-over-swapped",
+        "kind/token.lua",
+        "time[1] .. time[2] or",
+        "time[2] .. time[1] or",
+    ),
+    (
+        "time-of-a-hand-over-unpadded",
+        "kind/token.lua",
+        "string.format('%.0f%06.0f'",
+        "string.format('%.0f%.0f'",
+    ),
+    (
+        "time-of-a-request-swapped",
+        "kind/mutex/acquire.lua",
+        "time[1] .. time[2] or",
+        "time[2] .. time[1] or",
+    ),
+    (
+        "time-of-a-request-unpadded",
+        "kind/mutex/acquire.lua",
+        "string.format('%.0f%06.0f'",
+        "string.format('%.0f%.0f'",
+    ),
+    (
+        "digits-with-an-exponent",
+        "kind/token.lua",
+        "  return string.format('%.0f', number)",
+        "  return '' .. number",
+    ),
+    // Rule 12, of a user who may not ask how many listen.
+    (
+        "unasked-listener-taken-for-deaf",
+        "kind/mutex/queue.lua",
+        "channel)[2] ~= 0",
+        "channel)[2] == 1",
+    ),
+    (
+        "refusal-ends-the-script",
+        "kind/mutex/queue.lua",
+        "redis.pcall('PUBSUB'",
+        "redis.call('PUBSUB'",
+    ),
+    // Nobody is told of the grant.
+    (
+        "silent-grant-to-the-last",
+        "kind/mutex/queue.lua",
+        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
+        "",
+    ),
+    (
+        "silent-grant-to-the-last",
+        "kind/mutex/queue.lua",
+        "redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place",
+        "redis.pcall('ZRANGE', KEYS[3], '-1', '-1', 'WITHSCORES')",
+    ),
+    (
+        "silent-grant-of-an-old-token",
+        "kind/mutex/queue.lua",
+        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
+        "",
+    ),
+    (
+        "silent-grant-of-an-old-token",
+        "kind/mutex/queue.lua",
+        "      local token = mint(now, keep)\n",
+        "      local token = redis.call('GET', KEYS[2])\n      redis.call('PEXPIRE', KEYS[2], keep)\n",
     ),
 ];
 
@@ -167,4 +279,26 @@ pub(crate) const TABLE: &[Planted] = &[
     in_script("renewal-of-anothers-lock", 14, "delay", &[Touch]),
     in_script("counter-not-renewed", 19, "extension", &[Fence]),
     in_script("token-of-the-clock-alone", 19, "token burst", &[Token]),
+    in_script("claim-999-ms-short", 7, "mixed ttls", &[Nonsense]),
+    in_script("lease-999-ms-short", 3, "loss", &[Nonsense]),
+    in_script("repeated-lease-999-ms-short", 3, "loss", &[Nonsense]),
+    in_script("queue-999-ms-short", 8, "loss", &[Nonsense]),
+    in_script("fence-999-ms-short-in-acquire", 19, "loss", &[Fence]),
+    in_script("fence-999-ms-short-in-renew", 19, "loss", &[Fence]),
+    in_script("fence-999-ms-short-in-mint", 19, "mixed ttls", &[Fence]),
+    in_script("time-of-a-hand-over-swapped", 20, "loss", &[Nonsense]),
+    in_script("time-of-a-hand-over-unpadded", 20, "three in the queue", &[Nonsense]),
+    in_script("time-of-a-request-swapped", 20, "loss", &[Nonsense]),
+    in_script("time-of-a-request-unpadded", 20, "three in the queue", &[Nonsense]),
+    in_script("token-with-an-exponent", 20, "token burst", &[Nonsense]),
+    in_script("digits-with-an-exponent", 20, "loss", &[Nonsense]),
+    in_script(
+        "unasked-listener-taken-for-deaf",
+        12,
+        "at a replica, refused",
+        &[Fifo, Starved, Served],
+    ),
+    in_script("refusal-ends-the-script", 12, "at a replica, refused", &[Nonsense]),
+    in_script("silent-grant-to-the-last", 4, "three in the queue", &[Fifo]),
+    in_script("silent-grant-of-an-old-token", 19, "loss", &[Token]),
 ];

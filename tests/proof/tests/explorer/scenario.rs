@@ -9,6 +9,17 @@ use crate::protocol::{Time, Token};
 use crate::server::Server;
 use crate::world::{START, World};
 
+/// What a script learns of who listens to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listeners {
+    /// The server says how many it counts.
+    Counted,
+    /// It refuses to say: not every user may ask.
+    Refused,
+    /// A node of a cluster is not asked, as it counts its own alone.
+    InACluster,
+}
+
 /// The times of a scenario, in ticks, and what is wrong with the protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
@@ -17,14 +28,15 @@ pub(crate) struct Setting {
     pub(crate) exchange: Time,
     /// By how much a client's clock may be off over any span.
     pub(crate) allowance: Time,
+    /// The server's time at moment 0, in microseconds.
+    pub(crate) epoch: i64,
     /// How far the server's tokens grow in a tick.
     pub(crate) tokens_per_tick: Token,
     /// What a holder extends its lease to.
     pub(crate) extension: Time,
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
-    /// Whether scripts ask the server how many listen to a channel; in a cluster they do not.
-    pub(crate) counts_listeners: bool,
+    pub(crate) listeners: Listeners,
     pub(crate) mutation: Option<Mutation>,
     /// The name of the patches that put a bug into the scripts.
     pub(crate) script_bug: Option<&'static str>,
@@ -33,6 +45,11 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
+    }
+
+    /// Whether a script learns that nobody listens, and takes all for listeners otherwise.
+    pub(crate) fn counts_listeners(&self) -> bool {
+        self.listeners == Listeners::Counted
     }
 
     /// The server's time in the unit of tokens.

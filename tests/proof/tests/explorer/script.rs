@@ -7,7 +7,7 @@ use crate::encoding::{BEATS, FENCE, IN_A_CLUSTER, LOCK, QUEUE, arguments};
 use crate::mutation;
 use crate::patch::PATCHES;
 use crate::protocol::Request;
-use crate::scenario::Setting;
+use crate::scenario::{Listeners, Setting};
 use crate::unit::step;
 
 /// A file below `src`, and its text.
@@ -48,13 +48,26 @@ pub(crate) struct Scripts {
 #[derive(Debug)]
 struct Script(RefCell<Vec<Vec<u8>>>);
 
+/// A command that no server knows. A script hears of its refusal as it hears that its user may not ask.
+const REFUSED: Patch<'_> =
+    ("who listens is not told", "kind/mutex/queue.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
+
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {
+        let planted = PATCHES.iter().chain(mutation::PATCHES).copied();
+        let mut patches: Vec<Patch<'_>> =
+            planted.filter(|(name, ..)| setting.script_bug == Some(name)).collect();
+        assert!(setting.script_bug.is_none() || !patches.is_empty(), "no {:?}", setting.script_bug);
+        // What is not a bug finds its place also in the text of one.
         let above = format!("tonumber(last) + {})", step(setting));
-        let mut patches = vec![("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str())];
-        let all = PATCHES.iter().chain(mutation::PATCHES);
-        patches.extend(all.filter(|(name, ..)| setting.script_bug == Some(name)));
-        assert!(setting.script_bug.is_none() || patches.len() > 1, "no {:?}", setting.script_bug);
+        patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
+        if setting.listeners == Listeners::Refused {
+            patches.push(REFUSED);
+        }
+        for (name, patched, ..) in &patches {
+            let mut parts = [ACQUIRE, RELEASE, RENEW].into_iter().flatten();
+            assert!(parts.any(|(file, _)| file == patched), "{name}: {patched} is in no script");
+        }
         let script = |parts: &[Part]| {
             let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
             Script::new(&text, setting)
@@ -81,7 +94,7 @@ impl Scripts {
 impl Script {
     fn new(text: &str, setting: &Setting) -> Script {
         let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
-        if !setting.counts_listeners {
+        if setting.listeners == Listeners::InACluster {
             keys.push(IN_A_CLUSTER);
         }
         let count = keys.len().to_string();
@@ -103,8 +116,30 @@ impl Script {
 fn patched((file, source): Part, patches: &[Patch<'_>]) -> Cow<'static, str> {
     let mut text = Cow::Borrowed(source);
     for (name, _, from, to) in patches.iter().filter(|(_, patched, ..)| *patched == file) {
-        assert_eq!(source.matches(from).count(), 1, "{name} replaces one piece of {file}");
+        // Another patch may have taken the piece away: then this one would do nothing.
+        assert!(text.matches(from).count() == 1, "{name} replaces one piece of {file}");
         text = text.replace(from, to).into();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::USUAL;
+
+    #[test]
+    #[should_panic(expected = "second replaces one piece of a.lua")]
+    fn patch_whose_piece_is_gone_is_noticed() {
+        patched(
+            ("a.lua", "one"),
+            &[("first", "a.lua", "one", "two"), ("second", "a.lua", "one", "")],
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "is in no script")]
+    fn patch_of_a_script_that_does_not_run_here_is_noticed() {
+        Scripts::new(&Setting { script_bug: Some("repeated-request-counts"), ..USUAL });
+    }
 }

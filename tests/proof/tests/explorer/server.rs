@@ -16,7 +16,7 @@ use crate::protocol::{Answer, Attempt, Reply, Request, Time, Token, Wake};
 use crate::redis::{Store, call};
 use crate::scenario::Setting;
 use crate::script::Scripts;
-use crate::unit::micros;
+use crate::unit::micros_at;
 
 /// What a script did besides its reply.
 #[derive(Debug)]
@@ -148,6 +148,10 @@ impl Hash for Server {
 }
 
 impl Machine {
+    fn micros(&self, now: Time) -> u64 {
+        micros_at(now, &self.setting).unsigned_abs()
+    }
+
     fn state(&self, mut store: Store, epoch: u8, now: Time) -> Rc<State> {
         let hash = fold((&store, epoch));
         let mut states = self.states.borrow_mut();
@@ -162,7 +166,7 @@ impl Machine {
         let (mut store, mut epoch) = (before.store.clone(), before.epoch);
         match event {
             // Redis keeps a key for the millisecond in which it ends. Here it is gone by then.
-            Event::Tick => _ = store.expire(micros(now).unsigned_abs() + 1_000),
+            Event::Tick => _ = store.expire(self.micros(now) + 1_000),
             Event::Flush => {
                 store.flush();
                 epoch += 1;
@@ -180,7 +184,7 @@ impl Machine {
     fn run(&self, before: &State, request: Request, now: Time) -> Outcome {
         let (mut store, setting, epoch) = (before.store.clone(), &self.setting, before.epoch);
         let (value, effects) = self.scripts.command(&request, setting, |words| {
-            store.run(micros(now).unsigned_abs(), |run| call(run, words))
+            store.run(self.micros(now), |run| call(run, words))
         });
         let value = value.unwrap_or_else(|error| panic!("{request:?}: {}", error.text()));
         let reply = reply(value, &request, now, epoch, setting);
@@ -192,8 +196,10 @@ impl Machine {
         let after = self.state(store, epoch, now);
         let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));
         let granted = new.and_then(|owner| {
-            let token = granted_to(owner, &request, reply, &published)?;
-            Some((owner, token))
+            let told = granted_to(owner, &request, reply, &published);
+            // Where nobody is told, the next to ask is told what is written. No renewal may grant.
+            let written = after.content.fence.filter(|_| !matches!(request, Request::Renew { .. }));
+            Some((owner, told.or(written.map(|fence| fence.token))?))
         });
         published.retain(|(client, _)| before.content.reaches(*client));
         (after, reply, Rc::new(Effect { published, granted }))

@@ -3,6 +3,10 @@
 //! A tick is a second, a usual heartbeat, so that the minute in `queue.lua` is sixty ticks. Tokens are
 //! microseconds, and a tick has more of them than any search could use up. For tokens that run ahead of the
 //! clock, two neighbours are further apart here: `tokens_per_tick` of them last a tick.
+//!
+//! The server's clock is as far on as a real one (`Setting::epoch`), since a script writes great numbers in
+//! another way than small ones. It is read at whole ticks only, and all spans are whole ticks. What a script
+//! makes of them must be so too: anything else is an error in the script, and is not rounded away.
 
 use crate::protocol::{Time, Token};
 use crate::scenario::Setting;
@@ -10,27 +14,42 @@ use crate::scenario::Setting;
 const TICK_MILLIS: i64 = 1_000;
 const TICK_MICROS: i64 = 1_000 * TICK_MILLIS;
 
+/// A span in milliseconds.
 pub(crate) fn millis(ticks: Time) -> i64 {
     i64::from(ticks) * TICK_MILLIS
 }
 
+/// A span in microseconds.
 pub(crate) fn micros(ticks: Time) -> i64 {
     i64::from(ticks) * TICK_MICROS
 }
 
-/// The first tick that is not before this many milliseconds.
+/// A span that a script was given, or has written.
 pub(crate) fn ticks_of_millis(millis: i64) -> Time {
-    ticks(millis.div_euclid(TICK_MILLIS) + i64::from(millis.rem_euclid(TICK_MILLIS) > 0))
+    whole(millis, TICK_MILLIS)
 }
 
-/// The server reads its clock at whole ticks only.
-pub(crate) fn ticks_of_micros(micros: i64) -> Time {
-    assert_eq!(micros % TICK_MICROS, 0, "{micros} µs are no whole ticks");
-    ticks(micros / TICK_MICROS)
+/// The server's time at a moment, in microseconds.
+pub(crate) fn micros_at(now: Time, setting: &Setting) -> i64 {
+    setting.epoch + micros(now)
 }
 
-fn ticks(number: i64) -> Time {
-    Time::try_from(number).expect("not so many ticks")
+/// The server's time at a moment, in milliseconds, by which keys end.
+pub(crate) fn millis_at(now: Time, setting: &Setting) -> i64 {
+    setting.epoch / 1_000 + millis(now)
+}
+
+pub(crate) fn moment_of_micros(micros: i64, setting: &Setting) -> Time {
+    whole(micros - setting.epoch, TICK_MICROS)
+}
+
+pub(crate) fn moment_of_millis(millis: i64, setting: &Setting) -> Time {
+    whole(millis - setting.epoch / 1_000, TICK_MILLIS)
+}
+
+fn whole(number: i64, tick: i64) -> Time {
+    assert!(number % tick == 0, "{number}/{tick} of a tick");
+    Time::try_from(number / tick).expect("not so many ticks")
 }
 
 /// How many microseconds a token is above the one before.
@@ -39,10 +58,11 @@ pub(crate) fn step(setting: &Setting) -> i64 {
 }
 
 pub(crate) fn micros_of_token(token: Token, setting: &Setting) -> i64 {
-    token * step(setting)
+    setting.epoch + token * step(setting)
 }
 
 pub(crate) fn token_of_micros(micros: i64, setting: &Setting) -> Token {
-    assert_eq!(micros % step(setting), 0, "{micros} µs are no token");
-    micros / step(setting)
+    let above = micros - setting.epoch;
+    assert!(above % step(setting) == 0, "{micros} µs are no token");
+    above / step(setting)
 }

@@ -1,5 +1,7 @@
 //! Everything at one moment, and what an action makes of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::action::{Action, Fate};
 use crate::client::{Client, Life, Part, Place};
 use crate::invariant::{self, Record, Violation};
@@ -34,7 +36,16 @@ impl World {
     }
 
     /// The world after an action.
+    ///
+    /// Where a script failed, or what it wrote cannot be read, that is a violation too, and told with the way
+    /// to it.
     pub(crate) fn step(&self, action: Action, scenario: &Scenario) -> Result<World, Violation> {
+        // Nobody looks at a world any more in which something panicked.
+        catch_unwind(AssertUnwindSafe(|| self.after(action, scenario)))
+            .unwrap_or_else(|panic| Err(Violation::nonsense(&*panic)))
+    }
+
+    fn after(&self, action: Action, scenario: &Scenario) -> Result<World, Violation> {
         let mut world = self.clone();
         world.apply(action, scenario)?;
         world.record.arrived(&world.server, world.now);
@@ -249,7 +260,7 @@ impl World {
         if matches!(request, Request::Acquire(_)) && !late {
             self.record.heard(me, now);
         }
-        self.record.skipped(me, &before, &self.server);
+        self.record.skipped(me, &before, &self.server, now, setting)?;
         let takes = matches!(request, Request::Acquire(_)) && before.lock.is_none();
         if !takes {
             invariant::check_touch(me, &before, &self.server)?;

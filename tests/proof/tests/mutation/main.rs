@@ -179,8 +179,27 @@ fn every_mutation_is_planted_and_has_a_checker_that_exists() {
     for Mutation { checker, .. } in MUTATIONS {
         let (path, name) = checker.rsplit_once("::").expect("a program and a test");
         let text = home(&files, path).unwrap_or_else(|| panic!("nowhere: {checker}"));
-        assert!(text.contains(&format!("fn {name}(")), "{checker}");
+        assert!(has_test(text, name), "{checker}");
     }
+}
+
+/// Whether a file has a test of this name, be it by a line of a list of kinds.
+fn has_test(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let (function, kind) = (format!("fn {name}("), format!("{name} \""));
+    lines.iter().enumerate().any(|(number, line)| {
+        let mut attributes = lines[..number].iter().rev().take_while(|line| line.starts_with('#'));
+        line.starts_with(&kind)
+            || line.starts_with(&function) && attributes.any(|attribute| *attribute == "#[test]")
+    })
+}
+
+#[test]
+fn function_that_is_no_test_is_no_checker() {
+    let text =
+        "kinds! {\n    listed \"a\" \"S\";\n}\nfn oracle() {\n#[test]\n#[ignore]\nfn real() {}";
+    assert!(has_test(text, "listed") && has_test(text, "real"));
+    assert!(!has_test(text, "oracle") && !has_test(text, "absent"));
 }
 
 /// The text of the file where a program's module is, be it the whole file or a part of it.
