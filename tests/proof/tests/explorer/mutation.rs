@@ -115,7 +115,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "fence-999-ms-short-in-renew",
-        "kind/mutex/renew.lua",
+        "kind/renew.lua",
         "redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')",
         "redis.call('PEXPIRE', KEYS[2], ARGV[4] - 999, 'GT')",
     ),
