@@ -1,10 +1,7 @@
 //! The address of a server, checked before any I/O.
 
 use std::fmt;
-use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 #[cfg(feature = "tls")]
 use rustls::ClientConfig;
@@ -18,10 +15,6 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 } else {
     "redis://, valkey://, unix://, redis+unix:// or valkey+unix://"
 };
-/// How long a connection is idle before the system asks the other end whether it is there…
-const KEEPALIVE: Duration = Duration::from_secs(60);
-/// …and how soon it asks again when nothing came back.
-const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
 
@@ -37,10 +30,6 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn info(&self) -> &ConnectionInfo {
-        &self.info
-    }
-
     pub(crate) fn addr(&self) -> &ConnectionAddr {
         self.info.addr()
     }
@@ -126,31 +115,12 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     if info.redis_settings().db() < 0 {
         return Err(Error::config("url database", info.redis_settings().db(), DATABASES));
     }
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(Endpoint {
-        info: info.set_redis_settings(settings).set_tcp_settings(tcp_settings()),
+        info,
         secure,
         #[cfg(feature = "tls")]
         tls: None,
     })
-}
-
-/// What is on the way, such as a NAT or a balancer, may drop a connection that is idle for some minutes and
-/// tell nobody. So the system says something on it each minute.
-fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-    #[cfg(any(
-        target_os = "android",
-        target_os = "freebsd",
-        target_os = "ios",
-        target_os = "linux",
-        target_os = "macos",
-        target_os = "netbsd",
-        windows
-    ))]
-    let keepalive = keepalive.with_interval(KEEPALIVE_AGAIN);
-    settings.set_keepalive(keepalive)
 }
 
 fn check_tcp(rest: &str) -> Result<()> {

@@ -13,7 +13,6 @@ use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::fault::{Limit, locate, silence};
-use crate::wire::greeting;
 use crate::wire::line::Line;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
@@ -171,7 +170,7 @@ impl Manager {
         // Channels are of no database, and a busy server lets nobody choose one.
         let info = info.clone().set_redis_settings(settings.set_db(0));
         let connect = self.timeouts.connect;
-        greeting::connect(&info, &*self.clock, connect)
+        Line::connect(&info, connect)
             .map_err(|error| locate(error, &endpoint::address(&info), self.connect_limit(connect)))
     }
 
@@ -217,7 +216,7 @@ impl Manager {
     fn open_at(&self, goal: &Goal, deadline: Moment) -> Result<Connection, RedisError> {
         let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
         let address: Arc<str> = endpoint::address(&goal.info).into();
-        let inner = greeting::connect(&goal.info, &*self.clock, left)
+        let inner = Line::connect(&goal.info, left)
             .map_err(|error| locate(error, &address, self.connect_limit(left)))?;
         goal.epoch.count_connection();
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));

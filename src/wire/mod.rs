@@ -4,8 +4,8 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
-//! | `greeting` | what a connection says first |
-//! | `line` | the bytes of a connection, in plain text or over TLS |
+//! | `stream` | the bytes of a connection, in plain text or over TLS |
+//! | `line` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections, and tells which may still be used |
 //! | `attempt` | how many could be made, why the last one could not, and when another may be |
@@ -23,7 +23,6 @@
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
-//! | `sealed` | a connection over TLS |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 //! | `unanswered` | the commands about channels whose replies are due |
@@ -39,18 +38,16 @@ pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fault;
-pub(crate) mod greeting;
 pub(crate) mod line;
 pub(crate) mod manager;
 pub(crate) mod pool;
 pub(crate) mod process;
 pub(crate) mod retry;
 pub(crate) mod script;
-#[cfg(feature = "tls")]
-mod sealed;
 pub(crate) mod server_clock;
 pub(crate) mod silence;
 pub(crate) mod source;
+mod stream;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

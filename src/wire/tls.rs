@@ -1,15 +1,21 @@
 //! TLS: whom to trust, whom to be, and telling its faults from others.
 
-use redis::RedisError;
+use std::io::{self, Write as _};
+
+use redis::{ConnectionAddr, ErrorKind, RedisError};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Arc, OnceLock};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::fault::io_error;
+use crate::wire::stream::Socket;
+
+/// The most that TLS seals at once. It fits into the buffer of a session, which is empty before each.
+pub(super) const RECORD: usize = 16 * 1024;
 
 /// Whom a client trusts, and who it is.
 pub(crate) struct Certificates {
@@ -131,6 +137,60 @@ fn check_pem(field: &str, pem: &[u8]) -> Result<()> {
 /// Why it cannot be read is not told: readers of PEM quote the line, which may be all of a key.
 fn unreadable(field: &str) -> Error {
     Error::config(field, "not readable", "PEM text: base64 between BEGIN and END lines")
+}
+
+/// TLS over a socket.
+pub(super) type TlsStream = StreamOwned<ClientConnection, Socket>;
+
+/// A session with this server, which begins with the handshake; `None` without settings of TLS.
+pub(super) fn session(to: &Endpoint) -> std::result::Result<Option<ClientConnection>, RedisError> {
+    let (ConnectionAddr::Tcp(host, _), Some(config)) = (to.addr(), to.tls()) else {
+        return Ok(None);
+    };
+    let name = ServerName::try_from(host.clone()).map_err(|_| {
+        (ErrorKind::InvalidClientConfig, "no name for which there are certificates")
+    })?;
+    let session = ClientConnection::new(Arc::clone(config), name);
+    Ok(Some(session.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?))
+}
+
+/// Agrees on TLS, by the deadline of the socket.
+pub(super) fn handshake(session: ClientConnection, socket: Socket) -> io::Result<TlsStream> {
+    let mut stream = StreamOwned::new(session, socket);
+    // The last message of a handshake is the client's.
+    while stream.conn.is_handshaking() || stream.conn.wants_write() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+/// Gives bytes to the system. The stream's own writes would drop an error, which the caller has to know: nothing
+/// was sent to a peer that is gone.
+pub(super) fn send(stream: &mut TlsStream, bytes: &[u8]) -> io::Result<()> {
+    for record in bytes.chunks(RECORD) {
+        stream.conn.writer().write_all(record)?;
+        while stream.conn.wants_write() {
+            match stream.conn.write_tls(&mut stream.sock) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(last_words(stream).unwrap_or(error)),
+                Ok(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a peer that is gone had against the connection. It tells more than that the peer is gone.
+fn last_words(stream: &mut TlsStream) -> Option<io::Error> {
+    // No read waits where the system knows that it is gone, and no other is to.
+    stream.sock.inner.set_nonblocking(true).ok()?;
+    while let Ok(1..) = stream.conn.read_tls(&mut stream.sock) {
+        if let Err(error) = stream.conn.process_new_packets() {
+            return Some(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+    }
+    None
 }
 
 /// Whether the two sides could not agree on a TLS connection.

@@ -26,7 +26,7 @@ fn connection<C: Clock + 'static>(
     clock: &Arc<C>,
 ) -> Connection {
     let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-    let inner = Line::open(&endpoint, None, endpoint.redis_settings(), SECOND).unwrap();
+    let inner = Line::connect(&endpoint, SECOND).unwrap();
     let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
     let epoch = Epochs::default().current();
     Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
