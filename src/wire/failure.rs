@@ -8,7 +8,7 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, locate, place, words};
+use crate::wire::fault::{Limit, locate, place, silence, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -128,7 +128,17 @@ impl Refusal {
 impl Failure {
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
-        Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+        Failure::Unknown(silence())
+    }
+
+    /// The error beneath, for a connection that could not be made because of it.
+    pub(crate) fn into_error(self) -> RedisError {
+        match self {
+            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            | Failure::Refused(error)
+            | Failure::Unknown(error) => error,
+            Failure::NotSent(_) => silence(),
+        }
     }
 
     /// Why no connection could be made, if that is what failed.

@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | before that request was sent | not used again |
 //! | since | used: the server replies there |
+//!
+//! A server that hangs up on one connection has likely hung up on all, so that none made before is used again.
 
 use std::time::Duration;
 
@@ -28,12 +30,25 @@ pub(crate) struct Common {
     replied: AtomicU64,
     /// When the last request was sent that got no reply in time.
     unanswered: AtomicU64,
+    /// How often all connections made so far were outdated.
+    generation: AtomicU64,
 }
 
 impl Common {
     pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
-        let (replied, unanswered) = (AtomicU64::new(0), AtomicU64::new(0));
-        Common { patience, setting, replied, unanswered }
+        let zero = || AtomicU64::new(0);
+        Common { patience, setting, replied: zero(), unanswered: zero(), generation: zero() }
+    }
+
+    /// To which generation a connection belongs that is made now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Outdates the connections of this generation, if that was not done before.
+    pub(crate) fn outdate(&self, generation: u64) {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.generation.compare_exchange(generation, generation + 1, success, failure);
     }
 
     /// One plain store: each exchange pays for it.

@@ -203,11 +203,6 @@ impl Node {
         self.lane(lane).manager.attempts().trouble()
     }
 
-    /// The server hung up: connections made before are likely dead too.
-    pub(crate) fn hung_up(&self, lane: Lane, connection: &Connection) {
-        self.lane(lane).manager.outdate(connection);
-    }
-
     /// How long it takes to answer, as far as is known.
     pub(crate) fn took(&self) -> u64 {
         self.took.load(Ordering::Relaxed)

@@ -200,7 +200,7 @@ impl<'a> Leg<'a> {
         let Some(connection) = &mut self.connection else { return };
         let begin = clock.now();
         // An answer that is there already is read also when the time is over.
-        let replies = connection.receive_all(numbers.len(), self.sent, deadline);
+        let replies = connection.receive_all(deadline);
         let end = clock.now();
         self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(self.sent)));
         let mut broken = None;
@@ -239,9 +239,7 @@ impl<'a> Leg<'a> {
 
     /// The connection was dead; another may be alive.
     fn hang_up(&mut self, lane: Lane) {
-        if let Some(connection) = self.connection.take() {
-            self.node.hung_up(lane, &connection);
-        }
+        self.connection = None;
         self.standing = None;
         self.failed = self.node.attempts(lane).failed;
     }

@@ -83,8 +83,8 @@ impl<'a> Batch<'a> {
     /// Takes all of it to the server and back. A failure befalls all in it that were told nothing.
     pub(crate) fn exchange(&mut self, connection: &mut Connection) -> Result<(), Failure> {
         let (packed, count, deadline) = self.board();
-        let sent = connection.send(packed, count, deadline)?;
-        connection.receive_each(count, sent, deadline, |outcome| self.tell(outcome))
+        connection.send(packed, count, deadline)?;
+        connection.receive_each(deadline, |outcome| self.tell(outcome))
     }
 
     /// The outcome of the next command, in the order in which they are sent.

@@ -317,14 +317,14 @@ impl r2d2::ManageConnection for Maker {
 
     fn is_valid(&self, connection: &mut Pooled) -> Result<(), RedisError> {
         // r2d2 tests one after the other; a server that is silent must not be waited for at each.
-        if self.manager.is_outdated(connection) {
+        if connection.is_outdated() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
         guarded(|| self.manager.test(connection))
     }
 
     fn has_broken(&self, connection: &mut Pooled) -> bool {
-        !self.manager.is_usable(connection)
+        !connection.is_usable()
     }
 }
 

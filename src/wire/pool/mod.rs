@@ -42,11 +42,11 @@ impl Pool {
     /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
     pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
         while let Some(connection) = self.raw.try_get() {
-            if self.manager.is_usable(&connection) {
+            if connection.is_usable() {
                 return Some(connection);
             }
         }
-        self.raw.order().filter(|connection| self.manager.is_usable(connection))
+        self.raw.order().filter(|connection| connection.is_usable())
     }
 
     /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
@@ -82,7 +82,7 @@ impl Pool {
     /// The same for a caller that has waited since then.
     fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         if let Some(connection) = self.raw.try_get()
-            && !self.manager.is_outdated(&connection)
+            && !connection.is_outdated()
         {
             return Ok(connection);
         }
@@ -102,7 +102,7 @@ impl Pool {
                 return Err(Failure::NotSent(self.hindrance(self.manager.now().since(start))));
             }
             if let Some(connection) = self.raw.wait(seen, left)
-                && self.manager.is_usable(&connection)
+                && connection.is_usable()
             {
                 return Ok(connection);
             }
@@ -155,9 +155,6 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
-        if outcome.as_ref().is_err_and(Failure::is_disconnect) {
-            self.manager.outdate(&connection);
-        }
         self.spoil_surplus(&mut connection);
         outcome
     }
