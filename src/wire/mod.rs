@@ -11,7 +11,7 @@
 //! | `attempt` | how many could be made, why the last one could not, and when another may be |
 //! | `retry` | pauses between attempts |
 //! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
-//! | `combine` | commands of many threads travel together |
+//! | `batcher` | commands of many threads travel together |
 //! | `connection` | commands out, answers in, each by its deadline |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
@@ -32,7 +32,7 @@ pub(crate) use redis::{Arg, Pipeline, Value};
 
 mod advice;
 pub(crate) mod attempt;
-pub(crate) mod combine;
+pub(crate) mod batcher;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod epoch;

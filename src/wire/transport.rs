@@ -2,7 +2,7 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::combine::{Batch, Combiner};
+use crate::wire::batcher::{Batch, Batcher};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::{Failure, Hindrance, Shortage};
 use crate::wire::manager::{Manager, Timeouts};
@@ -17,7 +17,7 @@ use crate::wire::subscription::Subscription;
 #[derive(Debug)]
 pub(crate) struct Transport {
     pool: Pool,
-    combiner: Combiner,
+    batcher: Batcher,
     /// Renewals must not wait for callers. The worker does not connect itself: looking a name up may
     /// take longer than what is left of the leases of which it is to tell that they are lost.
     worker: Pool,
@@ -38,7 +38,7 @@ impl Transport {
         let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
         let manager = Arc::new(manager);
         Transport {
-            combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
+            batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, settings, connector),
             manager,
@@ -86,7 +86,7 @@ impl Transport {
             self.pool.exchange_since(start, deadline, |connection| batch.exchange(connection))
         };
         let limit = |start| self.pool.limit(start);
-        let outcome = self.combiner.call(call, deadline, &limit, |batch| match carry(batch) {
+        let outcome = self.batcher.call(call, deadline, &limit, |batch| match carry(batch) {
             // It had died unnoticed, and nothing was sent on it.
             Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
             outcome => outcome,

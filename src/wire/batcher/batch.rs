@@ -1,26 +1,26 @@
-//! What one driver takes to the server, and brings back to those in its car.
+//! What one leader takes to the server, and brings back to those in its pending.
 
 use std::io;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::combine::car::{Car, Outcome, Seat};
-use crate::wire::combine::yard::{Span, Yard};
+use crate::wire::batcher::pending::{BatchEntry, Outcome, PendingBatch};
+use crate::wire::batcher::queue::{BatchQueue, Span};
 use crate::wire::connection::Connection;
 use crate::wire::failure::Failure;
 
-/// What one driver takes to the server: its own command first, then those of its car.
+/// What one leader takes to the server: its own command first, then those of its pending.
 pub(crate) struct Batch<'a> {
-    yard: &'a Yard,
-    /// The car and the driver's seat. A caller that goes alone has none.
-    car: Option<(&'a Arc<Car>, usize)>,
+    queue: &'a BatchQueue,
+    /// The pending and the leader's entry. A caller that goes alone has none.
+    pending: Option<(&'a Arc<PendingBatch>, usize)>,
     packed: Vec<u8>,
     span: Span<'a>,
     /// When the last reply must be there.
     deadline: Moment,
-    boarded: bool,
+    sealed: bool,
     own: Option<Outcome>,
-    /// The other seats that were sent, and their outcomes as far as they came.
+    /// The other entries that were sent, and their outcomes as far as they came.
     others: Vec<usize>,
     outcomes: Vec<Outcome>,
     failure: Option<Failure>,
@@ -28,18 +28,18 @@ pub(crate) struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(super) fn new(
-        yard: &'a Yard,
+        queue: &'a BatchQueue,
         packed: Vec<u8>,
         span: Span<'a>,
-        car: Option<(&'a Arc<Car>, usize)>,
+        pending: Option<(&'a Arc<PendingBatch>, usize)>,
     ) -> Batch<'a> {
         Batch {
-            yard,
-            car,
+            queue,
+            pending,
             packed,
             span,
             deadline: span.deadline,
-            boarded: false,
+            sealed: false,
             own: None,
             others: Vec::new(),
             outcomes: Vec::new(),
@@ -59,21 +59,21 @@ impl<'a> Batch<'a> {
 
     /// Takes along who waits, now that there is a connection. Answers what is to be sent, how many
     /// commands that is, and when the last answer must be there.
-    pub(super) fn board(&mut self) -> (&[u8], usize, Moment) {
-        self.boarded = true;
-        if let Some((car, own)) = self.car {
-            let now = self.yard.clock.now();
-            let mut seats = car.seats.lock();
-            seats.all[own] = Seat::Sent;
-            for (number, seat) in seats.all.iter_mut().enumerate() {
+    pub(super) fn seal(&mut self) -> (&[u8], usize, Moment) {
+        self.sealed = true;
+        if let Some((pending, own)) = self.pending {
+            let now = self.queue.clock.now();
+            let mut entries = pending.entries.lock();
+            entries.all[own] = BatchEntry::Sent;
+            for (number, entry) in entries.all.iter_mut().enumerate() {
                 // What is overdue goes by itself.
-                if let Seat::Waiting { packed, deadline } = seat
+                if let BatchEntry::Waiting { packed, deadline } = entry
                     && *deadline > now
                 {
                     self.packed.extend_from_slice(packed);
                     self.deadline = self.deadline.max(*deadline);
                     self.others.push(number);
-                    *seat = Seat::Sent;
+                    *entry = BatchEntry::Sent;
                 }
             }
         }
@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
 
     /// Takes all of it to the server and back. A failure befalls all in it that were told nothing.
     pub(crate) fn exchange(&mut self, connection: &mut Connection) -> Result<(), Failure> {
-        let (packed, count, deadline) = self.board();
+        let (packed, count, deadline) = self.seal();
         connection.send(packed, count, deadline)?;
         connection.receive_each(deadline, |outcome| self.tell(outcome))
     }
@@ -95,33 +95,33 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Hands everybody in the car the outcome.
-    fn arrive(&mut self, car: &Arc<Car>) {
-        let mut seats = car.seats.lock();
+    /// Hands everybody in the pending the outcome.
+    fn arrive(&mut self, pending: &Arc<PendingBatch>) {
+        let mut entries = pending.entries.lock();
         let mut outcomes = self.outcomes.drain(..);
         for &number in &self.others {
             let missing = || Err(self.failure.clone().unwrap_or_else(abandoned));
             let outcome = outcomes.next().unwrap_or_else(missing);
-            if let seat @ Seat::Sent = &mut seats.all[number] {
-                *seat = Seat::Told(outcome);
+            if let entry @ BatchEntry::Sent = &mut entries.all[number] {
+                *entry = BatchEntry::Done(outcome);
             }
         }
     }
 
-    /// Leaves the car without having got a connection.
-    fn strand(&mut self, car: &Arc<Car>, own: usize) {
-        let mut yard = self.yard.state.lock();
-        let mut seats = car.seats.lock();
-        seats.all[own] = Seat::Gone;
-        // Others may have the time that the driver had not. What else fails would fail for them.
-        let had_time = self.yard.clock.now() < self.span.limit();
-        if !had_time && self.failure.is_some() && seats.elect() {
-            yard.cars.push_front(Arc::clone(car));
+    /// Leaves the pending without having got a connection.
+    fn abandon(&mut self, pending: &Arc<PendingBatch>, own: usize) {
+        let mut queue = self.queue.state.lock();
+        let mut entries = pending.entries.lock();
+        entries.all[own] = BatchEntry::Abandoned;
+        // Others may have the time that the leader had not. What else fails would fail for them.
+        let had_time = self.queue.clock.now() < self.span.limit();
+        if !had_time && self.failure.is_some() && entries.elect() {
+            queue.batches.push_front(Arc::clone(pending));
             return;
         }
-        for seat in &mut seats.all {
-            if let Seat::Waiting { .. } = seat {
-                *seat = Seat::Told(Err(self.failure.clone().unwrap_or_else(abandoned)));
+        for entry in &mut entries.all {
+            if let BatchEntry::Waiting { .. } = entry {
+                *entry = BatchEntry::Done(Err(self.failure.clone().unwrap_or_else(abandoned)));
             }
         }
     }
@@ -129,21 +129,21 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if let Some((car, own)) = self.car {
-            if self.boarded {
-                self.arrive(car);
+        if let Some((pending, own)) = self.pending {
+            if self.sealed {
+                self.arrive(pending);
             } else {
-                self.strand(car, own);
+                self.abandon(pending, own);
             }
-            car.wake();
+            pending.wake();
         }
-        let mut yard = self.yard.state.lock();
-        yard.taken -= 1;
-        self.yard.invite(&yard);
+        let mut queue = self.queue.state.lock();
+        queue.taken -= 1;
+        self.queue.wake_leader(&queue);
     }
 }
 
-/// The driver did not come back: its thread panicked.
+/// The leader did not come back: its thread panicked.
 pub(super) fn abandoned() -> Failure {
     Failure::Unknown(io::Error::other("the thread that had sent the command panicked").into())
 }
