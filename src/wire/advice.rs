@@ -15,8 +15,12 @@ impl From<Failure> for Error {
             Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error)) => {
                 refused_connection(error)
             }
-            Failure::NotSent(Hindrance::Exhausted(shortage)) => Error::exhausted(shortage.in_use()),
-            Failure::NotSent(Hindrance::Silent(shortage)) => Error::unreachable(shortage.silent()),
+            Failure::NotSent(Hindrance::Exhausted(shortage)) if shortage.is_silent => {
+                Error::unreachable(format!("{shortage}; look whether Redis hangs"))
+            }
+            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
+                Error::exhausted(format!("{shortage}; raise max_size or max_wait"))
+            }
             Failure::NotSent(Hindrance::Forked) => Error::refused(
                 "this process is a fork of one that had built a client; build clients only after the \
                  fork, or start a new program instead of forking",

@@ -30,8 +30,6 @@ pub(crate) enum Hindrance {
     Closed(RedisError),
     /// All connections were in use.
     Exhausted(Shortage),
-    /// All connections were in use, and none of them received a reply.
-    Silent(Shortage),
     /// This process is a fork of the one that made the client.
     Forked,
     /// The caller's deadline had passed already.
@@ -52,37 +50,25 @@ pub(crate) enum Hindrance {
 #[derive(Clone, Debug)]
 pub(crate) struct Shortage {
     pub(crate) waited: Duration,
-    /// How many connections the pool may have, and to where, once that is known.
-    pub(crate) pool: Option<(u32, String)>,
+    /// How many connections the pool may have.
+    pub(crate) size: u32,
+    pub(crate) address: String,
+    /// None of them received a reply in that time.
+    pub(crate) is_silent: bool,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.pool {
-            Some((1, address)) => write!(f, "the only connection to {address}"),
-            Some((size, address)) => write!(f, "all {size} connections to {address}"),
-            None => f.write_str("all connections"),
-        }
-    }
-}
-
-impl Shortage {
-    fn is_of_one(&self) -> bool {
-        matches!(self.pool, Some((1, _)))
-    }
-
-    pub(super) fn in_use(&self) -> String {
-        let verb = if self.is_of_one() { "was" } else { "were" };
-        format!("{self} {verb} in use for {}; raise max_size or max_wait", Span(self.waited))
-    }
-
-    pub(super) fn silent(&self) -> String {
-        let who = if self.is_of_one() {
-            "another call has waited for a reply"
-        } else {
-            "other calls have waited for replies"
+        let Shortage { waited, size, address, is_silent } = self;
+        let (subject, was, others) = match size {
+            1 => ("the only connection".to_owned(), "was", "another call has waited for a reply"),
+            _ => (format!("all {size} connections"), "were", "other calls have waited for replies"),
         };
-        format!("{who} on {self} for {}; look whether Redis hangs", Span(self.waited))
+        if *is_silent {
+            write!(f, "{others} on {subject} to {address} for {}", Span(*waited))
+        } else {
+            write!(f, "{subject} to {address} {was} in use for {}", Span(*waited))
+        }
     }
 }
 
@@ -207,7 +193,6 @@ impl Failure {
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(
                 Hindrance::Exhausted(_)
-                | Hindrance::Silent(_)
                 | Hindrance::Closed(_)
                 | Hindrance::Overdue
                 | Hindrance::NoMajority { .. }
@@ -297,7 +282,6 @@ impl Failure {
             }
             Failure::NotSent(
                 Hindrance::Exhausted(_)
-                | Hindrance::Silent(_)
                 | Hindrance::Overdue
                 // Some of several servers may only have been too slow.
                 | Hindrance::NoMajority { .. }
@@ -366,12 +350,7 @@ impl fmt::Display for Failure {
         let text = match self {
             Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
             | Failure::Unknown(error) => words(error),
-            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
-                format!("{shortage} were in use for {}", Span(shortage.waited))
-            }
-            Failure::NotSent(Hindrance::Silent(shortage)) => {
-                format!("{shortage} waited for a reply for {}", Span(shortage.waited))
-            }
+            Failure::NotSent(Hindrance::Exhausted(shortage)) => shortage.to_string(),
             Failure::NotSent(Hindrance::Forked) => "this process is a fork".to_owned(),
             Failure::NotSent(Hindrance::Overdue) => {
                 "the deadline passed before a command was sent".to_owned()

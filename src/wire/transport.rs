@@ -2,9 +2,9 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::batcher::{Batch, Batcher};
+use crate::wire::batcher::Batcher;
 use crate::wire::connection::{Connection, Reply};
-use crate::wire::failure::{Failure, Hindrance, Shortage};
+use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
 use crate::wire::process::Process;
@@ -81,26 +81,8 @@ impl Transport {
     /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         self.process.check()?;
-        let carry = |batch: &mut Batch<'_>| {
-            let (start, deadline) = batch.span();
-            self.pool.exchange_since(start, deadline, |connection| batch.exchange(connection))
-        };
-        let limit = |start| self.pool.limit(start);
-        let outcome = self.batcher.call(call, deadline, &limit, |batch| match carry(batch) {
-            // It had died unnoticed, and nothing was sent on it.
-            Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
-            outcome => outcome,
-        });
-        match outcome {
-            // Whoever would have taken it along had no connection either, if none can be made.
-            Err(Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))) => {
-                let trouble = self.manager.attempts().trouble().map(Hindrance::Connect);
-                Err(Failure::NotSent(trouble.unwrap_or_else(|| self.pool.hindrance(waited))))
-            }
-            outcome => {
-                outcome.map_err(|f| f.at(&self.manager.address(), self.manager.reply_limit()))
-            }
-        }
+        let outcome = self.batcher.call(call, deadline, &self.pool);
+        outcome.map_err(|failure| failure.at(&self.manager.address(), self.manager.reply_limit()))
     }
 
     /// Several commands that must travel on one connection.

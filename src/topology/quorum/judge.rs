@@ -11,7 +11,7 @@ use crate::topology::quorum::vote::Tally;
 use crate::topology::several::node::Lane;
 use crate::topology::several::scatter::Delivery;
 use crate::wire::connection::{Reply, Standing};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, Hindrance, Shortage};
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +150,10 @@ impl Quorum {
                 } else {
                     format!("{}: {text}", node.address())
                 });
-                exhausted +=
-                    usize::from(matches!(failure, Failure::NotSent(Hindrance::Exhausted(_))));
+                exhausted += usize::from(matches!(
+                    failure,
+                    Failure::NotSent(Hindrance::Exhausted(Shortage { is_silent: false, .. }))
+                ));
                 failed += 1;
                 unreached += usize::from(matches!(
                     failure,

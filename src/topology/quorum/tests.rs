@@ -164,8 +164,12 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
     use crate::base::error::Error;
     use crate::wire::failure::Shortage;
     let in_use = || {
-        let pool = Some((8, "127.0.0.1:1".to_owned()));
-        let shortage = Shortage { waited: Duration::from_secs(1), pool };
+        let shortage = Shortage {
+            waited: Duration::from_secs(1),
+            size: 8,
+            address: "127.0.0.1:1".to_owned(),
+            is_silent: false,
+        };
         Err(Failure::NotSent(Hindrance::Exhausted(shortage)))
     };
     let told = |said| Error::from(judged(Ask::Renew, said, false).unwrap_err());

@@ -181,7 +181,7 @@ impl Node {
 
     /// Why there was no connection in this time.
     pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> Hindrance {
-        self.lane(lane).pool.hindrance(waited)
+        self.lane(lane).pool.shortage(waited)
     }
 
     /// A caller wants a connection, and there is none: if the last could not be made, it is tried again now.

@@ -1,48 +1,51 @@
 //! Commands that threads send at the same moment travel together.
 //!
-//! A caller that finds a place free goes alone. While the places are taken, callers gather in a
-//! *pending*. Whoever has a place and a pending *leads*: it borrows a connection, sends the commands of
-//! all in one write, reads the answers in order, and wakes all at once. That is the first in the
-//! pending, when a place comes free, or a newcomer that finds place and pending before. Nobody works for
-//! others beyond the one exchange that its own command needs.
+//! A caller that finds a place free goes alone. While the places are taken, callers gather in a pending
+//! batch. A caller with a place and a batch *leads*: it borrows a connection, sends the commands of all in one
+//! write, reads the replies in order, and wakes all at once. The first caller of a batch leads it when a place
+//! comes free, or a newcomer that finds place and batch before. Nobody works for others beyond the one exchange
+//! that its own command needs.
 //!
-//! | a entry is | its caller waits | then it is |
+//! | an entry is | its caller waits | then it is |
 //! | --- | --- | --- |
-//! | waiting | for the pending to leave | sent; told, if no connection can be made; gone at its limit, which is *not sent* |
-//! | sent | for its answer | told; gone at its deadline, which is *unknown* |
-//! | told | no longer: it has its outcome | gone |
+//! | waiting | for the batch to leave | sent; done, if no connection can be made; abandoned at its limit, which is *not sent* |
+//! | sent | for its reply | done; abandoned at its deadline, which is *unknown* |
+//! | done | no longer: it has its outcome | abandoned |
 //!
-//! | a pending is | where | then it is |
+//! | a batch is | where | then it is |
 //! | --- | --- | --- |
-//! | gathering | in the queue, where only the last may be entered | driven; dissolved, when no entry waits |
-//! | driven | with its leader | left: sent, or told; gathering, if its leader had no time for a connection and others have |
+//! | gathering | in the queue, where only the last may be entered | led; dissolved, when no entry waits |
+//! | led | with its leader | left: sent, or done; gathering, if its leader had no time for a connection and others have |
 //!
-//! A pending takes nobody with more time than its leader, so that it is never the leader's deadline
-//! that ends another's wait; a leader whose time is over hands on to whoever has the most.
+//! A batch takes nobody with more time than its leader, so that the leader's deadline never ends another's
+//! wait. A leader whose time is over hands on to the caller that has the most.
 //!
-//! While any pending gathers, all `FEW` places are taken or the leader of the first was *leader_woken*:
-//! by whoever gave a place back, drove the pending before, or dissolved it. Few places, because a
-//! larger pending saves more than one more connection does. But a leader that waited for a [`TURN`]
-//! takes one besides: a connection that died unnoticed must hold up only those on it.
+//! While any batch gathers, all [`FEW`] places are taken or the leader of the first was woken: by the caller
+//! that gave a place back, led the batch before, or dissolved it. Few places, because a larger batch saves more
+//! than one more connection does. But a leader that waited for a [`TURN`] takes one besides: a connection that
+//! died unnoticed must hold up only those on it.
 
 mod batch;
+mod carrier;
 mod pending;
-mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::base::sync::{Arc, crowd};
+pub(crate) use self::batch::Batch;
+pub(crate) use self::carrier::Carrier;
+use self::pending::{BatchEntry, Entries, Outcome, PendingBatch};
+use crate::base::sync::{Arc, Mutex, crowd};
 use crate::base::time::{Clock, Moment};
-use crate::wire::batcher::batch::abandoned;
-use crate::wire::batcher::pending::{BatchEntry, Outcome, PendingBatch};
-use crate::wire::batcher::queue::{BatchQueue, Span};
 use crate::wire::connection::is_no_script;
-use crate::wire::failure::{Failure, Hindrance, Shortage};
+use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-pub(crate) use batch::Batch;
+/// How many places there are: as many threads never wait for each other. With fewer the server would
+/// idle, with more the batches be empty.
+const FEW: usize = 4;
 
 /// How long a leader waits for a place until it takes one besides.
 const TURN: Duration = Duration::from_millis(5);
@@ -50,88 +53,93 @@ const TURN: Duration = Duration::from_millis(5);
 /// Where the callers of one pool meet.
 #[derive(Debug)]
 pub(crate) struct Batcher {
-    queue: BatchQueue,
+    clock: Arc<dyn Clock>,
+    few: usize,
+    /// How many places there are for a leader that has waited for its turn.
+    all: usize,
     turn: Duration,
+    queue: Mutex<BatchQueue>,
 }
 
-/// What a leader without a place has to do.
-enum Step {
-    Lead(Vec<u8>),
-    Leave,
-    Wait,
+/// Locked before the entries of a batch.
+#[derive(Debug, Default)]
+struct BatchQueue {
+    /// Places that are taken.
+    taken: usize,
+    /// In the order in which they came.
+    batches: VecDeque<Arc<PendingBatch>>,
+}
+
+/// How long a caller has, and how its command is sent.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    start: Moment,
+    deadline: Moment,
+    carrier: &'a dyn Carrier,
+}
+
+impl Span<'_> {
+    /// Until when it waits for a connection, as things stand.
+    fn limit(&self) -> Moment {
+        self.deadline.min(self.carrier.limit(self.start))
+    }
+
+    fn shortage(&self, now: Moment) -> Failure {
+        Failure::NotSent(self.carrier.shortage(now.since(self.start)))
+    }
 }
 
 impl Batcher {
     /// For a pool of so many connections.
     pub(crate) fn new(clock: Arc<dyn Clock>, size: u32) -> Batcher {
-        Batcher { queue: BatchQueue::new(clock, size), turn: TURN }
+        let all = usize::try_from(size).unwrap_or(usize::MAX);
+        Batcher { clock, few: FEW.min(all), all, turn: TURN, queue: Mutex::default() }
     }
 
-    /// One command and its answer. `limit` tells until when a caller that came then waits for a connection, as
-    /// things stand. `carry` takes a batch to the server; a failure that it answers befalls all in the batch that
-    /// were told nothing.
-    pub(crate) fn call(
-        &self,
-        call: &Call,
-        deadline: Moment,
-        limit: &dyn Fn(Moment) -> Moment,
-        carry: impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
-    ) -> Outcome {
-        let span = Span { start: self.queue.clock.now(), deadline, limit };
-        match self.call_once(call.pack(), span, &carry) {
+    /// One command and its reply.
+    pub(crate) fn call(&self, call: &Call, deadline: Moment, carrier: &dyn Carrier) -> Outcome {
+        let span = Span { start: self.clock.now(), deadline, carrier };
+        match self.call_once(call.pack(), span) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
-                Some(whole) => self.call_once(whole.pack(), span, &carry),
+                Some(whole) => self.call_once(whole.pack(), span),
                 None => Err(Failure::Refused(error)),
             },
             outcome => outcome,
         }
     }
 
-    fn call_once(
-        &self,
-        mut packed: Vec<u8>,
-        span: Span<'_>,
-        carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
-    ) -> Outcome {
-        let deadline = span.deadline;
-        let mut queue = self.queue.state.lock();
-        if queue.batches.is_empty() && self.queue.has_place(&queue) {
+    fn call_once(&self, mut packed: Vec<u8>, span: Span<'_>) -> Outcome {
+        let mut queue = self.queue.lock();
+        if queue.batches.is_empty() && queue.taken < self.few {
             queue.taken += 1;
             drop(queue);
-            return Batch::new(&self.queue, packed, span, None).run(carry);
+            return Batch::new(self, packed, span, None).run();
         }
         if let Some(pending) = queue.batches.back().cloned() {
             let mut entries = pending.entries.lock();
-            if let Some(number) = entries.enter(&mut packed, deadline) {
-                // Who runs already need not wait until the one that was leader_woken has woken up.
-                let leads = queue.batches.len() == 1 && deadline >= entries.deadline;
-                if leads && self.queue.has_place(&queue) {
-                    (entries.leader, entries.deadline) = (number, deadline);
-                    let packed = self.queue.start(&mut queue, &pending, &mut entries);
+            if let Some(number) = entries.enter(&mut packed, span.deadline) {
+                // This thread runs already, and need not wait until the leader has woken up.
+                let leads = queue.batches.len() == 1 && span.deadline >= entries.deadline;
+                if leads && queue.taken < self.few {
+                    (entries.leader, entries.deadline) = (number, span.deadline);
+                    let packed = self.start(&mut queue, &pending, &mut entries);
                     drop((entries, queue));
-                    let pending = Some((&pending, number));
-                    return Batch::new(&self.queue, packed, span, pending).run(carry);
+                    return Batch::new(self, packed, span, Some((&pending, number))).run();
                 }
                 drop((entries, queue));
-                return self.wait(&pending, number, span, carry);
+                return self.wait(&pending, number, span);
             }
         }
-        let pending = PendingBatch::new(packed, deadline, self.queue.clock.now().after(self.turn));
+        let turn = self.clock.now().after(self.turn);
+        let pending = PendingBatch::new(packed, span.deadline, turn);
         queue.batches.push_back(Arc::clone(&pending));
         drop(queue);
-        self.wait(&pending, 0, span, carry)
+        self.wait(&pending, 0, span)
     }
 
-    /// Waits in a pending, and leads it if that falls to this caller.
-    fn wait(
-        &self,
-        pending: &Arc<PendingBatch>,
-        number: usize,
-        span: Span<'_>,
-        carry: &impl Fn(&mut Batch<'_>) -> Result<(), Failure>,
-    ) -> Outcome {
-        let Span { start, deadline, .. } = span;
-        let mut now = self.queue.clock.now();
+    /// Waits in a batch, and leads it if that falls to this caller.
+    fn wait(&self, pending: &Arc<PendingBatch>, number: usize, span: Span<'_>) -> Outcome {
+        let mut now = self.clock.now();
         let mut limit = span.limit();
         let mut entries = pending.entries.lock();
         let mut look = limit.min(entries.turn);
@@ -147,13 +155,8 @@ impl Batcher {
                 BatchEntry::Waiting { .. } if steps => {
                     entries.leader_woken = false;
                     drop(entries);
-                    match self.step(pending, number, now, limit) {
-                        Step::Lead(packed) => {
-                            let pending = Some((pending, number));
-                            return Batch::new(&self.queue, packed, span, pending).run(carry);
-                        }
-                        Step::Leave => return Err(exhausted(now.since(start))),
-                        Step::Wait => {}
+                    if let Some(outcome) = self.step(pending, number, span, (now, limit)) {
+                        return outcome;
                     }
                     if now >= look {
                         look = limit;
@@ -165,56 +168,92 @@ impl Batcher {
                 BatchEntry::Waiting { .. } if leads => look,
                 entry @ BatchEntry::Waiting { .. } if now >= limit => {
                     *entry = BatchEntry::Abandoned;
-                    return Err(exhausted(now.since(start)));
+                    drop(entries);
+                    return Err(span.shortage(now));
                 }
                 BatchEntry::Waiting { .. } => limit,
-                entry @ BatchEntry::Sent if now >= deadline => {
+                entry @ BatchEntry::Sent if now >= span.deadline => {
                     *entry = BatchEntry::Abandoned;
                     return Err(Failure::silent());
                 }
-                BatchEntry::Sent => deadline,
+                BatchEntry::Sent => span.deadline,
                 entry @ (BatchEntry::Done(_) | BatchEntry::Abandoned) => {
-                    let told = std::mem::replace(entry, BatchEntry::Abandoned);
-                    return if let BatchEntry::Done(outcome) = told {
-                        outcome
-                    } else {
-                        Err(abandoned())
+                    return match std::mem::replace(entry, BatchEntry::Abandoned) {
+                        BatchEntry::Done(outcome) => outcome,
+                        _ => Err(batch::panicked()),
                     };
                 }
             };
-            let woken = if leads { &pending.leader_woken } else { &pending.told };
+            let woken = if leads { &pending.leader_woken } else { &pending.done };
             entries = crowd::wait_for(woken, entries, until.since(now));
-            now = self.queue.clock.now();
+            now = self.clock.now();
         }
     }
 
-    /// Looks for a place for a leader, or lets it go if its time is over.
-    fn step(&self, pending: &Arc<PendingBatch>, number: usize, now: Moment, limit: Moment) -> Step {
-        let mut queue = self.queue.state.lock();
+    /// Leads if there is a place, or leaves if its time is over. `None` if it has to wait on.
+    fn step(
+        &self,
+        pending: &Arc<PendingBatch>,
+        number: usize,
+        span: Span<'_>,
+        (now, limit): (Moment, Moment),
+    ) -> Option<Outcome> {
+        let mut queue = self.queue.lock();
         let mut entries = pending.entries.lock();
         let gathers = queue.batches.iter().any(|other| Arc::ptr_eq(other, pending));
         if !gathers || entries.leader != number {
-            return Step::Wait;
+            return None;
         }
         if now >= limit {
             entries.all[number] = BatchEntry::Abandoned;
-            if entries.elect() {
-                drop(entries);
+            let others_wait = entries.elect();
+            drop(entries);
+            if others_wait {
                 pending.wake();
             } else {
-                drop(entries);
                 queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
-                self.queue.wake_leader(&queue);
+                self.wake_leader(&queue);
             }
-            return Step::Leave;
+            drop(queue);
+            return Some(Err(span.shortage(now)));
         }
-        if queue.taken >= self.queue.places(&entries, now) {
-            return Step::Wait;
+        if queue.taken >= self.places(&entries, now) {
+            return None;
         }
-        Step::Lead(self.queue.start(&mut queue, pending, &mut entries))
+        let packed = self.start(&mut queue, pending, &mut entries);
+        drop((entries, queue));
+        Some(Batch::new(self, packed, span, Some((pending, number))).run())
     }
-}
 
-fn exhausted(waited: Duration) -> Failure {
-    Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))
+    /// Gives a batch its place. Returns the leader's command.
+    fn start(
+        &self,
+        queue: &mut BatchQueue,
+        pending: &Arc<PendingBatch>,
+        entries: &mut Entries,
+    ) -> Vec<u8> {
+        queue.taken += 1;
+        queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
+        self.wake_leader(queue);
+        match &mut entries.all[entries.leader] {
+            BatchEntry::Waiting { packed, .. } => std::mem::take(packed),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Has the first leader look for a place, if there is one for it.
+    fn wake_leader(&self, queue: &BatchQueue) {
+        let Some(pending) = queue.batches.front() else { return };
+        let mut entries = pending.entries.lock();
+        if queue.taken < self.places(&entries, self.clock.now()) {
+            entries.leader_woken = true;
+            drop(entries);
+            pending.leader_woken.notify_all();
+        }
+    }
+
+    /// How many places there are for the leader of these entries.
+    fn places(&self, entries: &Entries, now: Moment) -> usize {
+        if now < entries.turn { self.few } else { self.all }
+    }
 }

@@ -1,4 +1,4 @@
-//! A pending, its entries, and who leads it.
+//! A batch that gathers, its entries, and its leader.
 
 use crate::base::sync::Arc;
 use crate::base::sync::crowd::{self, Condvar};
@@ -35,7 +35,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Takes a entry if there is room and the leader has the time.
+    /// Takes an entry if there is room and the leader has the time.
     pub(super) fn enter(&mut self, packed: &mut Vec<u8>, deadline: Moment) -> Option<usize> {
         let full = self.all.len() >= ENTRIES || self.bytes >= BYTES;
         if full || deadline > self.deadline.after(SLACK) {
@@ -46,7 +46,7 @@ impl Entries {
         Some(self.all.len() - 1)
     }
 
-    /// Hands on to the one that can wait longest. Answers whether anybody waits.
+    /// Hands on to the one that can wait longest. Returns whether anybody waits.
     pub(super) fn elect(&mut self) -> bool {
         let waiting = self.all.iter().enumerate().filter_map(|(number, entry)| match entry {
             BatchEntry::Waiting { deadline, .. } => Some((*deadline, number)),
@@ -58,14 +58,14 @@ impl Entries {
     }
 }
 
-/// Those who travel together.
+/// The commands that travel together.
 #[derive(Debug)]
 pub(super) struct PendingBatch {
     pub(super) entries: crowd::Mutex<Entries>,
     /// Where the leader waits for a place.
     pub(super) leader_woken: Condvar,
     /// Where the others wait.
-    pub(super) told: Condvar,
+    pub(super) done: Condvar,
 }
 
 impl PendingBatch {
@@ -75,12 +75,12 @@ impl PendingBatch {
         all.push(BatchEntry::Waiting { packed, deadline });
         let entries = Entries { all, bytes, leader: 0, deadline, turn, leader_woken: false };
         let entries = crowd::Mutex::new(entries);
-        Arc::new(PendingBatch { entries, leader_woken: Condvar::new(), told: Condvar::new() })
+        Arc::new(PendingBatch { entries, leader_woken: Condvar::new(), done: Condvar::new() })
     }
 
-    /// Wakes everybody. One who drove before may still wait where the leader does.
+    /// Wakes everybody. A caller that led before may still wait where the leader does.
     pub(super) fn wake(&self) {
-        self.told.notify_all();
+        self.done.notify_all();
         self.leader_woken.notify_all();
     }
 }

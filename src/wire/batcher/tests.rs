@@ -14,6 +14,7 @@ use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::BootClock;
 use crate::wire::connection::Reply;
+use crate::wire::failure::{Hindrance, Shortage};
 use crate::wire::script::Script;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -68,9 +69,9 @@ impl Stage {
     fn call(&self, word: &str, span: Duration) -> Outcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        self.batcher.call(&call, from.after(span), &|start| start.after(self.wait), |batch| {
-            self.carry(batch)
-        })
+        let carrier =
+            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.carry(batch));
+        self.batcher.call(&call, from.after(span), &carrier)
     }
 
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
@@ -100,10 +101,10 @@ impl Stage {
         scope.spawn(move || self.call(&word, span))
     }
 
-    /// Commands that wait, pending by pending.
+    /// Commands that wait, batch by batch.
     fn waiting(&self) -> Vec<usize> {
         let waits = |entry: &&BatchEntry| matches!(entry, BatchEntry::Waiting { .. });
-        let queue = self.batcher.queue.state.lock();
+        let queue = self.batcher.queue.lock();
         queue
             .batches
             .iter()
@@ -145,9 +146,43 @@ impl Stage {
     }
 
     fn assert_idle(&self) {
-        let queue = self.batcher.queue.state.lock();
+        let queue = self.batcher.queue.lock();
         assert_eq!((queue.taken, queue.batches.len()), (0, 0));
     }
+}
+
+fn exhausted(waited: Duration) -> Hindrance {
+    let address = "HOST:PORT".to_owned();
+    Hindrance::Exhausted(Shortage { waited, size: 1, address, is_silent: false })
+}
+
+/// Carries batches as a test says.
+struct Fake<L, C>(L, C);
+
+impl<L, C> Carrier for Fake<L, C>
+where
+    L: Fn(Moment) -> Moment,
+    C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
+{
+    fn limit(&self, start: Moment) -> Moment {
+        self.0(start)
+    }
+
+    fn shortage(&self, waited: Duration) -> Hindrance {
+        exhausted(waited)
+    }
+
+    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+        self.1(batch)
+    }
+}
+
+/// Waits long for a connection, and carries batches as a test says.
+fn fake<C>(carry: C) -> impl Carrier
+where
+    C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
+{
+    Fake(|_| now().after(LONG), carry)
 }
 
 fn broken() -> Failure {
@@ -229,7 +264,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
 }
 
 #[test]
-fn a_driver_that_leaves_hands_on_and_the_last_dissolves_the_car() {
+fn leader_that_leaves_hands_on_and_the_last_dissolves_the_batch() {
     let (mut stage, gate) = stage();
     stage.wait = SHORT * 4;
     let stage = stage;
@@ -306,7 +341,7 @@ fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
 }
 
 #[test]
-fn without_a_connection_all_in_the_car_were_not_sent() {
+fn without_a_connection_all_in_the_batch_were_not_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -324,18 +359,18 @@ fn without_a_connection_all_in_the_car_were_not_sent() {
 }
 
 #[test]
-fn others_may_have_the_time_that_their_driver_had_not() {
+fn others_may_have_the_time_that_their_leader_had_not() {
     let (stage, _gate) = stage();
     let end = now().after(LONG);
     let pending = PendingBatch::new(Vec::new(), end, end);
     for later in [MILLI, MILLI * 2] {
         pending.entries.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
-    stage.batcher.queue.state.lock().taken = 1;
-    let span = Span { start: Moment::PAST, deadline: end, limit: &|start| start };
-    let batch = Batch::new(&stage.batcher.queue, Vec::new(), span, Some((&pending, 0)));
-    batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
-    let queue = stage.batcher.queue.state.lock();
+    stage.batcher.queue.lock().taken = 1;
+    let carrier = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
+    let span = Span { start: Moment::PAST, deadline: end, carrier: &carrier };
+    Batch::new(&stage.batcher, Vec::new(), span, Some((&pending, 0))).run().unwrap_err();
+    let queue = stage.batcher.queue.lock();
     assert_eq!((queue.taken, queue.batches.len()), (0, 1));
     let entries = pending.entries.lock();
     assert_eq!((entries.leader, entries.deadline), (2, end.after(MILLI * 2)));
@@ -357,9 +392,7 @@ fn a_panic_leaves_nobody_waiting() {
                 panic!("the leader's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| {
-                stage.batcher.call(&call, deadline, &|_| now().after(LONG), carry)
-            }))
+            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(carry))))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -378,16 +411,17 @@ fn a_panic_leaves_nobody_waiting() {
 #[test]
 fn who_waited_for_a_turn_takes_a_place_besides() {
     let (mut stage, gate) = stage();
-    (stage.batcher.turn, stage.batcher.queue.all) = (SHORT, 2);
+    (stage.batcher.turn, stage.batcher.all) = (SHORT, 2);
     let stage = stage;
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        stage.batcher.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
+        let carrier = fake(move |batch: &mut Batch<'_>| {
             batch.seal();
             batch.tell(echo(&word));
             Ok(())
-        })
+        });
+        stage.batcher.call(&call, now().after(LONG), &carrier)
     };
     scope(|scope| {
         let stuck = stage.spawn(scope, "stuck", LONG);
@@ -403,13 +437,13 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
 }
 
 #[test]
-fn who_finds_place_and_car_drives_at_once() {
+fn newcomer_that_finds_place_and_batch_leads_at_once() {
     let (stage, _gate) = stage();
-    // As if a place had been given back, and the leader leader_woken not yet woken up.
+    // As if a place had been given back, and the leader that was woken does not run yet.
     let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
-    stage.batcher.queue.state.lock().batches.push_back(Arc::clone(&pending));
+    stage.batcher.queue.lock().batches.push_back(Arc::clone(&pending));
     let call = Call::plain(&[b"awake"]);
-    let outcome = stage.batcher.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
+    let carrier = fake(|batch: &mut Batch<'_>| {
         let words = words(batch.seal().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
@@ -417,6 +451,7 @@ fn who_finds_place_and_car_drives_at_once() {
         }
         Ok(())
     });
+    let outcome = stage.batcher.call(&call, now().after(LONG), &carrier);
     assert_eq!(word_of(&outcome), "awake");
     let entry = std::mem::replace(&mut pending.entries.lock().all[0], BatchEntry::Abandoned);
     assert!(matches!(entry, BatchEntry::Done(outcome) if word_of(&outcome) == "asleep"));
@@ -428,22 +463,18 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let outcome = stage.batcher.call(
-        &SCRIPT.call(&[], &[]),
-        now().after(LONG),
-        &|_| now().after(LONG),
-        |batch| {
-            let whole = batch.seal().0.windows(4).any(|part| part == b"EVAL")
-                && calls.fetch_add(1, Ordering::Relaxed) == 1;
-            batch.tell(if whole {
-                echo("done")
-            } else {
-                let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
-                Err(Failure::Refused((kind, "no script").into()))
-            });
-            Ok(())
-        },
-    );
+    let carrier = fake(|batch: &mut Batch<'_>| {
+        let whole = batch.seal().0.windows(4).any(|part| part == b"EVAL")
+            && calls.fetch_add(1, Ordering::Relaxed) == 1;
+        batch.tell(if whole {
+            echo("done")
+        } else {
+            let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
+            Err(Failure::Refused((kind, "no script").into()))
+        });
+        Ok(())
+    });
+    let outcome = stage.batcher.call(&SCRIPT.call(&[], &[]), now().after(LONG), &carrier);
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -476,7 +507,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             if fate == 1 {
                                 let (start, deadline) = batch.span();
                                 sleep(deadline.min(start.after(MILLI * 20)).since(now()));
-                                return Err(exhausted(MILLI));
+                                return Err(Failure::NotSent(exhausted(MILLI)));
                             }
                             let words = words(batch.seal().0);
                             assert!((1..=ENTRIES).contains(&words.len()));
@@ -493,14 +524,8 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             }
                             Ok(())
                         };
-                        let call = || {
-                            batcher.call(
-                                &call,
-                                start.after(span),
-                                &|_| start.after(MILLI * 20),
-                                carry,
-                            )
-                        };
+                        let carrier = Fake(|_| start.after(MILLI * 20), carry);
+                        let call = || batcher.call(&call, start.after(span), &carrier);
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {
@@ -514,7 +539,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
             }
         });
         assert!(answered.load(Ordering::Relaxed) > 500);
-        let queue = batcher.queue.state.lock();
+        let queue = batcher.queue.lock();
         assert_eq!((queue.taken, queue.batches.len()), (0, 0));
     }
 }

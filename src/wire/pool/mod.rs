@@ -99,7 +99,7 @@ impl Pool {
             let now = self.manager.now();
             let left = deadline.min(self.limit(start)).since(now);
             if left.is_zero() {
-                return Err(Failure::NotSent(self.hindrance(self.manager.now().since(start))));
+                return Err(Failure::NotSent(self.shortage(self.manager.now().since(start))));
             }
             if let Some(connection) = self.raw.wait(seen, left)
                 && connection.is_usable()
@@ -118,23 +118,22 @@ impl Pool {
     }
 
     /// Why no connection came free in this time.
-    pub(crate) fn hindrance(&self, waited: Duration) -> Hindrance {
-        if !self.raw.is_full() {
+    pub(crate) fn shortage(&self, waited: Duration) -> Hindrance {
+        let trouble = self.manager.attempts().trouble();
+        if trouble.is_some() || !self.raw.is_full() {
             // One is being made, and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
-            return Hindrance::Connect(
-                self.manager.attempts().trouble().unwrap_or_else(connecting),
-            );
+            return Hindrance::Connect(trouble.unwrap_or_else(connecting));
         }
-        let pool = Some((self.raw.max_size(), self.manager.address()));
-        let shortage = Shortage { waited, pool };
-        // Of a silent server all connections are in use, and no larger pool would help. Replies that came
-        // when the wait had just begun say nothing of the rest of it.
-        if self.manager.silence() > waited / 2 && !mutated!("silent-server-as-a-small-pool") {
-            Hindrance::Silent(shortage)
-        } else {
-            Hindrance::Exhausted(shortage)
-        }
+        Hindrance::Exhausted(Shortage {
+            waited,
+            size: self.raw.max_size(),
+            address: self.manager.address(),
+            // Of a silent server all connections are in use, and no larger pool would help. Replies that came
+            // when the wait had just begun say nothing of the rest of it.
+            is_silent: self.manager.silence() > waited / 2
+                && !mutated!("silent-server-as-a-small-pool"),
+        })
     }
 
     /// Runs one exchange on a borrowed connection, and spoils that where the exchange did.
