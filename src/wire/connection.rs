@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, Hindrance, is_of_replica};
@@ -39,6 +39,8 @@ pub(crate) struct Reply {
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
+    /// Counts it among those of its pool, until it begins to be dropped.
+    pub(crate) counted: Weak<()>,
     inner: Line,
     clock: Arc<dyn Clock>,
     common: Arc<Common>,
@@ -84,11 +86,12 @@ impl Connection {
         address: Arc<str>,
         epoch: Epoch,
     ) -> Result<Connection, RedisError> {
-        let patience = common.patience;
+        let patience = common.limit.span;
         inner.set_read_timeout(Some(patience))?;
         inner.set_write_timeout(Some(patience))?;
         let now = clock.now();
         Ok(Connection {
+            counted: Weak::new(),
             inner,
             clock,
             address,
@@ -136,7 +139,7 @@ impl Connection {
     /// How long the server may wait before it replies to a command that is sent now, so that the reply comes
     /// before the read times out.
     pub(crate) fn longest_wait(&self, deadline: Moment) -> Duration {
-        let left = deadline.since(self.clock.now()).min(self.common.patience);
+        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
         left - left / MARGIN
     }
 
@@ -320,7 +323,7 @@ impl Connection {
 
     /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
     fn allow(&mut self, left: Duration) -> Result<(), RedisError> {
-        let wanted = left.min(self.common.patience);
+        let wanted = left.min(self.common.limit.span);
         if self.timeout < wanted || self.timeout > wanted + SLACK {
             self.inner.set_read_timeout(Some(wanted))?;
             self.inner.set_write_timeout(Some(wanted))?;
@@ -344,9 +347,9 @@ impl Connection {
     }
 
     fn locate(&self, error: RedisError) -> RedisError {
-        let Common { patience, setting, .. } = *self.common;
-        let whole = self.allowed + SLACK >= patience;
-        let limit = Limit { span: self.allowed, setting: whole.then_some(setting) };
+        let Limit { span, setting } = self.common.limit;
+        let whole = self.allowed + SLACK >= span;
+        let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
         locate(error, &self.address, limit)
     }
 }

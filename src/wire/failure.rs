@@ -8,7 +8,7 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, locate, place, silence, words};
+use crate::wire::fault::{Limit, is_tls_fault, locate, place, silence, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -74,11 +74,11 @@ impl fmt::Display for Shortage {
 
 /// What a server's refusal means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RefusalKind {
     Denied,
     WrongType,
-    /// The server cannot serve now, and may soon.
-    NotNow,
+    /// The server cannot serve now, and may soon: its state, and what to do.
+    NotNow(&'static str, &'static str),
     /// Another node of a cluster has the key.
     Elsewhere,
     /// Keys of several slots were named together.
@@ -86,27 +86,48 @@ pub(super) enum Refusal {
     Other,
 }
 
-impl Refusal {
-    pub(super) fn of(error: &RedisError) -> Refusal {
+impl RefusalKind {
+    pub(super) fn of(error: &RedisError) -> RefusalKind {
         let text = error.detail().unwrap_or_default();
         match error.code() {
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
-            Some("WRONGTYPE") => Refusal::WrongType,
-            Some(
-                "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN"
-                | "NOREPLICAS" | "MISCONF" | "UNBLOCKED",
-            ) => Refusal::NotNow,
-            Some("MOVED" | "ASK") => Refusal::Elsewhere,
-            Some("CROSSSLOT") => Refusal::Scattered,
-            _ if error.kind() == ErrorKind::AuthenticationFailed => Refusal::Denied,
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => RefusalKind::Denied,
+            Some("WRONGTYPE") => RefusalKind::WrongType,
+            Some("LOADING") => RefusalKind::NotNow("is loading its data", "try again later"),
+            Some("BUSY") => RefusalKind::NotNow(
+                "is busy with a long script",
+                "end it with SCRIPT KILL, or try again later",
+            ),
+            Some("READONLY" | "UNBLOCKED") => RefusalKind::NotNow(
+                "is a replica and takes no writes",
+                "connect to its master, or use .sentinels(…)",
+            ),
+            Some("MISCONF") => {
+                RefusalKind::NotNow("cannot save its data to disk", "look into its log")
+            }
+            Some("NOREPLICAS") => RefusalKind::NotNow(
+                "has fewer replicas than it needs to take writes",
+                "look at them",
+            ),
+            Some("MASTERDOWN") => {
+                RefusalKind::NotNow("is a replica without its master", "start the master")
+            }
+            Some("CLUSTERDOWN") => {
+                RefusalKind::NotNow("is in a cluster that is down", "look at the other nodes")
+            }
+            Some("TRYAGAIN") => {
+                RefusalKind::NotNow("cannot serve at the moment", "try again later")
+            }
+            Some("MOVED" | "ASK") => RefusalKind::Elsewhere,
+            Some("CROSSSLOT") => RefusalKind::Scattered,
+            _ if error.kind() == ErrorKind::AuthenticationFailed => RefusalKind::Denied,
             _ if text.contains("ACL failure")
                 // Redis 7.0 says so of what a script may not do.
                 || text.contains("The user executing the script can't")
                 || text.contains("NOPERM") =>
             {
-                Refusal::Denied
+                RefusalKind::Denied
             }
-            _ => Refusal::Other,
+            _ => RefusalKind::Other,
         }
     }
 }
@@ -117,14 +138,19 @@ impl Failure {
         Failure::Unknown(silence())
     }
 
-    /// The error beneath, for a connection that could not be made because of it.
-    pub(crate) fn into_error(self) -> RedisError {
+    /// The error beneath, if there is one.
+    fn error(&self) -> Option<&RedisError> {
         match self {
             Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
             | Failure::Refused(error)
-            | Failure::Unknown(error) => error,
-            Failure::NotSent(_) => silence(),
+            | Failure::Unknown(error) => Some(error),
+            Failure::NotSent(_) => None,
         }
+    }
+
+    /// The error of a connection that could not be made because of this.
+    pub(crate) fn into_error(self) -> RedisError {
+        self.error().cloned().unwrap_or_else(silence)
     }
 
     /// Why no connection could be made, if that is what failed.
@@ -136,18 +162,13 @@ impl Failure {
     }
 
     /// The same failure with the server that it is about, unless it names one.
-    pub(crate) fn at(self, address: &str, limit: Limit) -> Failure {
-        let here = |error| locate(error, address, limit);
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => {
-                Failure::NotSent(Hindrance::Connect(here(error)))
-            }
-            Failure::NotSent(Hindrance::Closed(error)) => {
-                Failure::NotSent(Hindrance::Closed(here(error)))
-            }
-            Failure::Unknown(error) => Failure::Unknown(here(error)),
-            other => other,
+    pub(crate) fn at(mut self, address: &str, limit: Limit) -> Failure {
+        if let Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+        | Failure::Unknown(error) = &mut self
+        {
+            *error = locate(error.clone(), address, limit);
         }
+        self
     }
 
     /// What a server's error reply is read as: a code, a blank, and more words.
@@ -182,25 +203,16 @@ impl Failure {
     /// Whether it may be over soon, so that a caller with time left tries again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) if is_tls_fault(error) => false,
-            Failure::NotSent(Hindrance::Connect(error)) => match Refusal::of(error) {
-                Refusal::NotNow => true,
-                Refusal::Denied | Refusal::WrongType => false,
-                Refusal::Elsewhere | Refusal::Scattered | Refusal::Other => {
-                    error.is_io_error() || is_max_clients(error)
-                }
+            Failure::NotSent(Hindrance::Connect(error)) => match RefusalKind::of(error) {
+                _ if is_tls_fault(error) => false,
+                RefusalKind::NotNow(..) => true,
+                RefusalKind::Denied | RefusalKind::WrongType => false,
+                _ => error.is_io_error() || is_max_clients(error),
             },
-            // A thread that stalled for as long as an exchange may take can ask again.
-            Failure::NotSent(
-                Hindrance::Exhausted(_)
-                | Hindrance::Closed(_)
-                | Hindrance::Overdue
-                | Hindrance::NoMajority { .. }
-                | Hindrance::Adrift(_),
-            ) => true,
             Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
-            Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
-            Failure::Unknown(_) => true,
+            Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotNow(..)),
+            // A thread that stalled for as long as an exchange may take can ask again.
+            Failure::NotSent(_) | Failure::Unknown(_) => true,
         }
     }
 
@@ -233,7 +245,7 @@ impl Failure {
 
     /// Whether the server denied it to this user.
     pub(crate) fn is_denied(&self) -> bool {
-        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::Denied)
+        matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::Denied)
     }
 
     /// Whether the server refused it for want of memory.
@@ -243,10 +255,7 @@ impl Failure {
 
     /// Whether the server denied it to this user, or the user itself.
     pub(crate) fn is_denied_here(&self) -> bool {
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => Refusal::of(error) == Refusal::Denied,
-            _ => self.is_denied(),
-        }
+        self.error().is_some_and(is_denial)
     }
 
     /// Whether the server belongs to no cluster.
@@ -271,7 +280,7 @@ impl Failure {
 
     /// Whether the key holds something else.
     pub(crate) fn is_wrong_type(&self) -> bool {
-        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
+        matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
     }
 
     /// Whether all that is known is that the time did not suffice.
@@ -280,17 +289,15 @@ impl Failure {
             Failure::Unknown(error) | Failure::NotSent(Hindrance::Connect(error)) => {
                 error.is_timeout()
             }
-            Failure::NotSent(
+            Failure::NotSent(reason) => matches!(
+                reason,
                 Hindrance::Exhausted(_)
                 | Hindrance::Overdue
                 // Some of several servers may only have been too slow.
                 | Hindrance::NoMajority { .. }
-                | Hindrance::Adrift(_),
-            ) => true,
-            Failure::NotSent(
-                Hindrance::Closed(_) | Hindrance::Forked | Hindrance::Impossible { .. },
-            )
-            | Failure::Refused(_) => false,
+                | Hindrance::Adrift(_)
+            ),
+            Failure::Refused(_) => false,
         }
     }
 
@@ -311,7 +318,7 @@ impl Failure {
 
 /// Whether a server denied it to this user, or the user itself.
 pub(crate) fn is_denial(error: &RedisError) -> bool {
-    Refusal::of(error) == Refusal::Denied
+    RefusalKind::of(error) == RefusalKind::Denied
 }
 
 /// Whether only a replica, or a server that becomes one, refuses something so. What a transaction or a
@@ -326,17 +333,6 @@ const NOT_A_MASTER: &str = "not a master";
 /// What a connection fails with that has to lead to a master, and leads to a replica.
 pub(crate) fn not_a_master(text: &str) -> RedisError {
     RedisError::from((ErrorKind::Io, NOT_A_MASTER, text.to_owned()))
-}
-
-/// Whether the two sides could not agree on a TLS connection.
-pub(crate) fn is_tls_fault(error: &RedisError) -> bool {
-    #[cfg(feature = "tls")]
-    return crate::wire::tls::is_fault(error);
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = error;
-        false
-    }
 }
 
 /// Whether the server takes no more connections.

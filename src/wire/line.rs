@@ -15,7 +15,7 @@ use crate::wire::stream::Stream;
 
 /// A connection to a server.
 pub(crate) struct Line {
-    stream: Stream,
+    pub(super) stream: Stream,
     parser: redis::Parser,
     /// How many replies are to be skipped, since nobody waits for them any longer.
     late: usize,
@@ -132,11 +132,11 @@ impl Line {
     }
 
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<(), RedisError> {
-        Ok(self.stream.socket().set_read_timeout(timeout)?)
+        Ok(self.stream.socket.inner.set_read_timeout(timeout)?)
     }
 
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> Result<(), RedisError> {
-        Ok(self.stream.socket().set_write_timeout(timeout)?)
+        Ok(self.stream.socket.inner.set_write_timeout(timeout)?)
     }
 }
 

@@ -151,7 +151,7 @@ impl Manager {
 
     /// How long a reply may take.
     pub(crate) fn reply_limit(&self) -> Limit {
-        Limit { span: self.timeouts.command, setting: Some(self.timeouts.settings[1]) }
+        self.common.limit
     }
 
     /// Looks where the master is, and outdates all connections if it is elsewhere than before.

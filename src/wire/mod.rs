@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
+//! | `socket` | a socket over TCP or on this machine, and a deadline for all that is done on it |
 //! | `stream` | the bytes of a connection, in plain text or over TLS |
 //! | `line` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | where the server is, as far as a client can tell |
@@ -22,7 +23,7 @@
 //! | `subscription` | a connection that listens |
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
-//! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
+//! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 //! | `unanswered` | the commands about channels whose replies are due |
@@ -46,6 +47,7 @@ pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod server_clock;
 pub(crate) mod silence;
+mod socket;
 pub(crate) mod source;
 mod stream;
 pub(crate) mod subscription;

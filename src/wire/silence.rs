@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::Moment;
+use crate::wire::fault::Limit;
 
 /// A caller that waits for less time than this may have met a network that is slow, not one that is dead.
 const MEANINGFUL: Duration = Duration::from_millis(200);
@@ -22,9 +23,8 @@ const MEANINGFUL: Duration = Duration::from_millis(200);
 /// What the connections of a manager have in common.
 #[derive(Debug)]
 pub(crate) struct Common {
-    /// The longest wait for an answer, and the setting that says so.
-    pub(crate) patience: Duration,
-    pub(crate) setting: &'static str,
+    /// The longest wait for a reply, and the setting that says so.
+    pub(crate) limit: Limit,
     /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
     /// that has leave to wait for so long.
     replied: AtomicU64,
@@ -35,9 +35,10 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
+    pub(crate) fn new(span: Duration, setting: &'static str) -> Common {
         let zero = || AtomicU64::new(0);
-        Common { patience, setting, replied: zero(), unanswered: zero(), generation: zero() }
+        let limit = Limit { span, setting: Some(setting) };
+        Common { limit, replied: zero(), unanswered: zero(), generation: zero() }
     }
 
     /// To which generation a connection belongs that is made now.
@@ -72,7 +73,7 @@ impl Common {
 
     /// Notes that a request got no reply until now, of the time that one may take.
     pub(crate) fn note_silence(&self, sent: Moment, now: Moment) {
-        if now.since(sent) >= MEANINGFUL.min(self.patience / 2) {
+        if now.since(sent) >= MEANINGFUL.min(self.limit.span / 2) {
             let since = if mutated!("silence-outdates-what-replied-since") { now } else { sent };
             self.unanswered.fetch_max(since.as_nanos(), Ordering::SeqCst);
         }

@@ -1,12 +1,44 @@
 //! The commands that one leader takes to the server, and their outcomes.
 
 use std::io;
+use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::batcher::pending::{BatchEntry, Outcome, PendingBatch};
-use crate::wire::batcher::{Batcher, Span};
-use crate::wire::failure::Failure;
+use crate::wire::batcher::queue::Batcher;
+use crate::wire::failure::{Failure, Hindrance};
+
+/// Takes batches to the server and back: the pool, except in tests.
+pub(crate) trait Carrier {
+    /// Until when a caller that came then waits for a connection, as things stand.
+    fn limit(&self, start: Moment) -> Moment;
+
+    /// Why there was no connection for a caller that waited for this long.
+    fn shortage(&self, waited: Duration) -> Hindrance;
+
+    /// Takes a batch to the server and back. A failure befalls all in it that have no outcome.
+    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure>;
+}
+
+/// How long a caller has, and how its command is sent.
+#[derive(Clone, Copy)]
+pub(super) struct Span<'a> {
+    pub(super) start: Moment,
+    pub(super) deadline: Moment,
+    pub(super) carrier: &'a dyn Carrier,
+}
+
+impl Span<'_> {
+    /// Until when it waits for a connection, as things stand.
+    pub(super) fn limit(&self) -> Moment {
+        self.deadline.min(self.carrier.limit(self.start))
+    }
+
+    pub(super) fn shortage(&self, now: Moment) -> Failure {
+        Failure::NotSent(self.carrier.shortage(now.since(self.start)))
+    }
+}
 
 /// What one leader takes to the server: its own command first, then those of its batch.
 pub(crate) struct Batch<'a> {

@@ -20,82 +20,29 @@
 //! A batch takes nobody with more time than its leader, so that the leader's deadline never ends another's
 //! wait. A leader whose time is over hands on to the caller that has the most.
 //!
-//! While any batch gathers, all [`FEW`] places are taken or the leader of the first was woken: by the caller
+//! While any batch gathers, all `FEW` places are taken or the leader of the first was woken: by the caller
 //! that gave a place back, led the batch before, or dissolved it. Few places, because a larger batch saves more
-//! than one more connection does. But a leader that waited for a [`TURN`] takes one besides: a connection that
+//! than one more connection does. But a leader that waited for its turn takes one besides: a connection that
 //! died unnoticed must hold up only those on it.
 
 mod batch;
 mod carrier;
 mod pending;
+mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
-pub(crate) use self::batch::Batch;
-pub(crate) use self::carrier::Carrier;
-use self::pending::{BatchEntry, Entries, Outcome, PendingBatch};
-use crate::base::sync::{Arc, Mutex, crowd};
-use crate::base::time::{Clock, Moment};
+use self::batch::Batch;
+use self::batch::{Carrier, Span};
+use self::pending::{BatchEntry, Outcome, PendingBatch};
+pub(crate) use self::queue::Batcher;
+use crate::base::sync::{Arc, crowd};
+use crate::base::time::Moment;
 use crate::wire::connection::is_no_script;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-/// How many places there are: as many threads never wait for each other. With fewer the server would
-/// idle, with more the batches be empty.
-const FEW: usize = 4;
-
-/// How long a leader waits for a place until it takes one besides.
-const TURN: Duration = Duration::from_millis(5);
-
-/// Where the callers of one pool meet.
-#[derive(Debug)]
-pub(crate) struct Batcher {
-    clock: Arc<dyn Clock>,
-    few: usize,
-    /// How many places there are for a leader that has waited for its turn.
-    all: usize,
-    turn: Duration,
-    queue: Mutex<BatchQueue>,
-}
-
-/// Locked before the entries of a batch.
-#[derive(Debug, Default)]
-struct BatchQueue {
-    /// Places that are taken.
-    taken: usize,
-    /// In the order in which they came.
-    batches: VecDeque<Arc<PendingBatch>>,
-}
-
-/// How long a caller has, and how its command is sent.
-#[derive(Clone, Copy)]
-struct Span<'a> {
-    start: Moment,
-    deadline: Moment,
-    carrier: &'a dyn Carrier,
-}
-
-impl Span<'_> {
-    /// Until when it waits for a connection, as things stand.
-    fn limit(&self) -> Moment {
-        self.deadline.min(self.carrier.limit(self.start))
-    }
-
-    fn shortage(&self, now: Moment) -> Failure {
-        Failure::NotSent(self.carrier.shortage(now.since(self.start)))
-    }
-}
-
 impl Batcher {
-    /// For a pool of so many connections.
-    pub(crate) fn new(clock: Arc<dyn Clock>, size: u32) -> Batcher {
-        let all = usize::try_from(size).unwrap_or(usize::MAX);
-        Batcher { clock, few: FEW.min(all), all, turn: TURN, queue: Mutex::default() }
-    }
-
     /// One command and its reply.
     pub(crate) fn call(&self, call: &Call, deadline: Moment, carrier: &dyn Carrier) -> Outcome {
         let span = Span { start: self.clock.now(), deadline, carrier };
@@ -223,37 +170,5 @@ impl Batcher {
         let packed = self.start(&mut queue, pending, &mut entries);
         drop((entries, queue));
         Some(Batch::new(self, packed, span, Some((pending, number))).run())
-    }
-
-    /// Gives a batch its place. Returns the leader's command.
-    fn start(
-        &self,
-        queue: &mut BatchQueue,
-        pending: &Arc<PendingBatch>,
-        entries: &mut Entries,
-    ) -> Vec<u8> {
-        queue.taken += 1;
-        queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
-        self.wake_leader(queue);
-        match &mut entries.all[entries.leader] {
-            BatchEntry::Waiting { packed, .. } => std::mem::take(packed),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Has the first leader look for a place, if there is one for it.
-    fn wake_leader(&self, queue: &BatchQueue) {
-        let Some(pending) = queue.batches.front() else { return };
-        let mut entries = pending.entries.lock();
-        if queue.taken < self.places(&entries, self.clock.now()) {
-            entries.leader_woken = true;
-            drop(entries);
-            pending.leader_woken.notify_all();
-        }
-    }
-
-    /// How many places there are for the leader of these entries.
-    fn places(&self, entries: &Entries, now: Moment) -> usize {
-        if now < entries.turn { self.few } else { self.all }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold_support::lag::{self, Spent as _};
 use redis::Value;
@@ -12,7 +12,7 @@ use redis::Value;
 use super::pending::{BYTES, ENTRIES};
 use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::base::time::BootClock;
+use crate::base::time::{BootClock, Clock as _};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Hindrance, Shortage};
 use crate::wire::script::Script;

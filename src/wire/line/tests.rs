@@ -7,9 +7,6 @@ use leasehold_support::Server;
 use super::*;
 use crate::wire::endpoint;
 
-#[cfg(feature = "tls")]
-mod tls;
-
 const TIME: Duration = Duration::from_millis(200);
 
 /// An address that no connection is made to, as behind a firewall that drops packets, and what keeps it so:

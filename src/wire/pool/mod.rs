@@ -31,10 +31,7 @@ impl Pool {
         settings: &PoolSettings,
         connector: Connector,
     ) -> Pool {
-        Pool::over(RawPool::new(manager, settings, connector), manager, settings)
-    }
-
-    fn over(raw: RawPool, manager: &Arc<Manager>, settings: &PoolSettings) -> Pool {
+        let raw = RawPool::new(manager, settings, connector);
         let (max_wait, max_idle) = (settings.max_wait, settings.max_idle);
         Pool { raw, manager: Arc::clone(manager), max_wait, max_idle }
     }

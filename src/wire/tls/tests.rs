@@ -1,8 +1,9 @@
 //! A connection over TLS whose peer is gone, is slow, or takes nothing.
 
-use std::io::{Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::Read as _;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use redis::io::tcp::socket2::SockRef;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,9 +15,9 @@ use rustls::{
 };
 
 use super::*;
-use crate::base::sync::Arc;
 use crate::wire::endpoint::parse;
-use crate::wire::tls::{RECORD, is_fault};
+use crate::wire::fault::io_kind;
+use crate::wire::line::Line;
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ impl ServerCertVerifier for Trusting {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -42,7 +43,7 @@ impl ServerCertVerifier for Trusting {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -51,7 +52,7 @@ impl ServerCertVerifier for Trusting {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -110,7 +111,11 @@ impl Peer {
 }
 
 /// Connects to a listener with these parameters in the URL.
-fn open(to: &TcpListener, parameters: &str, most: Duration) -> Result<Line, RedisError> {
+fn open(
+    to: &TcpListener,
+    parameters: &str,
+    most: Duration,
+) -> std::result::Result<Line, RedisError> {
     let address = to.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://{address}{parameters}")).expect("a URL");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -140,7 +145,7 @@ fn pair() -> (Line, Peer) {
 #[test]
 fn write_to_a_peer_that_is_gone_fails_at_once() {
     let (mut line, peer) = pair();
-    peer.hang_up(line.stream.socket());
+    peer.hang_up(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert_eq!(io_kind(&error), Some(io::ErrorKind::BrokenPipe), "{error:?}");
 }
@@ -152,7 +157,7 @@ fn write_to_a_peer_that_is_gone_tells_its_reason() {
     peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
     peer.session.process_new_packets().expect_err("no TLS");
     peer.session.write_tls(&mut peer.socket).expect("an alert");
-    peer.hang_up(line.stream.socket());
+    peer.hang_up(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert!(is_fault(&error), "{error:?}");
 }
@@ -171,7 +176,7 @@ fn write_into_a_full_socket_fails_by_its_time_out() {
     };
     assert!(error.is_timeout(), "{error:?}");
     // All that was said to be sent is on its way.
-    line.stream.socket().shutdown(Shutdown::Write).expect("open");
+    line.stream.socket.inner.shutdown(Shutdown::Write).expect("open");
     let (mut arrived, mut piece) = (0, [0; RECORD]);
     let mut stream = rustls::Stream::new(&mut peer.session, &mut peer.socket);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
