@@ -133,6 +133,11 @@ impl RefusalKind {
 }
 
 impl Failure {
+    /// No connection could be made.
+    pub(crate) fn connect(error: RedisError) -> Failure {
+        Failure::NotSent(Hindrance::Connect(error))
+    }
+
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
         Failure::Unknown(silence())

@@ -11,7 +11,7 @@ use crate::wire::attempt::Attempts;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
 use crate::wire::fault::{Limit, locate};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
@@ -100,8 +100,8 @@ impl Manager {
 
     /// Makes a connection that listens to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        let connect = |error| Failure::NotSent(Hindrance::Connect(error));
-        let (endpoint, epoch) = self.locate(self.timeouts.connect, false).map_err(connect)?;
+        let located = self.locate(self.timeouts.connect, false);
+        let (endpoint, epoch) = located.map_err(Failure::connect)?;
         let anywhere = self.source.is_heard_at_replicas();
         let place = if anywhere { Place::Any } else { Place::Master(epoch) };
         self.subscribe_at(&endpoint, channel, place).inspect_err(|_| self.doubt())
@@ -117,8 +117,8 @@ impl Manager {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // Channels are of no database, and a busy server lets nobody choose one.
         let info = info.clone().set_redis_settings(settings.set_db(0));
-        self.connect(&info, self.timeouts.connect)
-            .map_err(|error| Failure::NotSent(Hindrance::Connect(error)))
+        self.connect(&info)
+            .map_err(Failure::connect)
             .and_then(|line| Subscription::new(line, self.timeouts.command, channel, place))
             .map_err(|failure| failure.at(&endpoint::address(&info), self.reply_limit()))
     }
@@ -133,10 +133,10 @@ impl Manager {
         self.timeouts.connect
     }
 
-    fn connect(&self, to: &Endpoint, most: Duration) -> Result<Line, RedisError> {
-        let whole = most >= self.timeouts.connect;
-        let limit = Limit { span: most, setting: whole.then_some(self.timeouts.settings[0]) };
-        Line::connect(to, most).map_err(|error| locate(error, &endpoint::address(to), limit))
+    fn connect(&self, to: &Endpoint) -> Result<Line, RedisError> {
+        let Timeouts { connect, settings: [setting, _], .. } = self.timeouts;
+        let limit = Limit { span: connect, setting: Some(setting) };
+        Line::connect(to, connect).map_err(|error| locate(error, &endpoint::address(to), limit))
     }
 
     /// The server that connections lead to, as errors name it.
@@ -164,22 +164,15 @@ impl Manager {
         self.source.doubt();
     }
 
-    /// Makes a connection, on the caller's thread. Finding the server, connecting and each first
-    /// answer may take as long as the time-outs say, and all of it no longer than this.
-    pub(crate) fn open(&self, most: Duration) -> Result<Connection, RedisError> {
-        let deadline = self.clock.now().after(most);
-        let (endpoint, epoch) = self.locate(most, false)?;
-        self.open_at(&endpoint, epoch, deadline).inspect_err(|_| self.doubt())
+    /// Makes a connection, on the caller's thread. Asking for the server, connecting and each first reply may
+    /// take as long as the time-outs say.
+    pub(crate) fn open(&self) -> Result<Connection, RedisError> {
+        let (endpoint, epoch) = self.locate(Duration::MAX, false)?;
+        self.open_at(&endpoint, epoch).inspect_err(|_| self.doubt())
     }
 
-    fn open_at(
-        &self,
-        to: &Endpoint,
-        epoch: Epoch,
-        deadline: Moment,
-    ) -> Result<Connection, RedisError> {
-        let left = deadline.since(self.clock.now()).min(self.timeouts.connect);
-        let line = self.connect(to, left)?;
+    fn open_at(&self, to: &Endpoint, epoch: Epoch) -> Result<Connection, RedisError> {
+        let line = self.connect(to)?;
         epoch.count_connection();
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
         let address = endpoint::address(to).into();
@@ -188,11 +181,11 @@ impl Manager {
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.
         let needed = self.source.needs_time();
-        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed, deadline)? {
+        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed)? {
             self.note_time(&reply);
         }
         if let Some(Question { command, needed }) = self.source.question() {
-            let reply = self.ask_first(&mut connection, command, needed, deadline)?;
+            let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.judge(&mut connection, reply.as_ref())?;
         }
         Ok(connection)
@@ -213,10 +206,8 @@ impl Manager {
         connection: &mut Connection,
         command: &[&[u8]],
         needed: bool,
-        deadline: Moment,
     ) -> Result<Option<Reply>, RedisError> {
-        let deadline = deadline.min(self.clock.now().after(self.timeouts.command));
-        match connection.call(&Call::plain(command), deadline) {
+        match connection.call(&Call::plain(command), self.reply_by(Moment::FAR)) {
             Err(failure) if !needed && failure.code() == Some("NOPERM") => Ok(None),
             outcome => outcome.map(Some).map_err(Failure::into_error),
         }

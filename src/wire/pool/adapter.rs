@@ -27,7 +27,7 @@ use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
 use crate::wire::attempt::{AttemptCounts, Attempts};
 use crate::wire::connection::Connection;
-use crate::wire::failure::{self, Failure, Hindrance};
+use crate::wire::failure::{self, Failure};
 use crate::wire::fault::NO_THREAD;
 use crate::wire::manager::Manager;
 
@@ -61,7 +61,7 @@ pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
     let (bell, rung) = channel::bounded(1);
     thread
         .map(|thread| Connector { thread, bell, rung })
-        .map_err(|_| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
+        .map_err(|_| Failure::connect(io::Error::other(NO_THREAD).into()))
 }
 
 /// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
@@ -245,7 +245,7 @@ impl r2d2::ManageConnection for Maker {
 
     fn connect(&self) -> Result<Connection, RedisError> {
         self.begin()?;
-        let mut outcome = guarded(|| self.manager.open(Duration::MAX));
+        let mut outcome = guarded(|| self.manager.open());
         if let Ok(connection) = &mut outcome {
             // Before a caller hears of it, which looks for it among those that live.
             connection.counted = Arc::downgrade(&self.living);

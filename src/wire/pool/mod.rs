@@ -109,7 +109,7 @@ impl Pool {
                 && self.is_empty()
                 && let Some(error) = attempts.trouble()
             {
-                return Err(Failure::NotSent(Hindrance::Connect(error)));
+                return Err(Failure::connect(error));
             }
         }
     }
