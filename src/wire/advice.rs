@@ -6,7 +6,7 @@ use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
-use crate::wire::failure::{Failure, Hindrance, RefusalKind, is_max_clients};
+use crate::wire::failure::{Failure, NotSentReason, RefusalKind, is_max_clients};
 use crate::wire::fault::{
     NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
 };
@@ -14,32 +14,32 @@ use crate::wire::fault::{
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
-            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error)) => {
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error)) => {
                 refused_connection(error)
             }
-            Failure::NotSent(Hindrance::Exhausted(shortage)) if shortage.is_silent => {
+            Failure::NotSent(NotSentReason::Exhausted(shortage)) if shortage.is_silent => {
                 Error::unreachable(format!("{shortage}; look whether Redis hangs"))
             }
-            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
+            Failure::NotSent(NotSentReason::Exhausted(shortage)) => {
                 Error::exhausted(format!("{shortage}; raise max_size or max_wait"))
             }
-            Failure::NotSent(Hindrance::Forked) => Error::refused(
+            Failure::NotSent(NotSentReason::Forked) => Error::refused(
                 "this process is a fork of one that had built a client; build clients only after the \
                  fork, or start a new program instead of forking",
             ),
-            Failure::NotSent(Hindrance::Overdue) => Error::timeout(
+            Failure::NotSent(NotSentReason::Overdue) => Error::timeout(
                 "this thread was held up until its deadline had passed, so no command was sent; try again",
             ),
-            Failure::NotSent(Hindrance::NoMajority { text, is_exhausted: true }) => {
+            Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted: true }) => {
                 Error::exhausted(format!("{text}; raise max_size or node_timeout"))
             }
-            Failure::NotSent(Hindrance::NoMajority { text, .. }) => Error::unreachable(format!(
-                "{text}; look whether those servers run and can be reached"
-            )),
-            Failure::NotSent(Hindrance::Adrift(text)) => {
+            Failure::NotSent(NotSentReason::NoMajority { text, .. }) => Error::unreachable(
+                format!("{text}; look whether those servers run and can be reached"),
+            ),
+            Failure::NotSent(NotSentReason::Adrift(text)) => {
                 Error::unreachable(format!("{text}; look at the cluster, or try again later"))
             }
-            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+            Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
                 Error::config(field, wrong, expected)
             }
             Failure::Refused(error) => refused_command(error),

@@ -8,7 +8,7 @@ use redis::{RedisError, ServerErrorKind, Value};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance, is_of_replica};
+use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
@@ -261,12 +261,12 @@ impl Connection {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(Failure::NotSent(Hindrance::Overdue));
+            return Err(Failure::NotSent(NotSentReason::Overdue));
         }
         // How long the next caller's reply would be waited for is not known.
         if let Err(error) = self.allow(left) {
             self.poisoned = !mutated!("connection-without-time-outs-kept");
-            return Err(Failure::NotSent(Hindrance::Closed(error)));
+            return Err(Failure::NotSent(NotSentReason::Closed(error)));
         }
         self.allowed = self.timeout;
         self.sent = now;
@@ -281,7 +281,7 @@ impl Connection {
                     packed.len() <= ONE_WRITE && io_kind(&error) == Some(io::ErrorKind::BrokenPipe);
                 let error = self.broken(error);
                 Err(if nothing {
-                    Failure::NotSent(Hindrance::Closed(error))
+                    Failure::NotSent(NotSentReason::Closed(error))
                 } else {
                     Failure::Unknown(error)
                 })

@@ -14,7 +14,7 @@ use crate::wire::fault::{Limit, is_tls_fault, locate, place, silence, words};
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// Nothing was sent: nothing happened.
-    NotSent(Hindrance),
+    NotSent(NotSentReason),
     /// The server answered with an error: nothing happened.
     Refused(RedisError),
     /// It was sent, wholly or in part, and no answer came: it may have happened.
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
 
 /// What kept a command from being sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Hindrance {
+pub(crate) enum NotSentReason {
     /// No connection could be made.
     Connect(RedisError),
     /// The connection had been closed before.
@@ -135,7 +135,7 @@ impl RefusalKind {
 impl Failure {
     /// No connection could be made.
     pub(crate) fn connect(error: RedisError) -> Failure {
-        Failure::NotSent(Hindrance::Connect(error))
+        Failure::NotSent(NotSentReason::Connect(error))
     }
 
     /// A connection on which nothing comes any more.
@@ -146,7 +146,7 @@ impl Failure {
     /// The error beneath, if there is one.
     fn error(&self) -> Option<&RedisError> {
         match self {
-            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
             | Failure::Refused(error)
             | Failure::Unknown(error) => Some(error),
             Failure::NotSent(_) => None,
@@ -161,14 +161,14 @@ impl Failure {
     /// Why no connection could be made, if that is what failed.
     pub(crate) fn in_connecting(&self) -> Option<&RedisError> {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) => Some(error),
+            Failure::NotSent(NotSentReason::Connect(error)) => Some(error),
             _ => None,
         }
     }
 
     /// The same failure with the server that it is about, unless it names one.
     pub(crate) fn at(mut self, address: &str, limit: Limit) -> Failure {
-        if let Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+        if let Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
         | Failure::Unknown(error) = &mut self
         {
             *error = locate(error.clone(), address, limit);
@@ -196,7 +196,7 @@ impl Failure {
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn no_connection() -> Failure {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        Failure::NotSent(Hindrance::Connect(refused.into()))
+        Failure::NotSent(NotSentReason::Connect(refused.into()))
     }
 
     /// The other end closed the connection.
@@ -208,13 +208,13 @@ impl Failure {
     /// Whether it may be over soon, so that a caller with time left tries again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) => match RefusalKind::of(error) {
+            Failure::NotSent(NotSentReason::Connect(error)) => match RefusalKind::of(error) {
                 _ if is_tls_fault(error) => false,
                 RefusalKind::NotNow(..) => true,
                 RefusalKind::Denied | RefusalKind::WrongType => false,
                 _ => error.is_io_error() || is_max_clients(error),
             },
-            Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
+            Failure::NotSent(NotSentReason::Forked | NotSentReason::Impossible { .. }) => false,
             Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotNow(..)),
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(_) | Failure::Unknown(_) => true,
@@ -291,16 +291,16 @@ impl Failure {
     /// Whether all that is known is that the time did not suffice.
     pub(crate) fn is_for_want_of_time(&self) -> bool {
         match self {
-            Failure::Unknown(error) | Failure::NotSent(Hindrance::Connect(error)) => {
+            Failure::Unknown(error) | Failure::NotSent(NotSentReason::Connect(error)) => {
                 error.is_timeout()
             }
             Failure::NotSent(reason) => matches!(
                 reason,
-                Hindrance::Exhausted(_)
-                | Hindrance::Overdue
+                NotSentReason::Exhausted(_)
+                | NotSentReason::Overdue
                 // Some of several servers may only have been too slow.
-                | Hindrance::NoMajority { .. }
-                | Hindrance::Adrift(_)
+                | NotSentReason::NoMajority { .. }
+                | NotSentReason::Adrift(_)
             ),
             Failure::Refused(_) => false,
         }
@@ -315,7 +315,7 @@ impl Failure {
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             Failure::Unknown(error) => !error.is_timeout(),
-            Failure::NotSent(Hindrance::Closed(_)) => true,
+            Failure::NotSent(NotSentReason::Closed(_)) => true,
             Failure::NotSent(_) | Failure::Refused(_) => false,
         }
     }
@@ -349,17 +349,17 @@ pub(crate) fn is_max_clients(error: &RedisError) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
             | Failure::Unknown(error) => words(error),
-            Failure::NotSent(Hindrance::Exhausted(shortage)) => shortage.to_string(),
-            Failure::NotSent(Hindrance::Forked) => "this process is a fork".to_owned(),
-            Failure::NotSent(Hindrance::Overdue) => {
+            Failure::NotSent(NotSentReason::Exhausted(shortage)) => shortage.to_string(),
+            Failure::NotSent(NotSentReason::Forked) => "this process is a fork".to_owned(),
+            Failure::NotSent(NotSentReason::Overdue) => {
                 "the deadline passed before a command was sent".to_owned()
             }
-            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
-                text.clone()
-            }
-            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+            Failure::NotSent(
+                NotSentReason::NoMajority { text, .. } | NotSentReason::Adrift(text),
+            ) => text.clone(),
+            Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")
             }
             Failure::Refused(error) => match place(error) {

@@ -13,7 +13,7 @@ use crate::topology::several::relay::Station;
 use crate::wire::attempt::AttemptCounts;
 use crate::wire::connection::{Connection, Reply, Standing};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::fault::Limit;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
@@ -180,7 +180,7 @@ impl Node {
     }
 
     /// Why there was no connection in this time.
-    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> Hindrance {
+    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> NotSentReason {
         self.lane(lane).pool.shortage(waited)
     }
 

@@ -7,7 +7,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::batcher::pending::{BatchEntry, Outcome, PendingBatch};
 use crate::wire::batcher::queue::Batcher;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 
 /// Takes batches to the server and back: the pool, except in tests.
 pub(crate) trait Carrier {
@@ -15,7 +15,7 @@ pub(crate) trait Carrier {
     fn limit(&self, start: Moment) -> Moment;
 
     /// Why there was no connection for a caller that waited for this long.
-    fn shortage(&self, waited: Duration) -> Hindrance;
+    fn shortage(&self, waited: Duration) -> NotSentReason;
 
     /// Takes a batch to the server and back. A failure befalls all in it that have no outcome.
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::time::Moment;
 use crate::wire::batcher::batch::{Batch, Carrier};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::Pool;
 
 impl Carrier for Pool {
@@ -12,7 +12,7 @@ impl Carrier for Pool {
         Pool::limit(self, start)
     }
 
-    fn shortage(&self, waited: Duration) -> Hindrance {
+    fn shortage(&self, waited: Duration) -> NotSentReason {
         Pool::shortage(self, waited)
     }
 
@@ -27,7 +27,7 @@ impl Carrier for Pool {
         };
         match carry() {
             // The connection had died unnoticed, and nothing was sent on it.
-            Err(Failure::NotSent(Hindrance::Closed(_))) => carry(),
+            Err(Failure::NotSent(NotSentReason::Closed(_))) => carry(),
             outcome => outcome,
         }
     }

@@ -14,7 +14,7 @@ use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::{BootClock, Clock as _};
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Hindrance, Shortage};
+use crate::wire::failure::{NotSentReason, Shortage};
 use crate::wire::script::Script;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -151,9 +151,9 @@ impl Stage {
     }
 }
 
-fn exhausted(waited: Duration) -> Hindrance {
+fn exhausted(waited: Duration) -> NotSentReason {
     let address = "HOST:PORT".to_owned();
-    Hindrance::Exhausted(Shortage { waited, size: 1, address, is_silent: false })
+    NotSentReason::Exhausted(Shortage { waited, size: 1, address, is_silent: false })
 }
 
 /// Carries batches as a test says.
@@ -168,7 +168,7 @@ where
         self.0(start)
     }
 
-    fn shortage(&self, waited: Duration) -> Hindrance {
+    fn shortage(&self, waited: Duration) -> NotSentReason {
         exhausted(waited)
     }
 
@@ -191,7 +191,7 @@ fn broken() -> Failure {
 
 fn unreachable() -> Failure {
     let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-    Failure::NotSent(Hindrance::Connect(error.into()))
+    Failure::NotSent(NotSentReason::Connect(error.into()))
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
                 assert_eq!(word_of(&handle.join().unwrap()), "late");
             } else {
                 let outcome = handle.join().unwrap();
-                assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+                assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Exhausted(_)))));
                 assert!(now().since(start) < SHORT * 10);
             }
         }
@@ -276,12 +276,12 @@ fn leader_that_leaves_hands_on_and_the_last_dissolves_the_batch() {
         sleep(SHORT * 2);
         let follower = stage.spawn(scope, "follower", LONG);
         let outcome = leader.join().unwrap();
-        assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+        assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Exhausted(_)))));
         gate.send(Ok(())).unwrap();
         gate.send(Ok(())).unwrap();
         match follower.join().unwrap() {
             // On a slow machine it has left too.
-            Err(Failure::NotSent(Hindrance::Exhausted(_))) => {
+            Err(Failure::NotSent(NotSentReason::Exhausted(_))) => {
                 stage.gate.lock().recv_timeout(LONG).unwrap().unwrap();
             }
             outcome => assert_eq!(word_of(&outcome), "follower"),
@@ -351,7 +351,7 @@ fn without_a_connection_all_in_the_batch_were_not_sent() {
         handles.remove(0).join().unwrap().unwrap();
         for handle in handles {
             let outcome = handle.join().unwrap();
-            assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Connect(_)))));
+            assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Connect(_)))));
         }
     });
     assert_eq!(*stage.seen.lock(), [["w0"]]);

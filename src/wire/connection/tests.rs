@@ -40,7 +40,7 @@ fn connection_without_its_time_outs_is_poisoned() {
     // No socket takes a time-out of zero.
     connection.common = common(Duration::ZERO);
     let failure = connection.call(&Call::plain(&[b"PING"]), clock.now().after(SECOND)).unwrap_err();
-    assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
+    assert!(matches!(failure, Failure::NotSent(NotSentReason::Closed(_))), "{failure}");
     assert!(connection.is_poisoned());
 }
 

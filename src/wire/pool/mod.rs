@@ -12,7 +12,7 @@ pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::connection::Connection;
-use crate::wire::failure::{Failure, Hindrance, Shortage};
+use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::fault::connecting;
 use crate::wire::manager::Manager;
 
@@ -115,14 +115,14 @@ impl Pool {
     }
 
     /// Why no connection came free in this time.
-    pub(crate) fn shortage(&self, waited: Duration) -> Hindrance {
+    pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
         let trouble = self.manager.attempts().trouble();
         if trouble.is_some() || !self.raw.is_full() {
             // One is being made, and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
-            return Hindrance::Connect(trouble.unwrap_or_else(connecting));
+            return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
-        Hindrance::Exhausted(Shortage {
+        NotSentReason::Exhausted(Shortage {
             waited,
             size: self.raw.max_size(),
             address: self.manager.address(),
