@@ -1,4 +1,4 @@
-//! One connection: commands out, answers in, each by its deadline.
+//! One connection: commands out, replies in, each by its deadline.
 
 use std::io;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const MARGIN: u32 = 10;
 /// What a socket takes whole or not at all.
 const ONE_WRITE: usize = 4096;
 
-/// An answer, and when the command was sent and answered on the holder's clock.
+/// A reply, and when the command was sent and answered on the holder's clock.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
@@ -50,12 +50,12 @@ pub(crate) struct Connection {
     timeout: Duration,
     /// What was set on it when the last request was sent, as errors tell it.
     allowed: Duration,
-    /// Set by every error that did not come from the server: a late answer must not be read as
-    /// the answer to the next command.
+    /// Set by every error that did not come from the server: a late reply must not be read as
+    /// the reply to the next command.
     poisoned: bool,
     /// The server has leave to be silent: the command waits there.
     is_excused: bool,
-    /// How many answers were not read. Who panics between a command and its answer leaves some.
+    /// How many replies were not read. A panic between a command and its reply leaves some.
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
     generation: u64,
@@ -78,25 +78,23 @@ pub(crate) struct Standing {
 }
 
 impl Connection {
-    /// Takes over a fresh connection and gives it its time-outs.
+    /// Takes over a fresh connection.
     pub(crate) fn new(
         inner: Line,
         clock: Arc<dyn Clock>,
         common: Arc<Common>,
         address: Arc<str>,
         epoch: Epoch,
-    ) -> Result<Connection, RedisError> {
-        let patience = common.limit.span;
-        inner.set_read_timeout(Some(patience))?;
-        inner.set_write_timeout(Some(patience))?;
+    ) -> Connection {
         let now = clock.now();
-        Ok(Connection {
+        Connection {
             counted: Weak::new(),
             inner,
             clock,
             address,
-            timeout: patience,
-            allowed: patience,
+            // Set when the first request is sent.
+            timeout: Duration::MAX,
+            allowed: Duration::MAX,
             poisoned: false,
             is_excused: false,
             unanswered: 0,
@@ -106,7 +104,7 @@ impl Connection {
             sent: now,
             replied: now,
             standing: Standing { run: 0, counts_from: Moment::PAST },
-        })
+        }
     }
 
     /// The address of its server, as errors name it.

@@ -176,7 +176,7 @@ impl Manager {
         epoch.count_connection();
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
         let address = endpoint::address(to).into();
-        let mut connection = Connection::new(line, clock, common, address, epoch)?;
+        let mut connection = Connection::new(line, clock, common, address, epoch);
         // A first command shows that the server serves this user, and tells its time. A user may be
         // without TIME; the scripts will say what is missing. One of several servers is sent none
         // before its time is known.

@@ -8,16 +8,16 @@
 //! | `stream` | the bytes of a connection, in plain text or over TLS |
 //! | `line` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | where the server is, as far as a client can tell |
-//! | `manager` | makes connections, and tells which may still be used |
+//! | `manager` | makes connections |
 //! | `attempt` | how many could be made, why the last one could not, and when another may be |
 //! | `retry` | pauses between attempts |
 //! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
 //! | `batcher` | commands of many threads travel together |
-//! | `connection` | commands out, answers in, each by its deadline |
+//! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `advice` | what a caller is told of a failure, and what to do |
-//! | `failure` | what became of a command that brought no answer |
+//! | `failure` | what became of a command that brought no reply |
 //! | `fault` | the driver's errors in words, with the server's address |
 //! | `source` | where connections lead, and what a new one has to show |
 //! | `subscription` | a connection that listens |
@@ -28,7 +28,7 @@
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 //! | `unanswered` | the commands about channels whose replies are due |
 
-/// The driver's types that appear above: what a user's commands and their answers are made of.
+/// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
 
 mod advice;

@@ -32,8 +32,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use self::batch::Batch;
-use self::batch::{Carrier, Span};
+use self::batch::{Batch, Carrier, Span};
 use self::pending::{BatchEntry, Outcome, PendingBatch};
 pub(crate) use self::queue::Batcher;
 use crate::base::sync::{Arc, crowd};

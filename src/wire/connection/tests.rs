@@ -29,7 +29,7 @@ fn connection<C: Clock + 'static>(
     let inner = Line::connect(&endpoint, SECOND).unwrap();
     let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
     let epoch = Epochs::default().current();
-    Connection::new(inner, clock, Arc::clone(common), "x".into(), epoch).unwrap()
+    Connection::new(inner, clock, Arc::clone(common), "x".into(), epoch)
 }
 
 #[test]
