@@ -47,7 +47,7 @@ pub(crate) struct Connector {
     /// Wakes the thread while it waits for its next attempt. The pools share the thread, so each of them that
     /// needs it must be able to wake it.
     bell: Sender<()>,
-    rung: Receiver<()>,
+    rung: Arc<Receiver<()>>,
 }
 
 /// A new thread that makes connections. There is one for each client and server: were it shared, a server that
@@ -60,7 +60,7 @@ pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
     let thread = catch_unwind(|| Arc::new(thread.build()));
     let (bell, rung) = channel::bounded(1);
     thread
-        .map(|thread| Connector { thread, bell, rung })
+        .map(|thread| Connector { thread, bell, rung: Arc::new(rung) })
         .map_err(|_| Failure::connect(io::Error::other(NO_THREAD).into()))
 }
 
@@ -222,7 +222,7 @@ impl Drop for RawPool {
 pub(crate) struct Maker {
     manager: Arc<Manager>,
     living: Arc<()>,
-    rung: Receiver<()>,
+    rung: Arc<Receiver<()>>,
 }
 
 impl Maker {
