@@ -3,7 +3,7 @@
 use crate::base::loss::LossCause;
 use crate::protocol::Protocol;
 use crate::protocol::answer::Verdict;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 
 /// What a refusal says about the owner that was asked about: a key that holds something else is
 /// another's, as one of the same type with another owner is.
@@ -26,7 +26,9 @@ pub(super) fn cause(verdict: Verdict) -> LossCause {
 /// Whether a request to lengthen an owner's lease that failed may have been carried out: of several
 /// servers by some, even where the rest is known not to have.
 pub(super) fn may_remain(protocol: &dyn Protocol, owner: &[u8], failure: &Failure) -> bool {
-    let asked =
-        !matches!(failure, Failure::NotSent(Hindrance::Impossible { .. } | Hindrance::Forked));
+    let asked = !matches!(
+        failure,
+        Failure::NotSent(NotSentReason::Impossible { .. } | NotSentReason::Forked)
+    );
     failure.is_unknown() || asked && protocol.remains(owner)
 }

@@ -13,7 +13,7 @@ use crate::protocol::answer::Verdict;
 use crate::protocol::answer::{unexpected, verdict};
 use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 
 /// Answers how many copies there are of what was written for the lock so far; waits for as many as
@@ -69,7 +69,7 @@ fn impossible(failure: Failure) -> Failure {
         return failure;
     };
     let wrong = wrong.to_owned();
-    Failure::NotSent(Hindrance::Impossible { field: "min_fsyncs", wrong, expected })
+    Failure::NotSent(NotSentReason::Impossible { field: "min_fsyncs", wrong, expected })
 }
 
 fn says(error: &RedisError, text: &str) -> bool {

@@ -22,7 +22,7 @@ use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Listener};
 use crate::protocol::{Protocol, replica, transaction};
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::{Pipeline, Value};
 
@@ -132,7 +132,7 @@ fn force_release(
             }
         }
         if !std::mem::take(&mut again) {
-            return Err(Failure::NotSent(Hindrance::Overdue));
+            return Err(Failure::NotSent(NotSentReason::Overdue));
         }
     }
 }

@@ -20,7 +20,7 @@ use redis::RedisError;
 
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::time::Moment;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::Failure;
 use crate::wire::retry::Pauses;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -124,7 +124,7 @@ impl Attempts {
         state.under_way = false;
         state.counts.is_failing = error.is_some();
         if let Some(error) = error {
-            let is_passing = Failure::NotSent(Hindrance::Connect(error.clone())).is_passing();
+            let is_passing = Failure::connect(error.clone()).is_passing();
             state.counts.failed += 1;
             state.last_failure = Some(error.clone());
             state.due = if is_passing { now.after(state.pauses.next()) } else { Moment::FAR };

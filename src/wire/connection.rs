@@ -1,14 +1,14 @@
-//! One connection: commands out, answers in, each by its deadline.
+//! One connection: commands out, replies in, each by its deadline.
 
 use std::io;
 use std::time::Duration;
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
-use crate::wire::failure::{Failure, Hindrance, is_of_replica};
+use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
 use crate::wire::fault::{Limit, io_kind, locate, silence};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
@@ -27,7 +27,7 @@ const MARGIN: u32 = 10;
 /// What a socket takes whole or not at all.
 const ONE_WRITE: usize = 4096;
 
-/// An answer, and when the command was sent and answered on the holder's clock.
+/// A reply, and when the command was sent and answered on the holder's clock.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
@@ -39,6 +39,8 @@ pub(crate) struct Reply {
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
+    /// Counts it among those of its pool, until it begins to be dropped.
+    pub(crate) counted: Weak<()>,
     inner: Line,
     clock: Arc<dyn Clock>,
     common: Arc<Common>,
@@ -48,15 +50,15 @@ pub(crate) struct Connection {
     timeout: Duration,
     /// What was set on it when the last request was sent, as errors tell it.
     allowed: Duration,
-    /// Set by every error that did not come from the server: a late answer must not be read as
-    /// the answer to the next command.
+    /// Set by every error that did not come from the server: a late reply must not be read as
+    /// the reply to the next command.
     poisoned: bool,
     /// The server has leave to be silent: the command waits there.
     is_excused: bool,
-    /// How many answers were not read. Who panics between a command and its answer leaves some.
+    /// How many replies were not read. A panic between a command and its reply leaves some.
     unanswered: usize,
     /// Which generation of the pool's connections this one belongs to.
-    pub(crate) generation: u64,
+    generation: u64,
     epoch: Epoch,
     /// When the last request was sent, and when the last reply came.
     sent: Moment,
@@ -76,34 +78,33 @@ pub(crate) struct Standing {
 }
 
 impl Connection {
-    /// Takes over a fresh connection and gives it its time-outs.
+    /// Takes over a fresh connection.
     pub(crate) fn new(
         inner: Line,
         clock: Arc<dyn Clock>,
         common: Arc<Common>,
         address: Arc<str>,
-        (generation, epoch): (u64, Epoch),
-    ) -> Result<Connection, RedisError> {
-        let patience = common.patience;
-        inner.set_read_timeout(Some(patience))?;
-        inner.set_write_timeout(Some(patience))?;
+        epoch: Epoch,
+    ) -> Connection {
         let now = clock.now();
-        Ok(Connection {
+        Connection {
+            counted: Weak::new(),
             inner,
             clock,
-            common,
             address,
-            timeout: patience,
-            allowed: patience,
+            // Set when the first request is sent.
+            timeout: Duration::MAX,
+            allowed: Duration::MAX,
             poisoned: false,
             is_excused: false,
             unanswered: 0,
-            generation,
+            generation: common.generation(),
+            common,
             epoch,
             sent: now,
             replied: now,
             standing: Standing { run: 0, counts_from: Moment::PAST },
-        })
+        }
     }
 
     /// The address of its server, as errors name it.
@@ -111,18 +112,21 @@ impl Connection {
         &self.address
     }
 
-    pub(crate) fn is_poisoned(&self) -> bool {
+    fn is_poisoned(&self) -> bool {
         (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
     }
 
-    /// The time during which its server is where it was when this was made.
-    pub(crate) fn epoch(&self) -> &Epoch {
-        &self.epoch
+    /// Whether it was made before the server was last seen to hang up, or to be elsewhere, or is likely dead, as
+    /// another is that was used since.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.generation != self.common.generation()
+            || self.epoch.is_over()
+            || self.common.covers(self.replied)
     }
 
-    /// Whether it is likely dead, as another is that was used since.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.common.covers(self.replied)
+    /// Whether it may be used again.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_poisoned() && !self.is_outdated()
     }
 
     /// Marks the connection as not to be used again.
@@ -133,7 +137,7 @@ impl Connection {
     /// How long the server may wait before it replies to a command that is sent now, so that the reply comes
     /// before the read times out.
     pub(crate) fn longest_wait(&self, deadline: Moment) -> Duration {
-        let left = deadline.since(self.clock.now()).min(self.common.patience);
+        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
         left - left / MARGIN
     }
 
@@ -155,123 +159,97 @@ impl Connection {
         outcome
     }
 
-    /// Sends one command and waits for its answer until `deadline`.
+    /// Sends one command and waits for its reply until `deadline`.
     pub(crate) fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        let sent = self.send(&call.pack(), 1, deadline)?;
-        match self.receive() {
-            Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
-                Some(whole) => self.call(&whole, deadline),
-                None => Err(Failure::Refused(error)),
-            },
-            answer => answer.map(|value| self.reply(value, sent)),
-        }
+        self.call_all(std::slice::from_ref(call), deadline).swap_remove(0)
     }
 
     /// Asks a node of a cluster for something that it is only about to take over. The script goes with
     /// it, because the permission is for the next command alone.
     pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        let (asking, whole) = (Call::asking(), call.with_source());
-        let sent = self.send_all([&asking, whole.as_ref().unwrap_or(call)], deadline)?;
-        let mut replies = self.receive_all(2, sent, deadline).into_iter();
-        match (replies.next(), replies.next()) {
+        let whole = call.with_source().unwrap_or_else(|| call.clone());
+        let mut replies = self.call_all_once(&[&Call::asking(), &whole], deadline);
+        let (reply, asked) = (replies.swap_remove(1), replies.swap_remove(0));
+        match (asked, reply) {
             // Why it had no leave says more than that it was sent away.
-            (Some(Err(denied)), Some(Err(Failure::Refused(_)))) => Err(denied),
+            (Err(denied), Err(Failure::Refused(_))) => Err(denied),
             // What has been taken over by now needs no leave.
-            (_, Some(answer)) => answer,
-            _ => Err(Failure::Unknown(self.locate(silence()))),
+            (_, reply) => reply,
         }
     }
 
-    /// Waits for so many answers, and hands each on as it comes. For the first, the time-outs have just been
-    /// set. One that does not come makes its own and all later outcomes unknown.
-    pub(crate) fn receive_each(
-        &mut self,
-        count: usize,
-        sent: Moment,
-        deadline: Moment,
-        mut tell: impl FnMut(Result<Reply, Failure>),
-    ) -> Result<(), Failure> {
-        for number in 0..count {
-            let answer = if number == 0 { self.receive() } else { self.receive_by(deadline) };
-            if let Err(failure @ Failure::Unknown(_)) = answer {
-                return Err(failure);
-            }
-            tell(answer.map(|value| self.reply(value, sent)));
-        }
-        Ok(())
-    }
-
-    /// Sends commands together and waits for all their answers until `deadline`.
+    /// Sends commands together and waits for all their replies until `deadline`.
     ///
-    /// The first answer that does not come makes its own and all later outcomes unknown.
+    /// The first reply that does not come makes its own and all later outcomes unknown.
     pub(crate) fn call_all(
         &mut self,
         calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let mut replies = self.call_all_once(calls, deadline);
-        let missing: Vec<usize> = (0..replies.len())
+        let mut replies = self.call_all_once(&calls.iter().collect::<Vec<_>>(), deadline);
+        let missing: Vec<(usize, Call)> = (0..replies.len())
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
+            .filter_map(|index| Some((index, calls[index].with_source()?)))
             .collect();
-        let whole: Vec<Call> =
-            missing.iter().filter_map(|&index| calls[index].with_source()).collect();
-        // Scripts only are answered so, and each of them has a source.
-        if !whole.is_empty() && whole.len() == missing.len() {
-            for (index, reply) in missing.into_iter().zip(self.call_all_once(&whole, deadline)) {
-                replies[index] = reply;
+        if !missing.is_empty() {
+            let whole: Vec<&Call> = missing.iter().map(|(_, whole)| whole).collect();
+            for ((index, _), reply) in missing.iter().zip(self.call_all_once(&whole, deadline)) {
+                replies[*index] = reply;
             }
         }
         replies
     }
 
-    fn call_all_once(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls, deadline) {
-            Ok(sent) => self.receive_all(calls.len(), sent, deadline),
+    /// Returns one outcome for each call.
+    fn call_all_once(&mut self, calls: &[&Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        match self.send_all(calls.iter().copied(), deadline) {
+            Ok(_) => self.receive_all(deadline),
             Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
         }
     }
 
-    /// Sends commands together; answers when that began. [`receive_all`](Self::receive_all) is owed.
+    /// Sends commands together; returns when that began. [`receive_all`](Self::receive_all) is owed.
     pub(crate) fn send_all<'a>(
         &mut self,
         calls: impl IntoIterator<Item = &'a Call>,
         deadline: Moment,
     ) -> Result<Moment, Failure> {
-        let mut packed = Vec::new();
-        let mut count = 0;
-        for call in calls {
-            packed.extend_from_slice(&call.pack());
-            count += 1;
-        }
-        self.send(&packed, count, deadline)
+        let packed: Vec<Vec<u8>> = calls.into_iter().map(Call::pack).collect();
+        self.send(&packed.concat(), packed.len(), deadline)
     }
 
-    /// Waits for the answers to so many commands until `deadline`.
-    pub(crate) fn receive_all(
-        &mut self,
-        count: usize,
-        sent: Moment,
-        deadline: Moment,
-    ) -> Vec<Result<Reply, Failure>> {
+    /// Waits for the replies to all that was sent until `deadline`.
+    pub(crate) fn receive_all(&mut self, deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        let count = self.unanswered;
         let mut replies = Vec::with_capacity(count);
-        while replies.len() < count {
-            match self.receive_by(deadline) {
-                Err(failure @ Failure::Unknown(_)) => {
-                    replies.resize_with(count, || Err(failure.clone()));
-                }
-                answer => replies.push(answer.map(|value| self.reply(value, sent))),
-            }
+        if let Err(failure) = self.receive_each(deadline, |reply| replies.push(reply)) {
+            replies.resize_with(count, || Err(failure.clone()));
         }
         replies
     }
 
-    /// What was answered just now.
-    fn reply(&self, value: Value, sent: Moment) -> Reply {
-        self.common.note_reply(self.replied);
-        Reply { value, sent, received: self.replied, epoch: self.epoch.number() }
+    /// Waits for the replies to all that was sent, and hands each on as it comes. One that does not come makes
+    /// its own and all later outcomes unknown.
+    pub(crate) fn receive_each(
+        &mut self,
+        deadline: Moment,
+        mut tell: impl FnMut(Result<Reply, Failure>),
+    ) -> Result<(), Failure> {
+        while self.unanswered > 0 {
+            match self.receive(deadline) {
+                Err(failure @ Failure::Unknown(_)) => return Err(failure),
+                reply => tell(reply.map(|value| Reply {
+                    value,
+                    sent: self.sent,
+                    received: self.replied,
+                    epoch: self.epoch.number(),
+                })),
+            }
+        }
+        Ok(())
     }
 
-    /// Sends so many packed commands; answers when that began.
+    /// Sends so many packed commands; returns when that began.
     pub(crate) fn send(
         &mut self,
         packed: &[u8],
@@ -281,12 +259,12 @@ impl Connection {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(Failure::NotSent(Hindrance::Overdue));
+            return Err(Failure::NotSent(NotSentReason::Overdue));
         }
         // How long the next caller's reply would be waited for is not known.
         if let Err(error) = self.allow(left) {
             self.poisoned = !mutated!("connection-without-time-outs-kept");
-            return Err(Failure::NotSent(Hindrance::Closed(error)));
+            return Err(Failure::NotSent(NotSentReason::Closed(error)));
         }
         self.allowed = self.timeout;
         self.sent = now;
@@ -295,56 +273,55 @@ impl Connection {
                 self.unanswered += count;
                 Ok(now)
             }
-            // A peer that is gone took nothing of a command that fits into one write.
-            Err(error)
-                if packed.len() <= ONE_WRITE
-                    && io_kind(&error) == Some(io::ErrorKind::BrokenPipe) =>
-            {
-                self.poisoned = true;
-                Err(Failure::NotSent(Hindrance::Closed(self.locate(error))))
+            Err(error) => {
+                // A peer that is gone took nothing of a command that fits into one write.
+                let nothing =
+                    packed.len() <= ONE_WRITE && io_kind(&error) == Some(io::ErrorKind::BrokenPipe);
+                let error = self.broken(error);
+                Err(if nothing {
+                    Failure::NotSent(NotSentReason::Closed(error))
+                } else {
+                    Failure::Unknown(error)
+                })
             }
-            Err(error) => Err(self.broken(error)),
         }
     }
 
-    /// Waits for one answer, for as long as the socket's time-out says.
-    fn receive(&mut self) -> Result<Value, Failure> {
-        let answer = loop {
-            break match self.inner.recv_response() {
-                Ok(Value::Push { .. }) => continue,
-                Ok(Value::ServerError(error)) => Err(Failure::Refused(self.refusal(error.into()))),
-                // Errors inside an answer are those of single commands of a transaction.
-                Ok(value) => Ok(value),
-                Err(error) if error.is_io_error() || error.code().is_none() => {
-                    return Err(self.broken(error));
+    /// Waits for the next reply, for what is left until `deadline`. The socket is read in any case.
+    fn receive(&mut self, deadline: Moment) -> Result<Value, Failure> {
+        let left = deadline.since(self.clock.now());
+        if left.is_zero() && mutated!("reply-that-arrived-not-read") {
+            return Err(Failure::Unknown(self.broken(silence())));
+        }
+        let read = self.allow(left.max(GRACE)).and_then(|()| {
+            loop {
+                match self.inner.recv_response() {
+                    Ok(Value::Push { .. }) => {}
+                    reply => return reply,
                 }
-                Err(error) => Err(Failure::Refused(self.refusal(error))),
-            };
+            }
+        });
+        // Errors inside a reply are those of single commands of a transaction.
+        let reply = match read {
+            Ok(Value::ServerError(error)) => Err(Failure::Refused(self.locate(error.into()))),
+            Ok(value) => Ok(value),
+            Err(error) => return Err(Failure::Unknown(self.broken(error))),
         };
-        self.unanswered = self.unanswered.saturating_sub(1);
+        self.unanswered -= 1;
         self.replied = self.clock.now();
+        self.common.note_reply(self.replied);
         // The address may lead to another server by now, which only new connections reach. All of the
         // client's leave this one, whatever was asked here.
-        if is_of_a_replica(&answer) {
+        if is_of_a_replica(&reply) {
             self.poisoned = true;
             self.epoch.end();
         }
-        answer
-    }
-
-    /// Waits for one of several answers, for what is left until `deadline`. The socket is read in any case.
-    fn receive_by(&mut self, deadline: Moment) -> Result<Value, Failure> {
-        let left = deadline.since(self.clock.now());
-        if left.is_zero() && mutated!("reply-that-arrived-not-read") {
-            return Err(self.broken(silence()));
-        }
-        self.allow(left.max(GRACE)).map_err(|error| self.broken(error))?;
-        self.receive()
+        reply
     }
 
     /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
     fn allow(&mut self, left: Duration) -> Result<(), RedisError> {
-        let wanted = left.min(self.common.patience);
+        let wanted = left.min(self.common.limit.span);
         if self.timeout < wanted || self.timeout > wanted + SLACK {
             self.inner.set_read_timeout(Some(wanted))?;
             self.inner.set_write_timeout(Some(wanted))?;
@@ -353,28 +330,24 @@ impl Connection {
         Ok(())
     }
 
-    /// Only a read or a write that timed out is the server's silence: it found nothing, however late the thread
-    /// itself was.
-    fn broken(&mut self, error: RedisError) -> Failure {
+    /// A time-out is the server's silence: it found nothing, however late the thread itself was. Any other error
+    /// means that the server hung up.
+    #[cold]
+    fn broken(&mut self, error: RedisError) -> RedisError {
         self.poisoned = true;
         let excused = self.is_excused && !mutated!("excused-silence-counts");
-        if error.is_timeout() && !excused {
+        if !error.is_timeout() {
+            self.common.outdate(self.generation);
+        } else if !excused {
             self.common.note_silence(self.sent, self.clock.now());
         }
-        Failure::Unknown(self.locate(error))
-    }
-
-    /// The server replied, and refuses what it was asked.
-    #[cold]
-    fn refusal(&self, error: RedisError) -> RedisError {
-        self.common.note_reply(self.clock.now());
         self.locate(error)
     }
 
     fn locate(&self, error: RedisError) -> RedisError {
-        let Common { patience, setting, .. } = *self.common;
-        let whole = self.allowed + SLACK >= patience;
-        let limit = Limit { span: self.allowed, setting: whole.then_some(setting) };
+        let Limit { span, setting } = self.common.limit;
+        let whole = self.allowed + SLACK >= span;
+        let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
         locate(error, &self.address, limit)
     }
 }

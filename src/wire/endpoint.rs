@@ -1,10 +1,7 @@
 //! The address of a server, checked before any I/O.
 
 use std::fmt;
-use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 #[cfg(feature = "tls")]
 use rustls::ClientConfig;
@@ -18,10 +15,6 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 } else {
     "redis://, valkey://, unix://, redis+unix:// or valkey+unix://"
 };
-/// How long a connection is idle before the system asks the other end whether it is there…
-const KEEPALIVE: Duration = Duration::from_secs(60);
-/// …and how soon it asks again when nothing came back.
-const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
 
@@ -37,10 +30,6 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn info(&self) -> &ConnectionInfo {
-        &self.info
-    }
-
     pub(crate) fn addr(&self) -> &ConnectionAddr {
         self.info.addr()
     }
@@ -126,31 +115,12 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     if info.redis_settings().db() < 0 {
         return Err(Error::config("url database", info.redis_settings().db(), DATABASES));
     }
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(Endpoint {
-        info: info.set_redis_settings(settings).set_tcp_settings(tcp_settings()),
+        info,
         secure,
         #[cfg(feature = "tls")]
         tls: None,
     })
-}
-
-/// What is on the way, such as a NAT or a balancer, may drop a connection that is idle for some minutes and
-/// tell nobody. So the system says something on it each minute.
-fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-    #[cfg(any(
-        target_os = "android",
-        target_os = "freebsd",
-        target_os = "ios",
-        target_os = "linux",
-        target_os = "macos",
-        target_os = "netbsd",
-        windows
-    ))]
-    let keepalive = keepalive.with_interval(KEEPALIVE_AGAIN);
-    settings.set_keepalive(keepalive)
 }
 
 fn check_tcp(rest: &str) -> Result<()> {
@@ -194,7 +164,7 @@ fn check_tcp(rest: &str) -> Result<()> {
             DATABASES,
         ));
     }
-    check_tail(tail, Transport::Tcp)
+    check_tail(tail, false)
 }
 
 fn check_unix(rest: &str) -> Result<()> {
@@ -202,81 +172,65 @@ fn check_unix(rest: &str) -> Result<()> {
         let allowed = "an absolute one: unix:///path/to/socket";
         return Err(Error::config("url path", "relative", allowed));
     }
-    check_tail(rest, Transport::Unix)
+    check_tail(rest, true)
 }
 
-/// What a URL leads to, which decides the parameters that it may have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Transport {
-    Tcp,
-    Unix,
+/// The parameters that the driver reads. It skips all others without a word, and so two services whose URLs
+/// differ in one of those would never exclude each other.
+fn is_known(parameter: &str, is_unix: bool) -> bool {
+    parameter == "protocol" || is_unix && matches!(parameter, "db" | "user" | "pass")
 }
 
-impl Transport {
-    /// The parameters that the driver reads. It skips all others without a word, and so two services whose
-    /// URLs differ in one of those would never exclude each other.
-    fn parameters(self) -> &'static [&'static str] {
-        match self {
-            Transport::Tcp => &["protocol"],
-            Transport::Unix => &["db", "user", "pass", "protocol"],
+/// How to write what a parameter of this name is probably meant to say.
+fn instead(parameter: &str, is_unix: bool) -> String {
+    let known = if is_unix {
+        "no parameter but db, user, pass and protocol"
+    } else {
+        "no parameter but protocol=resp2 or protocol=resp3"
+    };
+    match parameter {
+        "db" | "database" if !is_unix => "the database as a path, redis://host:port/2".to_owned(),
+        "user" | "username" | "pass" | "password" | "auth" | "token" if !is_unix => {
+            "the user and the password before the host, redis://user:password@host:port".to_owned()
         }
-    }
-
-    /// How to write what a parameter of this name is probably meant to say.
-    fn instead(self, parameter: &str) -> &'static str {
-        match (self, parameter) {
-            (Transport::Tcp, "db" | "database") => "the database as a path, redis://host:port/2",
-            (Transport::Tcp, "user" | "username" | "pass" | "password" | "auth" | "token") => {
-                "the user and the password before the host, redis://user:password@host:port"
-            }
-            (Transport::Tcp, name) if name.contains("timeout") => {
-                "no parameter but protocol=resp2 or protocol=resp3; time-outs are set on the client's builder"
-            }
-            (Transport::Unix, name) if name.contains("timeout") => {
-                "no parameter but db, user, pass and protocol; time-outs are set on the client's builder"
-            }
-            (Transport::Tcp, _) => "no parameter but protocol=resp2 or protocol=resp3",
-            (Transport::Unix, _) => "no parameter but db, user, pass and protocol",
+        name if name.contains("timeout") => {
+            format!("{known}; time-outs are set on the client's builder")
         }
+        _ => known.to_owned(),
     }
 }
 
 /// Checks what follows the address: no parameter that would be skipped, none twice, no fragment.
-fn check_tail(tail: &str, transport: Transport) -> Result<()> {
-    let (tail, fragment) =
-        tail.split_once('#').map_or((tail, None), |(tail, rest)| (tail, Some(rest)));
-    if let Some(fragment) = fragment {
+fn check_tail(tail: &str, is_unix: bool) -> Result<()> {
+    if let Some((_, fragment)) = tail.split_once('#') {
         // Behind a password in the query it may be the end of that.
-        let is_plain = transport == Transport::Tcp && is_plain(fragment);
-        let shown = if is_plain { format!("#{fragment}") } else { "not shown here".to_owned() };
+        let is_shown = !is_unix && is_plain(fragment);
         return Err(Error::config(
             "url fragment",
-            shown,
+            if is_shown { format!("#{fragment}") } else { "not shown here".to_owned() },
             "no #fragment; write # as %23, and note that certificate checks cannot be turned off",
         ));
     }
     let Some((_, query)) = tail.split_once('?') else { return Ok(()) };
     let mut seen = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) =
-            pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(value)));
-        let is_known = transport.parameters().contains(&name);
-        if is_known && value.is_some() && !seen.contains(&name) {
-            seen.push(name);
-            continue;
-        }
+        let (name, has_value) =
+            pair.split_once('=').map_or((pair, false), |(name, _)| (name, true));
         // Without a value, or behind a password, it may be the end of that.
-        let is_plain = value.is_some() && !seen.contains(&"pass") && is_plain(name);
+        let is_shown = has_value && !seen.contains(&"pass") && is_plain(name);
         let shown =
-            if is_plain { format!("\"{name}\"") } else { "one that is not shown here".to_owned() };
+            if is_shown { format!("\"{name}\"") } else { "one that is not shown here".to_owned() };
         let wrong = if seen.contains(&name) {
             format!("{shown} is there twice")
-        } else if is_known {
+        } else if !is_known(name, is_unix) {
+            format!("unknown {shown}")
+        } else if !has_value {
             format!("{shown} has no value")
         } else {
-            format!("unknown {shown}")
+            seen.push(name);
+            continue;
         };
-        return Err(Error::config("url parameter", wrong, transport.instead(name)));
+        return Err(Error::config("url parameter", wrong, instead(name, is_unix)));
     }
     Ok(())
 }

@@ -8,13 +8,13 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, locate, place, words};
+use crate::wire::fault::{Limit, is_tls_fault, locate, place, silence, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// Nothing was sent: nothing happened.
-    NotSent(Hindrance),
+    NotSent(NotSentReason),
     /// The server answered with an error: nothing happened.
     Refused(RedisError),
     /// It was sent, wholly or in part, and no answer came: it may have happened.
@@ -23,15 +23,13 @@ pub(crate) enum Failure {
 
 /// What kept a command from being sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Hindrance {
+pub(crate) enum NotSentReason {
     /// No connection could be made.
     Connect(RedisError),
     /// The connection had been closed before.
     Closed(RedisError),
     /// All connections were in use.
     Exhausted(Shortage),
-    /// All connections were in use, and none of them received a reply.
-    Silent(Shortage),
     /// This process is a fork of the one that made the client.
     Forked,
     /// The caller's deadline had passed already.
@@ -52,47 +50,35 @@ pub(crate) enum Hindrance {
 #[derive(Clone, Debug)]
 pub(crate) struct Shortage {
     pub(crate) waited: Duration,
-    /// How many connections the pool may have, and to where, once that is known.
-    pub(crate) pool: Option<(u32, String)>,
+    /// How many connections the pool may have.
+    pub(crate) size: u32,
+    pub(crate) address: String,
+    /// None of them received a reply in that time.
+    pub(crate) is_silent: bool,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.pool {
-            Some((1, address)) => write!(f, "the only connection to {address}"),
-            Some((size, address)) => write!(f, "all {size} connections to {address}"),
-            None => f.write_str("all connections"),
-        }
-    }
-}
-
-impl Shortage {
-    fn is_of_one(&self) -> bool {
-        matches!(self.pool, Some((1, _)))
-    }
-
-    pub(super) fn in_use(&self) -> String {
-        let verb = if self.is_of_one() { "was" } else { "were" };
-        format!("{self} {verb} in use for {}; raise max_size or max_wait", Span(self.waited))
-    }
-
-    pub(super) fn silent(&self) -> String {
-        let who = if self.is_of_one() {
-            "another call has waited for a reply"
-        } else {
-            "other calls have waited for replies"
+        let Shortage { waited, size, address, is_silent } = self;
+        let (subject, was, others) = match size {
+            1 => ("the only connection".to_owned(), "was", "another call has waited for a reply"),
+            _ => (format!("all {size} connections"), "were", "other calls have waited for replies"),
         };
-        format!("{who} on {self} for {}; look whether Redis hangs", Span(self.waited))
+        if *is_silent {
+            write!(f, "{others} on {subject} to {address} for {}", Span(*waited))
+        } else {
+            write!(f, "{subject} to {address} {was} in use for {}", Span(*waited))
+        }
     }
 }
 
 /// What a server's refusal means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RefusalKind {
     Denied,
     WrongType,
-    /// The server cannot serve now, and may soon.
-    NotNow,
+    /// The server cannot serve now, and may soon: its state, and what to do.
+    NotNow(&'static str, &'static str),
     /// Another node of a cluster has the key.
     Elsewhere,
     /// Keys of several slots were named together.
@@ -100,58 +86,94 @@ pub(super) enum Refusal {
     Other,
 }
 
-impl Refusal {
-    pub(super) fn of(error: &RedisError) -> Refusal {
+impl RefusalKind {
+    pub(super) fn of(error: &RedisError) -> RefusalKind {
         let text = error.detail().unwrap_or_default();
         match error.code() {
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Refusal::Denied,
-            Some("WRONGTYPE") => Refusal::WrongType,
-            Some(
-                "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN"
-                | "NOREPLICAS" | "MISCONF" | "UNBLOCKED",
-            ) => Refusal::NotNow,
-            Some("MOVED" | "ASK") => Refusal::Elsewhere,
-            Some("CROSSSLOT") => Refusal::Scattered,
-            _ if error.kind() == ErrorKind::AuthenticationFailed => Refusal::Denied,
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => RefusalKind::Denied,
+            Some("WRONGTYPE") => RefusalKind::WrongType,
+            Some("LOADING") => RefusalKind::NotNow("is loading its data", "try again later"),
+            Some("BUSY") => RefusalKind::NotNow(
+                "is busy with a long script",
+                "end it with SCRIPT KILL, or try again later",
+            ),
+            Some("READONLY" | "UNBLOCKED") => RefusalKind::NotNow(
+                "is a replica and takes no writes",
+                "connect to its master, or use .sentinels(…)",
+            ),
+            Some("MISCONF") => {
+                RefusalKind::NotNow("cannot save its data to disk", "look into its log")
+            }
+            Some("NOREPLICAS") => RefusalKind::NotNow(
+                "has fewer replicas than it needs to take writes",
+                "look at them",
+            ),
+            Some("MASTERDOWN") => {
+                RefusalKind::NotNow("is a replica without its master", "start the master")
+            }
+            Some("CLUSTERDOWN") => {
+                RefusalKind::NotNow("is in a cluster that is down", "look at the other nodes")
+            }
+            Some("TRYAGAIN") => {
+                RefusalKind::NotNow("cannot serve at the moment", "try again later")
+            }
+            Some("MOVED" | "ASK") => RefusalKind::Elsewhere,
+            Some("CROSSSLOT") => RefusalKind::Scattered,
+            _ if error.kind() == ErrorKind::AuthenticationFailed => RefusalKind::Denied,
             _ if text.contains("ACL failure")
                 // Redis 7.0 says so of what a script may not do.
                 || text.contains("The user executing the script can't")
                 || text.contains("NOPERM") =>
             {
-                Refusal::Denied
+                RefusalKind::Denied
             }
-            _ => Refusal::Other,
+            _ => RefusalKind::Other,
         }
     }
 }
 
 impl Failure {
+    /// No connection could be made.
+    pub(crate) fn connect(error: RedisError) -> Failure {
+        Failure::NotSent(NotSentReason::Connect(error))
+    }
+
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
-        Failure::Unknown(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+        Failure::Unknown(silence())
+    }
+
+    /// The error beneath, if there is one.
+    fn error(&self) -> Option<&RedisError> {
+        match self {
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
+            | Failure::Refused(error)
+            | Failure::Unknown(error) => Some(error),
+            Failure::NotSent(_) => None,
+        }
+    }
+
+    /// The error of a connection that could not be made because of this.
+    pub(crate) fn into_error(self) -> RedisError {
+        self.error().cloned().unwrap_or_else(silence)
     }
 
     /// Why no connection could be made, if that is what failed.
     pub(crate) fn in_connecting(&self) -> Option<&RedisError> {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) => Some(error),
+            Failure::NotSent(NotSentReason::Connect(error)) => Some(error),
             _ => None,
         }
     }
 
     /// The same failure with the server that it is about, unless it names one.
-    pub(crate) fn at(self, address: &str, limit: Limit) -> Failure {
-        let here = |error| locate(error, address, limit);
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => {
-                Failure::NotSent(Hindrance::Connect(here(error)))
-            }
-            Failure::NotSent(Hindrance::Closed(error)) => {
-                Failure::NotSent(Hindrance::Closed(here(error)))
-            }
-            Failure::Unknown(error) => Failure::Unknown(here(error)),
-            other => other,
+    pub(crate) fn at(mut self, address: &str, limit: Limit) -> Failure {
+        if let Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
+        | Failure::Unknown(error) = &mut self
+        {
+            *error = locate(error.clone(), address, limit);
         }
+        self
     }
 
     /// What a server's error reply is read as: a code, a blank, and more words.
@@ -174,7 +196,7 @@ impl Failure {
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn no_connection() -> Failure {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        Failure::NotSent(Hindrance::Connect(refused.into()))
+        Failure::NotSent(NotSentReason::Connect(refused.into()))
     }
 
     /// The other end closed the connection.
@@ -186,26 +208,16 @@ impl Failure {
     /// Whether it may be over soon, so that a caller with time left tries again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Failure::NotSent(Hindrance::Connect(error)) if is_tls_fault(error) => false,
-            Failure::NotSent(Hindrance::Connect(error)) => match Refusal::of(error) {
-                Refusal::NotNow => true,
-                Refusal::Denied | Refusal::WrongType => false,
-                Refusal::Elsewhere | Refusal::Scattered | Refusal::Other => {
-                    error.is_io_error() || is_max_clients(error)
-                }
+            Failure::NotSent(NotSentReason::Connect(error)) => match RefusalKind::of(error) {
+                _ if is_tls_fault(error) => false,
+                RefusalKind::NotNow(..) => true,
+                RefusalKind::Denied | RefusalKind::WrongType => false,
+                _ => error.is_io_error() || is_max_clients(error),
             },
+            Failure::NotSent(NotSentReason::Forked | NotSentReason::Impossible { .. }) => false,
+            Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotNow(..)),
             // A thread that stalled for as long as an exchange may take can ask again.
-            Failure::NotSent(
-                Hindrance::Exhausted(_)
-                | Hindrance::Silent(_)
-                | Hindrance::Closed(_)
-                | Hindrance::Overdue
-                | Hindrance::NoMajority { .. }
-                | Hindrance::Adrift(_),
-            ) => true,
-            Failure::NotSent(Hindrance::Forked | Hindrance::Impossible { .. }) => false,
-            Failure::Refused(error) => Refusal::of(error) == Refusal::NotNow,
-            Failure::Unknown(_) => true,
+            Failure::NotSent(_) | Failure::Unknown(_) => true,
         }
     }
 
@@ -238,7 +250,7 @@ impl Failure {
 
     /// Whether the server denied it to this user.
     pub(crate) fn is_denied(&self) -> bool {
-        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::Denied)
+        matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::Denied)
     }
 
     /// Whether the server refused it for want of memory.
@@ -248,10 +260,7 @@ impl Failure {
 
     /// Whether the server denied it to this user, or the user itself.
     pub(crate) fn is_denied_here(&self) -> bool {
-        match self {
-            Failure::NotSent(Hindrance::Connect(error)) => Refusal::of(error) == Refusal::Denied,
-            _ => self.is_denied(),
-        }
+        self.error().is_some_and(is_denial)
     }
 
     /// Whether the server belongs to no cluster.
@@ -276,27 +285,24 @@ impl Failure {
 
     /// Whether the key holds something else.
     pub(crate) fn is_wrong_type(&self) -> bool {
-        matches!(self, Failure::Refused(error) if Refusal::of(error) == Refusal::WrongType)
+        matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
     }
 
     /// Whether all that is known is that the time did not suffice.
     pub(crate) fn is_for_want_of_time(&self) -> bool {
         match self {
-            Failure::Unknown(error) | Failure::NotSent(Hindrance::Connect(error)) => {
+            Failure::Unknown(error) | Failure::NotSent(NotSentReason::Connect(error)) => {
                 error.is_timeout()
             }
-            Failure::NotSent(
-                Hindrance::Exhausted(_)
-                | Hindrance::Silent(_)
-                | Hindrance::Overdue
+            Failure::NotSent(reason) => matches!(
+                reason,
+                NotSentReason::Exhausted(_)
+                | NotSentReason::Overdue
                 // Some of several servers may only have been too slow.
-                | Hindrance::NoMajority { .. }
-                | Hindrance::Adrift(_),
-            ) => true,
-            Failure::NotSent(
-                Hindrance::Closed(_) | Hindrance::Forked | Hindrance::Impossible { .. },
-            )
-            | Failure::Refused(_) => false,
+                | NotSentReason::NoMajority { .. }
+                | NotSentReason::Adrift(_)
+            ),
+            Failure::Refused(_) => false,
         }
     }
 
@@ -309,7 +315,7 @@ impl Failure {
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             Failure::Unknown(error) => !error.is_timeout(),
-            Failure::NotSent(Hindrance::Closed(_)) => true,
+            Failure::NotSent(NotSentReason::Closed(_)) => true,
             Failure::NotSent(_) | Failure::Refused(_) => false,
         }
     }
@@ -317,7 +323,7 @@ impl Failure {
 
 /// Whether a server denied it to this user, or the user itself.
 pub(crate) fn is_denial(error: &RedisError) -> bool {
-    Refusal::of(error) == Refusal::Denied
+    RefusalKind::of(error) == RefusalKind::Denied
 }
 
 /// Whether only a replica, or a server that becomes one, refuses something so. What a transaction or a
@@ -334,17 +340,6 @@ pub(crate) fn not_a_master(text: &str) -> RedisError {
     RedisError::from((ErrorKind::Io, NOT_A_MASTER, text.to_owned()))
 }
 
-/// Whether the two sides could not agree on a TLS connection.
-pub(crate) fn is_tls_fault(error: &RedisError) -> bool {
-    #[cfg(feature = "tls")]
-    return crate::wire::tls::is_fault(error);
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = error;
-        false
-    }
-}
-
 /// Whether the server takes no more connections.
 pub(crate) fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
@@ -354,22 +349,17 @@ pub(crate) fn is_max_clients(error: &RedisError) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            Failure::NotSent(Hindrance::Connect(error) | Hindrance::Closed(error))
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
             | Failure::Unknown(error) => words(error),
-            Failure::NotSent(Hindrance::Exhausted(shortage)) => {
-                format!("{shortage} were in use for {}", Span(shortage.waited))
-            }
-            Failure::NotSent(Hindrance::Silent(shortage)) => {
-                format!("{shortage} waited for a reply for {}", Span(shortage.waited))
-            }
-            Failure::NotSent(Hindrance::Forked) => "this process is a fork".to_owned(),
-            Failure::NotSent(Hindrance::Overdue) => {
+            Failure::NotSent(NotSentReason::Exhausted(shortage)) => shortage.to_string(),
+            Failure::NotSent(NotSentReason::Forked) => "this process is a fork".to_owned(),
+            Failure::NotSent(NotSentReason::Overdue) => {
                 "the deadline passed before a command was sent".to_owned()
             }
-            Failure::NotSent(Hindrance::NoMajority { text, .. } | Hindrance::Adrift(text)) => {
-                text.clone()
-            }
-            Failure::NotSent(Hindrance::Impossible { field, wrong, expected }) => {
+            Failure::NotSent(
+                NotSentReason::NoMajority { text, .. } | NotSentReason::Adrift(text),
+            ) => text.clone(),
+            Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")
             }
             Failure::Refused(error) => match place(error) {

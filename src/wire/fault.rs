@@ -56,28 +56,24 @@ const BEGIN: &str = " (at ";
 /// An error with the server that it is about, and with how long a reply was waited for. One that names
 /// its server already stays as it is.
 pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisError {
-    if is_located(&error) {
+    if located(&error).is_some() || place(&error).is_some() {
         return error;
     }
     if let Some(io) = io_error(&error) {
         let (kind, text) = (io.kind(), text_of(io, address, limit));
         return io::Error::new(kind, Located { text, source: error }).into();
     }
-    match (error.code(), error.detail()) {
+    let detail = |text: &str| format!("{text}{BEGIN}{address})");
+    let said = error.detail().unwrap_or_default();
+    match (error.code(), error.kind()) {
         (Some(code), _) if READ_BY_TYPE.contains(&code) => error,
-        (Some(code), detail) => {
-            let detail = format!("{}{BEGIN}{address})", detail.unwrap_or_default());
-            redis::make_extension_error(code.to_owned(), Some(detail))
+        (Some(code), _) => redis::make_extension_error(code.to_owned(), Some(detail(said))),
+        (None, kind @ ErrorKind::AuthenticationFailed) => {
+            let text = "the server does not know AUTH or HELLO as they were sent";
+            RedisError::from((kind, "no log-in", detail(text)))
         }
-        (None, _) if error.kind() == ErrorKind::AuthenticationFailed => {
-            let detail = format!(
-                "the server does not know AUTH or HELLO as they were sent{BEGIN}{address})"
-            );
-            RedisError::from((ErrorKind::AuthenticationFailed, "no log-in", detail))
-        }
-        (None, detail) if error.kind() == ErrorKind::Parse => {
-            let detail = format!("{}{BEGIN}{address})", detail.unwrap_or_default());
-            RedisError::from((ErrorKind::Parse, "no reply of Redis", detail))
+        (None, kind @ ErrorKind::Parse) => {
+            RedisError::from((kind, "no reply of Redis", detail(said)))
         }
         // What sentinels report is about no one server, and names those that it is about.
         (None, _) => error,
@@ -127,10 +123,6 @@ fn located(error: &RedisError) -> Option<&Located> {
     outer_io_error(error)?.get_ref()?.downcast_ref()
 }
 
-fn is_located(error: &RedisError) -> bool {
-    located(error).is_some() || place(error).is_some()
-}
-
 /// The server of a reply, if it is known.
 pub(crate) fn place(error: &RedisError) -> Option<&str> {
     error.detail()?.rsplit_once(BEGIN)?.1.strip_suffix(')')
@@ -155,15 +147,17 @@ const SENTINEL: &str = "the sentinel at ";
 /// that failed.
 pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
     let code = error.code().unwrap_or("WRONGPASS").to_owned();
-    let detail = error.detail().unwrap_or_default();
-    let detail = detail.rsplit_once(BEGIN).map_or(detail, |(detail, _)| detail);
-    redis::make_extension_error(code, Some(format!("{detail}{BEGIN}{SENTINEL}{address})")))
+    let said = without_place(error.detail().unwrap_or_default());
+    redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
+}
+
+fn without_place(detail: &str) -> &str {
+    detail.rsplit_once(BEGIN).map_or(detail, |(said, _)| said)
 }
 
 /// What an error says, without the address of a reply.
 pub(crate) fn words(error: &RedisError) -> String {
-    let Some(detail) = error.detail() else { return error.to_string() };
-    let detail = detail.rsplit_once(BEGIN).map_or(detail, |(detail, _)| detail);
+    let Some(detail) = error.detail().map(without_place) else { return error.to_string() };
     match error.code() {
         Some(code) => format!("{code} {detail}").trim_end().trim_end_matches('.').to_owned(),
         None => detail.to_owned(),
@@ -178,6 +172,16 @@ pub(crate) fn io_kind(error: &RedisError) -> Option<io::ErrorKind> {
 /// What the operating system, or TLS above it, told of, if it was that.
 pub(crate) fn io_error(error: &RedisError) -> Option<&io::Error> {
     located(error).map_or_else(|| outer_io_error(error), |located| io_error(&located.source))
+}
+
+/// Whether the two sides could not agree on a TLS connection.
+#[cfg(feature = "tls")]
+pub(crate) use crate::wire::tls::is_fault as is_tls_fault;
+
+/// There is no TLS, and so no fault of it.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn is_tls_fault(_: &RedisError) -> bool {
+    false
 }
 
 fn outer_io_error(error: &RedisError) -> Option<&io::Error> {

@@ -1,201 +1,165 @@
-//! The bytes to a server and back: a connection of redis-rs, or one over TLS.
-//!
-//! TLS is spoken here, not by redis-rs: that reads the machine's certificates at each connection, whatever
-//! it is told to trust, and trusts others where another crate of the program turns a feature of it on.
+//! A connection to a server: the commands that open it, then commands out and replies in.
 
-use std::mem::ManuallyDrop;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionLike, ErrorKind, RedisConnectionInfo, RedisError, Value};
+use redis::io::tcp::socket2::SockAddr;
+use redis::{Cmd, ConnectionAddr, ErrorKind, FromRedisValue, PushKind, RedisError, Value};
 
+use crate::base::time::{BootClock, Clock as _};
 use crate::wire::endpoint::Endpoint;
-#[cfg(feature = "tls")]
-use crate::wire::sealed::Sealed;
+use crate::wire::failure::is_max_clients;
+use crate::wire::fault::io_kind;
+use crate::wire::stream::Stream;
 
 /// A connection to a server.
-pub(crate) enum Line {
-    /// In plain text.
-    Open(redis::Connection),
-    /// Over TLS.
-    #[cfg(feature = "tls")]
-    Sealed(Box<Sealed>),
+pub(crate) struct Line {
+    pub(super) stream: Stream,
+    parser: redis::Parser,
+    /// How many replies are to be skipped, since nobody waits for them any longer.
+    late: usize,
 }
 
 impl Line {
-    /// Connects to one of the host's addresses, or to a socket that has none, and says what redis-rs says
-    /// first: `HELLO`, for RESP3, with the user and the password that are in the settings. All of it takes
-    /// no longer than this.
-    pub(crate) fn open(
+    /// Makes a connection that is known to its server. The host's addresses are tried in turn, and each of them
+    /// has this time for all that is to be done; the look-up of a name takes as long as it takes. No time-outs
+    /// are set on the connection.
+    pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<Line, RedisError> {
+        match to.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let addresses = (host.as_str(), *port).to_socket_addrs()?;
+                Line::connect_to_any(addresses, to, most)
+            }
+            ConnectionAddr::Unix(path) => Line::open(to, &SockAddr::unix(path)?, most),
+            _ => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
+        }
+    }
+
+    /// Connects to the first of these addresses that can be connected to.
+    fn connect_to_any(
+        addresses: impl IntoIterator<Item = SocketAddr>,
         to: &Endpoint,
-        at: Option<SocketAddr>,
-        settings: &RedisConnectionInfo,
         most: Duration,
     ) -> Result<Line, RedisError> {
-        if to.is_secure() {
-            return Line::seal(to, at, settings, most);
+        let none = "the host has no address";
+        let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, none).into();
+        for address in addresses {
+            match Line::open(to, &address.into(), most) {
+                Err(error) if is_of_the_way(&error) => last = error,
+                outcome => return outcome,
+            }
         }
-        let mut info = to.info().clone().set_redis_settings(settings.clone());
-        if let Some(at) = at {
-            info = info.set_addr(ConnectionAddr::Tcp(literal(at), at.port()));
+        Err(last)
+    }
+
+    /// Connects to one address, and says what there is to say.
+    fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<Line, RedisError> {
+        let stream = Stream::connect(to, at, BootClock.now().after(most))?;
+        let mut line = Line { stream, parser: redis::Parser::new(), late: 0 };
+        let settings = to.redis_settings();
+        let (user, password) = (settings.username(), settings.password());
+        let mut hello = if settings.protocol().supports_resp3() {
+            let mut hello = redis::cmd("HELLO");
+            hello.arg("3");
+            if password.is_some() {
+                hello.arg("AUTH").arg(user.unwrap_or("default"));
+            }
+            Some(hello)
+        } else {
+            password.map(|_| redis::cmd("AUTH").arg(user).take())
+        };
+        if let Some(hello) = &mut hello {
+            let said = line.query::<Value>(hello.arg(password));
+            said.map_err(|error| if password.is_some() { without_text(error) } else { error })?;
         }
-        let client = redis::Client::open(info)?;
-        client.get_connection_with_timeout(most).map(Line::Open)
+        if settings.db() != 0 {
+            line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;
+        }
+        line.stream.end_deadline()?;
+        Ok(line)
     }
 
-    /// Connects over TLS or not at all: in plain text, anybody on the way could read the password.
-    #[cfg(feature = "tls")]
-    fn seal(
-        to: &Endpoint,
-        at: Option<SocketAddr>,
-        settings: &RedisConnectionInfo,
-        most: Duration,
-    ) -> Result<Line, RedisError> {
-        let config = to.tls().ok_or_else(without_tls)?;
-        let sealed = Sealed::open(to.info(), at, config, settings, most)?;
-        Ok(Line::Sealed(Box::new(sealed)))
+    /// One command and its reply, without a [`Connection`](crate::wire::connection::Connection).
+    pub(crate) fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        self.send_packed_command(&command.get_packed_command())?;
+        loop {
+            match self.recv_response()? {
+                Value::Push { .. } => {}
+                reply => return Ok(redis::from_redis_value(reply.extract_error()?)?),
+            }
+        }
     }
 
-    #[cfg(not(feature = "tls"))]
-    fn seal(
-        _: &Endpoint,
-        _: Option<SocketAddr>,
-        _: &RedisConnectionInfo,
-        _: Duration,
-    ) -> Result<Line, RedisError> {
-        Err(without_tls())
-    }
-
-    /// Sends a command that is packed.
+    /// Sends a command that is packed. Each write takes no longer than the socket's time-out.
     pub(crate) fn send_packed_command(&mut self, command: &[u8]) -> Result<(), RedisError> {
-        match self {
-            Line::Open(connection) => connection.send_packed_command(command),
-            #[cfg(feature = "tls")]
-            Line::Sealed(sealed) => sealed.send(command),
-        }
+        Ok(self.stream.send(command)?)
     }
 
     /// Waits for a reply, or a message. A time-out is taken for a reply that comes late, and skipped then.
     pub(crate) fn recv_response(&mut self) -> Result<Value, RedisError> {
-        match self {
-            Line::Open(connection) => connection.recv_response(),
-            #[cfg(feature = "tls")]
-            Line::Sealed(sealed) => sealed.receive(),
+        loop {
+            let read = self.parser.parse_value(&mut self.stream);
+            match (&read, read.as_ref().err().and_then(io_kind)) {
+                (Ok(Value::Push { .. }), _) | (_, Some(io::ErrorKind::UnexpectedEof)) => {
+                    return read;
+                }
+                (_, Some(_)) => {
+                    self.late += 1;
+                    return read;
+                }
+                _ if self.late == 0 => return read,
+                _ => self.late -= 1,
+            }
         }
     }
 
     /// Waits for a message, and drops what else comes. Unlike with [`recv_response`](Self::recv_response), a
     /// time-out is taken for no reply that comes late.
     pub(crate) fn recv_message(&mut self) -> Result<(Vec<u8>, Vec<u8>), RedisError> {
-        match self {
-            Line::Open(connection) => {
-                // Its destructor would leave all channels, and owns nothing else.
-                let mut messages = ManuallyDrop::new(connection.as_pubsub());
-                let message = messages.get_message()?;
-                Ok((message.get_channel()?, message.get_payload()?))
+        loop {
+            match self.parser.parse_value(&mut self.stream)? {
+                Value::Push { kind: PushKind::Message, data } => {
+                    let mut parts = data.into_iter().map(redis::from_redis_value::<Vec<u8>>);
+                    if let (Some(channel), Some(payload)) = (parts.next(), parts.next()) {
+                        return Ok((channel?, payload?));
+                    }
+                }
+                Value::Push { .. } => {}
+                _ => self.late = self.late.saturating_sub(1),
             }
-            #[cfg(feature = "tls")]
-            Line::Sealed(sealed) => sealed.receive_message(),
         }
     }
 
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<(), RedisError> {
-        match self {
-            Line::Open(connection) => connection.set_read_timeout(timeout),
-            #[cfg(feature = "tls")]
-            Line::Sealed(sealed) => sealed.set_read_timeout(timeout),
-        }
+        Ok(self.stream.socket.inner.set_read_timeout(timeout)?)
     }
 
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> Result<(), RedisError> {
-        match self {
-            Line::Open(connection) => connection.set_write_timeout(timeout),
-            #[cfg(feature = "tls")]
-            Line::Sealed(sealed) => sealed.set_write_timeout(timeout),
-        }
+        Ok(self.stream.socket.inner.set_write_timeout(timeout)?)
     }
 }
 
-/// An address as a host, which is looked up without asking anybody.
-fn literal(address: SocketAddr) -> String {
-    match address {
-        SocketAddr::V6(address) if address.scope_id() != 0 => {
-            format!("{}%{}", address.ip(), address.scope_id())
-        }
-        address => address.ip().to_string(),
+/// Whether an address could not be connected to. A server that was there has the last word, even if it hung up
+/// or said nothing: the other addresses are likely its own.
+fn is_of_the_way(error: &RedisError) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock,
+    };
+    let of_server =
+        [BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock];
+    io_kind(error).is_some_and(|kind| !of_server.contains(&kind))
+}
+
+/// A server that does not know `AUTH` or `HELLO` repeats what was said to it, the password too. A code
+/// tells enough; without one it is a refusal of the user all the same.
+fn without_text(error: RedisError) -> RedisError {
+    if error.code() == Some("ERR") && !is_max_clients(&error) {
+        RedisError::from((ErrorKind::AuthenticationFailed, "AUTH or HELLO was refused"))
+    } else {
+        error
     }
 }
 
-fn without_tls() -> RedisError {
-    let text = "the address is for TLS, and there are no settings of TLS for it";
-    (ErrorKind::InvalidClientConfig, text).into()
-}
-
-/// For single commands before there is a [`Connection`](crate::wire::connection::Connection).
-impl ConnectionLike for Line {
-    fn req_packed_command(&mut self, command: &[u8]) -> Result<Value, RedisError> {
-        self.send_packed_command(command)?;
-        loop {
-            match self.recv_response()? {
-                Value::Push { .. } => {}
-                reply => return Ok(reply),
-            }
-        }
-    }
-
-    fn req_packed_commands(
-        &mut self,
-        commands: &[u8],
-        offset: usize,
-        count: usize,
-    ) -> Result<Vec<Value>, RedisError> {
-        self.send_packed_command(commands)?;
-        let mut replies = Vec::new();
-        while replies.len() < offset + count {
-            match self.recv_response()? {
-                Value::Push { .. } => {}
-                reply => replies.push(reply),
-            }
-        }
-        Ok(replies.split_off(offset))
-    }
-
-    fn get_db(&self) -> i64 {
-        0
-    }
-
-    fn check_connection(&mut self) -> bool {
-        self.is_open()
-    }
-
-    fn is_open(&self) -> bool {
-        match self {
-            Line::Open(connection) => connection.is_open(),
-            #[cfg(feature = "tls")]
-            Line::Sealed(_) => true,
-        }
-    }
-}
-
-#[cfg(all(test, feature = "tls"))]
-mod tests {
-    use std::io;
-    use std::net::TcpListener;
-
-    use super::*;
-    use crate::wire::endpoint::parse;
-
-    #[test]
-    fn secure_address_without_certificates_is_never_opened() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("an option");
-        let address = listener.local_addr().expect("an address");
-        let endpoint = parse(&format!("rediss://me:s3cret@{address}")).expect("a URL");
-        let settings = endpoint.redis_settings();
-        let line = Line::open(&endpoint, Some(address), settings, Duration::from_millis(200));
-        let error = line.err().expect("no certificates");
-        assert_eq!(error.kind(), ErrorKind::InvalidClientConfig, "{error:?}");
-        let accepted = listener.accept().err().map(|error| error.kind());
-        assert_eq!(accepted, Some(io::ErrorKind::WouldBlock), "something was sent");
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,53 +4,52 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
-//! | `greeting` | what a connection says first |
-//! | `line` | the bytes of a connection, in plain text or over TLS |
+//! | `socket` | a socket over TCP or on this machine, and a deadline for all that is done on it |
+//! | `stream` | the bytes of a connection, in plain text or over TLS |
+//! | `line` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | where the server is, as far as a client can tell |
-//! | `manager` | makes connections, and tells which may still be used |
+//! | `manager` | makes connections |
 //! | `attempt` | how many could be made, why the last one could not, and when another may be |
 //! | `retry` | pauses between attempts |
 //! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
-//! | `combine` | commands of many threads travel together |
-//! | `connection` | commands out, answers in, each by its deadline |
+//! | `batcher` | commands of many threads travel together |
+//! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `process` | whether connections belong to this process, or to one that it was forked from |
 //! | `advice` | what a caller is told of a failure, and what to do |
-//! | `failure` | what became of a command that brought no answer |
+//! | `failure` | what became of a command that brought no reply |
 //! | `fault` | the driver's errors in words, with the server's address |
 //! | `source` | where connections lead, and what a new one has to show |
 //! | `subscription` | a connection that listens |
 //! | `silence` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
-//! | `tls` | certificates for a `rediss://` address, and telling TLS faults from others |
-//! | `sealed` | a connection over TLS |
+//! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 //! | `unanswered` | the commands about channels whose replies are due |
 
-/// The driver's types that appear above: what a user's commands and their answers are made of.
+/// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
 
 mod advice;
 pub(crate) mod attempt;
-pub(crate) mod combine;
+pub(crate) mod batcher;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fault;
-pub(crate) mod greeting;
 pub(crate) mod line;
 pub(crate) mod manager;
 pub(crate) mod pool;
 pub(crate) mod process;
 pub(crate) mod retry;
 pub(crate) mod script;
-#[cfg(feature = "tls")]
-mod sealed;
 pub(crate) mod server_clock;
 pub(crate) mod silence;
+mod socket;
 pub(crate) mod source;
+mod stream;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

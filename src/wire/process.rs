@@ -1,7 +1,7 @@
 //! Whether this is the process that made a client.
 
 use crate::base::sync::{AtomicU32, Ordering};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 
 /// The process in which the first client was made; 0 before that.
 static FIRST: AtomicU32 = AtomicU32::new(0);
@@ -23,13 +23,17 @@ impl Process {
     pub(crate) fn settle() -> Result<(), Failure> {
         let here = std::process::id();
         match FIRST.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(first) if first != here => Err(Failure::NotSent(Hindrance::Forked)),
+            Err(first) if first != here => Err(Failure::NotSent(NotSentReason::Forked)),
             _ => Ok(()),
         }
     }
 
     /// A fork shares its parent's sockets; what it sent would be mixed into the parent's stream.
     pub(crate) fn check(self) -> Result<(), Failure> {
-        if std::process::id() == self.0 { Ok(()) } else { Err(Failure::NotSent(Hindrance::Forked)) }
+        if std::process::id() == self.0 {
+            Ok(())
+        } else {
+            Err(Failure::NotSent(NotSentReason::Forked))
+        }
     }
 }

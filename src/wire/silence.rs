@@ -8,11 +8,14 @@
 //! | --- | --- |
 //! | before that request was sent | not used again |
 //! | since | used: the server replies there |
+//!
+//! A server that hangs up on one connection has likely hung up on all, so that none made before is used again.
 
 use std::time::Duration;
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::Moment;
+use crate::wire::fault::Limit;
 
 /// A caller that waits for less time than this may have met a network that is slow, not one that is dead.
 const MEANINGFUL: Duration = Duration::from_millis(200);
@@ -20,20 +23,33 @@ const MEANINGFUL: Duration = Duration::from_millis(200);
 /// What the connections of a manager have in common.
 #[derive(Debug)]
 pub(crate) struct Common {
-    /// The longest wait for an answer, and the setting that says so.
-    pub(crate) patience: Duration,
-    pub(crate) setting: &'static str,
+    /// The longest wait for a reply, and the setting that says so.
+    pub(crate) limit: Limit,
     /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
     /// that has leave to wait for so long.
     replied: AtomicU64,
     /// When the last request was sent that got no reply in time.
     unanswered: AtomicU64,
+    /// How often all connections made so far were outdated.
+    generation: AtomicU64,
 }
 
 impl Common {
-    pub(crate) fn new(patience: Duration, setting: &'static str) -> Common {
-        let (replied, unanswered) = (AtomicU64::new(0), AtomicU64::new(0));
-        Common { patience, setting, replied, unanswered }
+    pub(crate) fn new(span: Duration, setting: &'static str) -> Common {
+        let zero = || AtomicU64::new(0);
+        let limit = Limit { span, setting: Some(setting) };
+        Common { limit, replied: zero(), unanswered: zero(), generation: zero() }
+    }
+
+    /// To which generation a connection belongs that is made now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Outdates the connections of this generation, if that was not done before.
+    pub(crate) fn outdate(&self, generation: u64) {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.generation.compare_exchange(generation, generation + 1, success, failure);
     }
 
     /// One plain store: each exchange pays for it.
@@ -57,7 +73,7 @@ impl Common {
 
     /// Notes that a request got no reply until now, of the time that one may take.
     pub(crate) fn note_silence(&self, sent: Moment, now: Moment) {
-        if now.since(sent) >= MEANINGFUL.min(self.patience / 2) {
+        if now.since(sent) >= MEANINGFUL.min(self.limit.span / 2) {
             let since = if mutated!("silence-outdates-what-replied-since") { now } else { sent };
             self.unanswered.fetch_max(since.as_nanos(), Ordering::SeqCst);
         }

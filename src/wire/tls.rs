@@ -1,17 +1,24 @@
 //! TLS: whom to trust, whom to be, and telling its faults from others.
 
-use redis::RedisError;
+use std::io::{self, Write as _};
+
+use redis::{ConnectionAddr, ErrorKind, RedisError};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Arc, OnceLock};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::fault::io_error;
+use crate::wire::socket::Socket;
 
-/// Whom a client trusts, and who it is.
+/// The most that TLS seals at once. It fits into the buffer of a session, which is empty before each.
+pub(super) const RECORD: usize = 16 * 1024;
+
+/// CA certificates to trust, and the client certificate.
+#[derive(Default)]
 pub(crate) struct Certificates {
     /// PEM text with the authorities; those of the machine where there is none.
     pub(crate) authority: Option<Vec<u8>>,
@@ -25,12 +32,6 @@ pub(crate) struct Certificates {
 pub(crate) struct Identification {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Vec<u8>,
-}
-
-impl Default for Certificates {
-    fn default() -> Certificates {
-        Certificates { authority: None, client: None, config: OnceLock::new() }
-    }
 }
 
 impl Certificates {
@@ -82,9 +83,7 @@ impl Certificates {
         let field = "ca_certificate";
         let mut roots = RootCertStore::empty();
         if let Some(pem) = &self.authority {
-            check_pem(field, pem)?;
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let certificate = certificate.map_err(|_| unreadable(field))?;
+            for certificate in certificates(field, pem)? {
                 roots.add(certificate).map_err(|_| unreadable(field))?;
             }
             return Ok(roots);
@@ -106,10 +105,7 @@ impl Certificates {
 impl Identification {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
         let field = "client_certificate";
-        check_pem(field, &self.chain)?;
-        let chain: std::result::Result<Vec<_>, _> =
-            CertificateDer::pem_slice_iter(&self.chain).collect();
-        let chain = chain.map_err(|_| unreadable(field))?;
+        let chain = certificates(field, &self.chain)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| unreadable(field))?;
         Ok((chain, key))
     }
@@ -119,18 +115,78 @@ fn without_tls(field: &str) -> Error {
     Error::config(field, "set for a URL without TLS", "a rediss:// URL with it")
 }
 
-fn check_pem(field: &str, pem: &[u8]) -> Result<()> {
+fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
-    if pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
-        Ok(())
-    } else {
-        Err(Error::config(field, "no certificate in it", "PEM text"))
+    if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
+        return Err(Error::config(field, "no certificate in it", "PEM text"));
     }
+    CertificateDer::pem_slice_iter(pem)
+        .map(|certificate| certificate.map_err(|_| unreadable(field)))
+        .collect()
 }
 
 /// Why it cannot be read is not told: readers of PEM quote the line, which may be all of a key.
 fn unreadable(field: &str) -> Error {
     Error::config(field, "not readable", "PEM text: base64 between BEGIN and END lines")
+}
+
+/// A session with this server, which begins with the handshake.
+pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, RedisError> {
+    let (ConnectionAddr::Tcp(host, _), Some(config)) = (to.addr(), to.tls()) else {
+        let text = "the address is for TLS, and there are no settings of TLS for it";
+        return Err((ErrorKind::InvalidClientConfig, text).into());
+    };
+    let name = ServerName::try_from(host.clone()).map_err(|_| {
+        (ErrorKind::InvalidClientConfig, "no name for which there are certificates")
+    })?;
+    let session = ClientConnection::new(Arc::clone(config), name);
+    Ok(session.map_err(tls_fault)?)
+}
+
+/// Agrees on TLS, by the deadline of the socket.
+pub(super) fn shake_hands(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
+    // The last message of a handshake is the client's.
+    while session.is_handshaking() || session.wants_write() {
+        session.complete_io(socket)?;
+    }
+    Ok(())
+}
+
+/// Gives bytes to the system. A stream of rustls would drop the error of a write, which the caller has to know:
+/// nothing was sent to a peer that is gone.
+pub(super) fn send(
+    session: &mut ClientConnection,
+    socket: &mut Socket,
+    bytes: &[u8],
+) -> io::Result<()> {
+    for record in bytes.chunks(RECORD) {
+        session.writer().write_all(record)?;
+        while session.wants_write() {
+            match session.write_tls(socket) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(last_words(session, socket).unwrap_or(error)),
+                Ok(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a peer that is gone had against the connection. It tells more than that the peer is gone.
+fn last_words(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
+    // What has arrived is read, and nothing is waited for.
+    socket.inner.set_nonblocking(true).ok()?;
+    while let Ok(1..) = session.read_tls(socket) {
+        if let Err(error) = session.process_new_packets() {
+            return Some(tls_fault(error));
+        }
+    }
+    None
+}
+
+fn tls_fault(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Whether the two sides could not agree on a TLS connection.
@@ -139,3 +195,6 @@ pub(crate) fn is_fault(error: &RedisError) -> bool {
         .and_then(std::io::Error::get_ref)
         .is_some_and(|inner| inner.is::<rustls::Error>())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,9 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::combine::{Batch, Combiner};
+use crate::wire::batcher::Batcher;
 use crate::wire::connection::{Connection, Reply};
-use crate::wire::failure::{Failure, Hindrance, Shortage};
+use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
 use crate::wire::process::Process;
@@ -17,7 +17,7 @@ use crate::wire::subscription::Subscription;
 #[derive(Debug)]
 pub(crate) struct Transport {
     pool: Pool,
-    combiner: Combiner,
+    batcher: Batcher,
     /// Renewals must not wait for callers. The worker does not connect itself: looking a name up may
     /// take longer than what is left of the leases of which it is to tell that they are lost.
     worker: Pool,
@@ -38,7 +38,7 @@ impl Transport {
         let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
         let manager = Arc::new(manager);
         Transport {
-            combiner: Combiner::new(Arc::clone(&clock), settings.max_size),
+            batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, settings, connector),
             manager,
@@ -81,26 +81,8 @@ impl Transport {
     /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         self.process.check()?;
-        let carry = |batch: &mut Batch<'_>| {
-            let (start, deadline) = batch.span();
-            self.pool.exchange_since(start, deadline, |connection| batch.exchange(connection))
-        };
-        let limit = |start| self.pool.limit(start);
-        let outcome = self.combiner.call(call, deadline, &limit, |batch| match carry(batch) {
-            // It had died unnoticed, and nothing was sent on it.
-            Err(Failure::NotSent(Hindrance::Closed(_))) => carry(batch),
-            outcome => outcome,
-        });
-        match outcome {
-            // Whoever would have taken it along had no connection either, if none can be made.
-            Err(Failure::NotSent(Hindrance::Exhausted(Shortage { waited, pool: None }))) => {
-                let trouble = self.manager.attempts().trouble().map(Hindrance::Connect);
-                Err(Failure::NotSent(trouble.unwrap_or_else(|| self.pool.hindrance(waited))))
-            }
-            outcome => {
-                outcome.map_err(|f| f.at(&self.manager.address(), self.manager.reply_limit()))
-            }
-        }
+        let outcome = self.batcher.call(call, deadline, &self.pool);
+        outcome.map_err(|failure| failure.at(&self.manager.address(), self.manager.reply_limit()))
     }
 
     /// Several commands that must travel on one connection.

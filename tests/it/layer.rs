@@ -512,8 +512,8 @@ fn planted_uses_of_redis_and_of_foreign_synchronisation_are_found() {
     assert_eq!(finds("/// std::sync::Mutex\nlet x = 'a'; let y = \"std::thread\";"), 0);
     assert_eq!(foreign_sync(SYNC, "use std::sync::Arc;").len(), 0);
     assert_eq!(foreign_sync("base/model/lock.rs", "use std::sync::Arc;").len(), 0);
-    assert_eq!(foreign_sync("wire/combine/tests.rs", "use std::sync::mpsc::channel;").len(), 0);
-    assert_eq!(foreign_sync("wire/combine/batch.rs", "use std::sync::mpsc::channel;").len(), 1);
+    assert_eq!(foreign_sync("wire/batcher/tests.rs", "use std::sync::mpsc::channel;").len(), 0);
+    assert_eq!(foreign_sync("wire/batcher/batch.rs", "use std::sync::mpsc::channel;").len(), 1);
     assert_eq!(foreign_sync("wire/contests.rs", "use std::sync::mpsc::channel;").len(), 1);
 }
 

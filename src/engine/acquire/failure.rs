@@ -7,7 +7,7 @@ use crate::base::time::Moment;
 use crate::engine::acquire::{Delegate, GRACE, Next};
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::slot::USUAL_ANSWER;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 
 /// What follows from a request for the lock that had no reply.
 const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
@@ -35,7 +35,7 @@ impl Delegate<'_> {
             return Next::Fail(if certain { error } else { self.open(error) });
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
-        let unsent = matches!(failure, Failure::NotSent(Hindrance::Overdue))
+        let unsent = matches!(failure, Failure::NotSent(NotSentReason::Overdue))
             && !mutated!("unsent-request-as-outage");
         let too_short = self.outage.is_none() && failure.is_for_want_of_time();
         if self.left().is_none()

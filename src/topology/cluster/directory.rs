@@ -25,7 +25,7 @@ use crate::topology::cluster::address::{Address, Range, ranges};
 use crate::topology::cluster::map::Map;
 use crate::topology::cluster::member::{ClusterSettings, Member};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::process::Process;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
@@ -250,7 +250,7 @@ impl Directory {
             while map.flight && map.version == seen {
                 let left = deadline.since(self.clock.now());
                 if left.is_zero() {
-                    return Err(Failure::NotSent(Hindrance::Overdue));
+                    return Err(Failure::NotSent(NotSentReason::Overdue));
                 }
                 self.asked.wait_for(&mut map, left);
             }
@@ -336,14 +336,14 @@ impl Directory {
                     let wrong = format!("{address} is no node of a Redis Cluster");
                     let expected = "a node of one, or a client without .cluster(…)";
                     let field = "cluster";
-                    last = Failure::NotSent(Hindrance::Impossible { field, wrong, expected });
+                    last = Failure::NotSent(NotSentReason::Impossible { field, wrong, expected });
                 }
                 Err(failure) => last = failure,
             }
         }
         Err(match last {
             // Nothing was done that anybody would have to fear for.
-            Failure::Unknown(error) => Failure::NotSent(Hindrance::Connect(error)),
+            Failure::Unknown(error) => Failure::NotSent(NotSentReason::Connect(error)),
             other => other,
         })
     }
@@ -408,7 +408,7 @@ impl fmt::Debug for Directory {
 }
 
 pub(super) fn adrift(why: &str) -> Failure {
-    Failure::NotSent(Hindrance::Adrift(why.to_owned()))
+    Failure::NotSent(NotSentReason::Adrift(why.to_owned()))
 }
 
 pub(super) fn nowhere() -> Failure {

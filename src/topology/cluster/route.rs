@@ -20,7 +20,7 @@ use crate::topology::cluster::member::Member;
 use crate::topology::several::node::{Lane, Node};
 use crate::topology::several::scatter::{self, Question};
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::transport::Transport;
 
@@ -76,7 +76,7 @@ impl Route {
         let mut why = None;
         // Time that ran out in a later round did so because of what the earlier ones met.
         let end = |failure, why: Option<&str>| match (failure, why) {
-            (Failure::NotSent(Hindrance::Overdue), Some(why)) => adrift(why),
+            (Failure::NotSent(NotSentReason::Overdue), Some(why)) => adrift(why),
             (failure, _) => failure,
         };
         loop {
@@ -146,7 +146,7 @@ impl Route {
     ) -> Vec<Result<Reply, Failure>> {
         let count = calls.len();
         let mut outcomes: Vec<Result<Reply, Failure>> = Vec::with_capacity(count);
-        outcomes.resize_with(count, || Err(Failure::NotSent(Hindrance::Overdue)));
+        outcomes.resize_with(count, || Err(Failure::NotSent(NotSentReason::Overdue)));
         let mut open: Vec<(usize, Option<Arc<Member>>)> =
             (0..count).map(|number| (number, None)).collect();
         for _ in 0..HOPS {
@@ -295,9 +295,8 @@ fn scattered() -> Failure {
 /// Whether it may mean that a node is gone, or is no master any longer.
 fn is_doubtful(failure: &Failure) -> bool {
     match failure {
-        Failure::NotSent(Hindrance::Connect(_) | Hindrance::Closed(_)) | Failure::Unknown(_) => {
-            true
-        }
+        Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
+        | Failure::Unknown(_) => true,
         Failure::NotSent(_) => false,
         Failure::Refused(_) => {
             matches!(failure.code(), Some("CLUSTERDOWN" | "READONLY" | "MASTERDOWN" | "LOADING"))

@@ -8,7 +8,7 @@ use crate::base::sync::{self, Arc, Mutex, MutexGuard};
 use crate::base::time::{Clock, Moment};
 use crate::wire::Value;
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::subscription::Event;
 
@@ -78,11 +78,11 @@ impl Server {
         let all = |failure: Failure| calls.iter().map(|_| Err(failure.clone())).collect();
         let serve = || self.serve(session, calls, sent);
         if deadline <= sent {
-            return all(Failure::NotSent(Hindrance::Overdue));
+            return all(Failure::NotSent(NotSentReason::Overdue));
         }
         match link.fate() {
             Fate::Served => serve(),
-            Fate::Unsent => all(Failure::NotSent(Hindrance::Overdue)),
+            Fate::Unsent => all(Failure::NotSent(NotSentReason::Overdue)),
             Fate::Refused => all(Failure::no_connection()),
             Fate::RequestLost => all(Failure::reset()),
             Fate::AnswerLost => {

@@ -11,7 +11,7 @@ use crate::topology::quorum::vote::Tally;
 use crate::topology::several::node::Lane;
 use crate::topology::several::scatter::Delivery;
 use crate::wire::connection::{Reply, Standing};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Quorum {
                 // It is sent nothing before its time is known, which each connection begins with.
                 (None, _) => node
                     .trouble(Lane::Callers)
-                    .map(|error| Failure::NotSent(Hindrance::Connect(error))),
+                    .map(|error| Failure::NotSent(NotSentReason::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,
                 (Some(answer), None) => answer.hindrance.clone(),
@@ -150,12 +150,14 @@ impl Quorum {
                 } else {
                     format!("{}: {text}", node.address())
                 });
-                exhausted +=
-                    usize::from(matches!(failure, Failure::NotSent(Hindrance::Exhausted(_))));
+                exhausted += usize::from(matches!(
+                    failure,
+                    Failure::NotSent(NotSentReason::Exhausted(Shortage { is_silent: false, .. }))
+                ));
                 failed += 1;
                 unreached += usize::from(matches!(
                     failure,
-                    Failure::NotSent(Hindrance::Connect(_) | Hindrance::Closed(_))
+                    Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
                 ));
                 lasting.extend((!failure.is_passing()).then_some(failure));
             } else if answer.is_none() {
@@ -205,6 +207,6 @@ impl Quorum {
         let is_exhausted = exhausted > 0
             && reached + exhausted >= self.rules.need
             && !mutated!("small-pools-of-a-quorum-as-outage");
-        Failure::NotSent(Hindrance::NoMajority { text, is_exhausted })
+        Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted })
     }
 }

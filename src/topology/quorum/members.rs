@@ -11,7 +11,7 @@ use crate::topology::quorum::listener::Pace;
 use crate::topology::several::node::{Lane, Node};
 use crate::topology::several::relay::Wishes;
 use crate::topology::several::scatter::{Delivery, Question, ask};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 
 /// What a quorum goes by.
@@ -126,5 +126,5 @@ pub(super) fn impossible(
     wrong: impl Into<String>,
     expected: &'static str,
 ) -> Failure {
-    Failure::NotSent(Hindrance::Impossible { field, wrong: wrong.into(), expected })
+    Failure::NotSent(NotSentReason::Impossible { field, wrong: wrong.into(), expected })
 }

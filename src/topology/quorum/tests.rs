@@ -22,7 +22,7 @@ use crate::topology::several::node::{Node, NodeSettings};
 use crate::topology::several::scatter::Delivery;
 use crate::wire::connection::{Reply, Standing};
 use crate::wire::endpoint;
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::PoolSettings;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -164,9 +164,13 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
     use crate::base::error::Error;
     use crate::wire::failure::Shortage;
     let in_use = || {
-        let pool = Some((8, "127.0.0.1:1".to_owned()));
-        let shortage = Shortage { waited: Duration::from_secs(1), pool };
-        Err(Failure::NotSent(Hindrance::Exhausted(shortage)))
+        let shortage = Shortage {
+            waited: Duration::from_secs(1),
+            size: 8,
+            address: "127.0.0.1:1".to_owned(),
+            is_silent: false,
+        };
+        Err(Failure::NotSent(NotSentReason::Exhausted(shortage)))
     };
     let told = |said| Error::from(judged(Ask::Renew, said, false).unwrap_err());
     for said in [[in_use(), in_use(), in_use()], [unreached(), in_use(), in_use()]] {
@@ -185,9 +189,15 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
 fn request_that_no_server_ran_is_known_to_have_done_nothing() {
     for ask in [Ask::Renew, Ask::Release] {
         let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority { .. })), "{failure:?}");
+        assert!(
+            matches!(failure, Failure::NotSent(NotSentReason::NoMajority { .. })),
+            "{failure:?}"
+        );
         let failure = judged(ask, [refused(), unreached(), unreached()], false).unwrap_err();
-        assert!(matches!(failure, Failure::NotSent(Hindrance::NoMajority { .. })), "{failure:?}");
+        assert!(
+            matches!(failure, Failure::NotSent(NotSentReason::NoMajority { .. })),
+            "{failure:?}"
+        );
         let failure = judged(ask, [refused(), refused(), unreached()], false).unwrap_err();
         assert!(matches!(&failure, Failure::Refused(error) if is_oom(error)), "{failure:?}");
         assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Verdict::Done);

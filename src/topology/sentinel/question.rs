@@ -10,7 +10,6 @@ use crate::base::time::Moment;
 use crate::topology::sentinel::master::{Master, Rank, is_master};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::fault::{Limit, locate, silence};
-use crate::wire::greeting;
 use crate::wire::line::Line;
 
 impl Sentinels {
@@ -23,7 +22,7 @@ impl Sentinels {
         let deadline = self.clock.now().after(left);
         let mut connection = self.connect(node, deadline)?;
         let told: Told =
-            redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query(&mut connection)?;
+            connection.query(redis::cmd("SENTINEL").arg("MASTER").arg(&self.master))?;
         let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
         let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(odd)?;
@@ -47,19 +46,18 @@ impl Sentinels {
     /// the other replicas follow too. It chooses one only once it was elected to.
     fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
         self.limit(sentinel, deadline).ok()?;
-        let mut replicas = redis::cmd("SENTINEL");
-        let replicas: Vec<Told> =
-            replicas.arg("REPLICAS").arg(&self.master).query(sentinel).ok()?;
+        let mut command = redis::cmd("SENTINEL");
+        let replicas: Vec<Told> = sentinel.query(command.arg("REPLICAS").arg(&self.master)).ok()?;
         let address = address(replicas.iter().find(|told| has_flag(told, "promoted"))?)?;
         let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
-        let role = redis::cmd("ROLE").query(&mut connection).ok()?;
+        let role = connection.query(&redis::cmd("ROLE")).ok()?;
         is_master(&role).then_some(address)
     }
 
     fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
         let left = deadline.since(self.clock.now());
         let limit = Limit { span: left, setting: None };
-        let connection = greeting::connect(to, &*self.clock, left)
+        let connection = Line::connect(to, left)
             .map_err(|error| locate(error, &endpoint::address(to), limit))?;
         self.limit(&connection, deadline)?;
         Ok(connection)

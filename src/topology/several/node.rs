@@ -13,7 +13,7 @@ use crate::topology::several::relay::Station;
 use crate::wire::attempt::AttemptCounts;
 use crate::wire::connection::{Connection, Reply, Standing};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::fault::Limit;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
@@ -176,8 +176,8 @@ impl Node {
     }
 
     /// Why there was no connection in this time.
-    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> Hindrance {
-        self.lane(lane).pool.hindrance(waited)
+    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> NotSentReason {
+        self.lane(lane).pool.shortage(waited)
     }
 
     /// A caller wants a connection, and there is none: if the last could not be made, it is tried again now.
@@ -197,11 +197,6 @@ impl Node {
     /// Why no connection can be made at the moment, if so.
     pub(crate) fn trouble(&self, lane: Lane) -> Option<RedisError> {
         self.lane(lane).manager.attempts().trouble()
-    }
-
-    /// The server hung up: connections made before are likely dead too.
-    pub(crate) fn hung_up(&self, lane: Lane, connection: &Connection) {
-        self.lane(lane).manager.outdate(connection);
     }
 
     /// How long it takes to answer, as far as is known.

@@ -17,7 +17,7 @@ use crate::base::sync;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::node::{Lane, Node};
 use crate::wire::connection::{Reply, Standing, is_no_script};
-use crate::wire::failure::{Failure, Hindrance};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::Borrowed;
 use crate::wire::script::Call;
 
@@ -186,7 +186,7 @@ impl<'a> Leg<'a> {
             .map(|&number| self.whole[number].as_ref().unwrap_or(&self.calls[number]));
         match connection.send_all(calls, deadline) {
             Ok(sent) => (self.sent, self.under_way) = (sent, pending),
-            Err(Failure::NotSent(Hindrance::Closed(_))) => self.hang_up(lane),
+            Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(lane),
             Err(failure @ Failure::Unknown(_)) => {
                 self.doubt = Some(failure);
                 self.hang_up(lane);
@@ -200,7 +200,7 @@ impl<'a> Leg<'a> {
         let Some(connection) = &mut self.connection else { return };
         let begin = clock.now();
         // An answer that is there already is read also when the time is over.
-        let replies = connection.receive_all(numbers.len(), self.sent, deadline);
+        let replies = connection.receive_all(deadline);
         let end = clock.now();
         self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(self.sent)));
         let mut broken = None;
@@ -239,9 +239,7 @@ impl<'a> Leg<'a> {
 
     /// The connection was dead; another may be alive.
     fn hang_up(&mut self, lane: Lane) {
-        if let Some(connection) = self.connection.take() {
-            self.node.hung_up(lane, &connection);
-        }
+        self.connection = None;
         self.standing = None;
         self.failed = self.node.attempts(lane).failed;
     }
@@ -256,7 +254,7 @@ impl<'a> Leg<'a> {
             && let Some(error) = self.node.trouble(lane)
         {
             self.node.set_silent(true);
-            self.hindrance = Some(Failure::NotSent(Hindrance::Connect(error)));
+            self.hindrance = Some(Failure::NotSent(NotSentReason::Connect(error)));
         }
     }
 

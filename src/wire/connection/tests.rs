@@ -26,10 +26,10 @@ fn connection<C: Clock + 'static>(
     clock: &Arc<C>,
 ) -> Connection {
     let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-    let inner = Line::open(&endpoint, None, endpoint.redis_settings(), SECOND).unwrap();
+    let inner = Line::connect(&endpoint, SECOND).unwrap();
     let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
     let epoch = Epochs::default().current();
-    Connection::new(inner, clock, Arc::clone(common), "x".into(), (0, epoch)).unwrap()
+    Connection::new(inner, clock, Arc::clone(common), "x".into(), epoch)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn connection_without_its_time_outs_is_poisoned() {
     // No socket takes a time-out of zero.
     connection.common = common(Duration::ZERO);
     let failure = connection.call(&Call::plain(&[b"PING"]), clock.now().after(SECOND)).unwrap_err();
-    assert!(matches!(failure, Failure::NotSent(Hindrance::Closed(_))), "{failure}");
+    assert!(matches!(failure, Failure::NotSent(NotSentReason::Closed(_))), "{failure}");
     assert!(connection.is_poisoned());
 }
 
@@ -51,13 +51,13 @@ fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<
     let (idle, mut late, mut other) = (connect(), connect(), connect());
     let deadline = clock.now().after(SECOND / 4);
     clock.put_forward(clock.now().after(Duration::from_millis(1)));
-    let sent = late.send_all(calls, deadline).unwrap();
+    late.send_all(calls, deadline).unwrap();
     // Two later replies elsewhere: what the server has to say to these has arrived.
     for _ in 0..2 {
         other.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap();
     }
     clock.put_forward(deadline);
-    let replies = late.receive_all(calls.len(), sent, deadline);
+    let replies = late.receive_all(deadline);
     (idle, late, replies)
 }
 
@@ -67,7 +67,7 @@ fn replies_that_arrived_are_read_after_the_deadline() {
     let pings = [b"PING", b"PING"].map(|ping| Call::plain(&[ping]));
     let (idle, late, replies) = late(&server, &pings);
     assert!(replies.iter().all(Result::is_ok), "{replies:?}");
-    assert!(!late.is_poisoned() && !idle.is_silent());
+    assert!(!late.is_poisoned() && !idle.is_outdated());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn missing_reply_after_the_deadline_is_silence() {
     // Nobody pushes to that list.
     let (idle, late, replies) = late(&server, &[Call::plain(&[b"BLPOP", b"x", b"0"])]);
     assert!(matches!(replies[..], [Err(Failure::Unknown(_))]), "{replies:?}");
-    assert!(late.is_poisoned() && idle.is_silent());
+    assert!(late.is_poisoned() && idle.is_outdated());
 }
 
 /// A clock that goes on by so much whenever it is read.
@@ -102,12 +102,12 @@ fn excused_silence_outdates_nothing() {
     let wait = Call::plain(&[b"WAIT", b"1", b"0"]);
     let failure = slow.call_slow(&wait, SECOND * 60, Moment::FAR).unwrap_err();
     assert!(matches!(failure, Failure::Unknown(_)), "{failure}");
-    assert!(slow.is_poisoned() && !idle.is_silent());
+    assert!(slow.is_poisoned() && !idle.is_outdated());
     // No reply is noted that did not come.
     assert!(!common.silence(clock.now()).is_zero());
     // Without leave it is what it is.
     silent.call(&Call::plain(&[b"BLPOP", b"y", b"0"]), Moment::FAR).unwrap_err();
-    assert!(idle.is_silent());
+    assert!(idle.is_outdated());
 }
 
 #[test]

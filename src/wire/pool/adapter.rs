@@ -3,9 +3,9 @@
 //! | r2d2 | so |
 //! | --- | --- |
 //! | starts three threads for each pool | all pools to a server share one, the [`Connector`] |
-//! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a [`Bell`] wakes it |
+//! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a bell wakes it |
 //! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](Attempts) |
-//! | counts a connection only when it is in the pool, after it was made | each connection points to a [`Counter`] while it lives |
+//! | counts a connection only when it is in the pool, after it was made | each connection points to its pool while it lives |
 //! | makes no other if the thread panics | what may panic is [`guarded`] |
 //! | panics if it cannot start its thread | that is an error |
 //!
@@ -14,7 +14,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use redis::RedisError;
@@ -22,12 +21,13 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
 use crate::base::panic::survive;
-use crate::base::sync::{Arc, Condvar, Mutex, Weak};
+use crate::base::sync::channel::{self, Receiver, Sender};
+use crate::base::sync::{Arc, Mutex};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
 use crate::wire::attempt::{AttemptCounts, Attempts};
 use crate::wire::connection::Connection;
-use crate::wire::failure::{self, Failure, Hindrance};
+use crate::wire::failure::{self, Failure};
 use crate::wire::fault::NO_THREAD;
 use crate::wire::manager::Manager;
 
@@ -44,7 +44,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Connector {
     thread: Arc<ScheduledThreadPool>,
-    bell: Arc<Bell>,
+    /// Wakes the thread while it waits for its next attempt. The pools share the thread, so each of them that
+    /// needs it must be able to wake it.
+    bell: Sender<()>,
+    rung: Arc<Receiver<()>>,
 }
 
 /// A new thread that makes connections. There is one for each client and server: were it shared, a server that
@@ -54,63 +57,11 @@ pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
     let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    survive("the start of a thread", || thread.build())
-        .map(|thread| Connector { thread: Arc::new(thread), bell: Arc::default() })
-        .ok_or_else(|| Failure::NotSent(Hindrance::Connect(io::Error::other(NO_THREAD).into())))
-}
-
-/// Wakes the thread while it waits for its next attempt. The pools share the thread, so whichever of them
-/// needs it must be able to wake it.
-#[derive(Debug, Default)]
-struct Bell {
-    rings: Mutex<u64>,
-    rung: Condvar,
-}
-
-impl Bell {
-    fn ring(&self) {
-        *self.rings.lock() += 1;
-        self.rung.notify_all();
-    }
-
-    /// How often it rang so far.
-    fn rings(&self) -> u64 {
-        *self.rings.lock()
-    }
-
-    /// Waits until it has rung more often than this, or for this long.
-    fn wait(&self, seen: u64, span: Duration) {
-        let mut rings = self.rings.lock();
-        if *rings == seen {
-            self.rung.wait_for(&mut rings, span);
-        }
-    }
-}
-
-/// The connections of a pool point to it, so that it tells how many of them live.
-#[derive(Debug, Default)]
-struct Counter;
-
-/// A connection as r2d2 has it.
-#[derive(Debug)]
-pub(crate) struct Pooled {
-    /// Counts it among those of its pool, until it begins to be dropped.
-    _counted: Weak<Counter>,
-    connection: Connection,
-}
-
-impl Deref for Pooled {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.connection
-    }
-}
-
-impl DerefMut for Pooled {
-    fn deref_mut(&mut self) -> &mut Connection {
-        &mut self.connection
-    }
+    let thread = survive("the start of a thread", || thread.build());
+    let (bell, rung) = channel::bounded(1);
+    thread
+        .map(|thread| Connector { thread: Arc::new(thread), bell, rung: Arc::new(rung) })
+        .ok_or_else(|| Failure::connect(io::Error::other(NO_THREAD).into()))
 }
 
 /// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
@@ -119,9 +70,10 @@ pub(crate) type Borrowed = r2d2::PooledConnection<Maker>;
 /// r2d2's pool of our connections.
 pub(super) struct RawPool {
     inner: r2d2::Pool<Maker>,
-    bell: Arc<Bell>,
+    bell: Sender<()>,
     manager: Arc<Manager>,
-    counter: Arc<Counter>,
+    /// Each connection of the pool points to it, so that it tells how many of them live.
+    living: Arc<()>,
     /// When a connection was last ordered, and the attempts up to then.
     ordered: Mutex<Option<(AttemptCounts, Moment)>>,
 }
@@ -138,15 +90,11 @@ impl RawPool {
     fn with(
         manager: &Arc<Manager>,
         settings: &PoolSettings,
-        Connector { thread, bell }: Connector,
-        customizer: Box<dyn r2d2::CustomizeConnection<Pooled, RedisError>>,
+        Connector { thread, bell, rung }: Connector,
+        customizer: Box<dyn r2d2::CustomizeConnection<Connection, RedisError>>,
     ) -> RawPool {
-        let (manager, counter) = (Arc::clone(manager), Arc::new(Counter));
-        let maker = Maker {
-            manager: Arc::clone(&manager),
-            counter: Arc::clone(&counter),
-            bell: Arc::clone(&bell),
-        };
+        let (manager, living) = (Arc::clone(manager), Arc::new(()));
+        let maker = Maker { manager: Arc::clone(&manager), living: Arc::clone(&living), rung };
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
             .min_idle(Some(settings.min_idle))
@@ -155,10 +103,10 @@ impl RawPool {
             .test_on_check_out(settings.test_on_borrow)
             .connection_timeout(RECONNECT)
             .thread_pool(thread)
-            .error_handler(Box::new(Quiet))
+            .error_handler(Box::new(r2d2::NopErrorHandler))
             .connection_customizer(customizer)
             .build_unchecked(maker);
-        RawPool { inner, bell, manager, counter, ordered: Mutex::new(None) }
+        RawPool { inner, bell, manager, living, ordered: Mutex::new(None) }
     }
 
     /// Whether there is no connection at all.
@@ -187,7 +135,8 @@ impl RawPool {
 
     /// Makes the thread look again whether it may make an attempt.
     pub(super) fn wake(&self) {
-        self.bell.ring();
+        // If it is full, the thread is about to wake already.
+        let _ = self.bell.try_send(());
     }
 
     /// Waits for a short while: for a connection to come free if no more may be made, and otherwise for the
@@ -247,7 +196,7 @@ impl RawPool {
     /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
     /// then, and tells only those that wait for r2d2.
     fn is_one_coming(&self, connections: u32) -> bool {
-        Arc::weak_count(&self.counter) > connections as usize && !mutated!("ordered-into-the-void")
+        Arc::weak_count(&self.living) > connections as usize && !mutated!("ordered-into-the-void")
     }
 
     fn attempts(&self) -> &Attempts {
@@ -268,29 +217,21 @@ impl Drop for RawPool {
     }
 }
 
-/// Failures to connect reach the caller as errors, and each is logged where it happens.
-#[derive(Debug)]
-struct Quiet;
-
-impl r2d2::HandleError<RedisError> for Quiet {
-    fn handle_error(&self, _: RedisError) {}
-}
-
 /// Makes connections for r2d2, on the thread that connects.
 #[derive(Debug)]
 pub(crate) struct Maker {
     manager: Arc<Manager>,
-    counter: Arc<Counter>,
-    bell: Arc<Bell>,
+    living: Arc<()>,
+    rung: Arc<Receiver<()>>,
 }
 
 impl Maker {
     /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
     fn begin(&self) -> Result<(), RedisError> {
         let (manager, attempts) = (&*self.manager, self.manager.attempts());
-        let rings = self.bell.rings();
+        let _ = self.rung.try_recv();
         let Err(left) = attempts.begin(manager.now()) else { return Ok(()) };
-        self.bell.wait(rings, left.min(LONGEST_WAIT));
+        let _ = self.rung.recv_timeout(left.min(LONGEST_WAIT));
         // It may have been another pool that needs the thread, or a pool that is no longer needed.
         attempts.begin(manager.now()).map_err(|_| {
             attempts.trouble().unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
@@ -299,40 +240,42 @@ impl Maker {
 }
 
 impl r2d2::ManageConnection for Maker {
-    type Connection = Pooled;
+    type Connection = Connection;
     type Error = RedisError;
 
-    fn connect(&self) -> Result<Pooled, RedisError> {
+    fn connect(&self) -> Result<Connection, RedisError> {
         self.begin()?;
-        let outcome = guarded(|| self.manager.open(Duration::MAX)).map(|connection| {
+        let mut outcome = guarded(|| self.manager.open());
+        if let Ok(connection) = &mut outcome {
             // Before a caller hears of it, which looks for it among those that live.
-            Pooled { _counted: Arc::downgrade(&self.counter), connection }
-        });
+            connection.counted = Arc::downgrade(&self.living);
+        }
         self.manager.attempts().end(self.manager.now(), outcome.as_ref().err());
-        outcome
-            .inspect_err(|error| log!(debug, "no connection to Redis: {}", failure::shown(error)))
+        outcome.inspect_err(|error| {
+            log!(debug, "no connection to Redis: {}", failure::shown(error));
+        })
     }
 
-    fn is_valid(&self, connection: &mut Pooled) -> Result<(), RedisError> {
+    fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
         // r2d2 tests one after the other; a server that is silent must not be waited for at each.
-        if self.manager.is_outdated(connection) {
+        if connection.is_outdated() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
         guarded(|| self.manager.test(connection))
     }
 
-    fn has_broken(&self, connection: &mut Pooled) -> bool {
-        !self.manager.is_usable(connection)
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        !connection.is_usable()
     }
 }
 
-/// Runs what may panic. After a panic r2d2 would count a connection for ever that there is not, and a pool of
-/// one would never have another.
+/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
+/// there is not, and a pool of one would never have another.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
     if mutated!("panic-in-connecting-goes-on") {
         return body();
     }
-    survive("connecting", body)
+    survive("a connection attempt", body)
         .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }
 

@@ -12,7 +12,7 @@ pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::connection::Connection;
-use crate::wire::failure::{Failure, Hindrance, Shortage};
+use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::fault::connecting;
 use crate::wire::manager::Manager;
 
@@ -31,10 +31,7 @@ impl Pool {
         settings: &PoolSettings,
         connector: Connector,
     ) -> Pool {
-        Pool::over(RawPool::new(manager, settings, connector), manager, settings)
-    }
-
-    fn over(raw: RawPool, manager: &Arc<Manager>, settings: &PoolSettings) -> Pool {
+        let raw = RawPool::new(manager, settings, connector);
         let (max_wait, max_idle) = (settings.max_wait, settings.max_idle);
         Pool { raw, manager: Arc::clone(manager), max_wait, max_idle }
     }
@@ -42,11 +39,11 @@ impl Pool {
     /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
     pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
         while let Some(connection) = self.raw.try_get() {
-            if self.manager.is_usable(&connection) {
+            if connection.is_usable() {
                 return Some(connection);
             }
         }
-        self.raw.order().filter(|connection| self.manager.is_usable(connection))
+        self.raw.order().filter(|connection| connection.is_usable())
     }
 
     /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
@@ -82,7 +79,7 @@ impl Pool {
     /// The same for a caller that has waited since then.
     fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         if let Some(connection) = self.raw.try_get()
-            && !self.manager.is_outdated(&connection)
+            && !connection.is_outdated()
         {
             return Ok(connection);
         }
@@ -99,10 +96,10 @@ impl Pool {
             let now = self.manager.now();
             let left = deadline.min(self.limit(start)).since(now);
             if left.is_zero() {
-                return Err(Failure::NotSent(self.hindrance(self.manager.now().since(start))));
+                return Err(Failure::NotSent(self.shortage(self.manager.now().since(start))));
             }
             if let Some(connection) = self.raw.wait(seen, left)
-                && self.manager.is_usable(&connection)
+                && connection.is_usable()
             {
                 return Ok(connection);
             }
@@ -112,29 +109,28 @@ impl Pool {
                 && self.is_empty()
                 && let Some(error) = attempts.trouble()
             {
-                return Err(Failure::NotSent(Hindrance::Connect(error)));
+                return Err(Failure::connect(error));
             }
         }
     }
 
     /// Why no connection came free in this time.
-    pub(crate) fn hindrance(&self, waited: Duration) -> Hindrance {
-        if !self.raw.is_full() {
+    pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
+        let trouble = self.manager.attempts().trouble();
+        if trouble.is_some() || !self.raw.is_full() {
             // One is being made, and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
-            return Hindrance::Connect(
-                self.manager.attempts().trouble().unwrap_or_else(connecting),
-            );
+            return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
-        let pool = Some((self.raw.max_size(), self.manager.address()));
-        let shortage = Shortage { waited, pool };
-        // Of a silent server all connections are in use, and no larger pool would help. Replies that came
-        // when the wait had just begun say nothing of the rest of it.
-        if self.manager.silence() > waited / 2 && !mutated!("silent-server-as-a-small-pool") {
-            Hindrance::Silent(shortage)
-        } else {
-            Hindrance::Exhausted(shortage)
-        }
+        NotSentReason::Exhausted(Shortage {
+            waited,
+            size: self.raw.max_size(),
+            address: self.manager.address(),
+            // Of a silent server all connections are in use, and no larger pool would help. Replies that came
+            // when the wait had just begun say nothing of the rest of it.
+            is_silent: self.manager.silence() > waited / 2
+                && !mutated!("silent-server-as-a-small-pool"),
+        })
     }
 
     /// Runs one exchange on a borrowed connection, and spoils that where the exchange did.
@@ -155,9 +151,6 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
-        if outcome.as_ref().is_err_and(Failure::is_disconnect) {
-            self.manager.outdate(&connection);
-        }
         self.spoil_surplus(&mut connection);
         outcome
     }

@@ -17,8 +17,8 @@ const LONG: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 struct HeldUp(Arc<AtomicU64>);
 
-impl r2d2::CustomizeConnection<Pooled, RedisError> for HeldUp {
-    fn on_acquire(&self, _: &mut Pooled) -> Result<(), RedisError> {
+impl r2d2::CustomizeConnection<Connection, RedisError> for HeldUp {
+    fn on_acquire(&self, _: &mut Connection) -> Result<(), RedisError> {
         self.0.fetch_add(1, Ordering::SeqCst);
         thread::sleep(LATE);
         Ok(())
@@ -128,8 +128,9 @@ fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
     let made = Arc::clone(&held_up.0);
     let settings = PoolSettings::default().of_one();
     let connector = connector(Threads::of_a_new_client()).unwrap();
-    let raw = RawPool::with(&manager, &settings, connector, Box::new(held_up));
-    let pool = Pool::over(raw, &manager, &settings);
+    let raw = RawPool::with(&manager, &settings, connector.clone(), Box::new(held_up));
+    let mut pool = Pool::new(&manager, &settings, connector);
+    pool.raw = raw;
     for count in 1..=3 {
         let begin = clock.now();
         pool.get(begin.after(LONG)).unwrap().poison();

@@ -1,19 +1,23 @@
 //! A connection over TLS whose peer is gone, is slow, or takes nothing.
 
 use std::io::Read as _;
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use redis::io::tcp::socket2::SockRef;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme,
+};
 
 use super::*;
 use crate::wire::endpoint::parse;
 use crate::wire::fault::io_kind;
-use crate::wire::tls::is_fault;
+use crate::wire::line::Line;
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
@@ -30,7 +34,7 @@ impl ServerCertVerifier for Trusting {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -39,7 +43,7 @@ impl ServerCertVerifier for Trusting {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -48,7 +52,7 @@ impl ServerCertVerifier for Trusting {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -107,7 +111,11 @@ impl Peer {
 }
 
 /// Connects to a listener with these parameters in the URL.
-fn open(to: &TcpListener, parameters: &str, most: Duration) -> Result<Sealed, RedisError> {
+fn open(
+    to: &TcpListener,
+    parameters: &str,
+    most: Duration,
+) -> std::result::Result<Line, RedisError> {
     let address = to.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://{address}{parameters}")).expect("a URL");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -116,7 +124,7 @@ fn open(to: &TcpListener, parameters: &str, most: Duration) -> Result<Sealed, Re
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting))
         .with_no_client_auth();
-    Sealed::open(endpoint.info(), Some(address), &Arc::new(config), endpoint.redis_settings(), most)
+    Line::connect(&endpoint.set_tls(Arc::new(config)), most)
 }
 
 /// Gives the first connection to a thread.
@@ -128,47 +136,47 @@ fn serve<T: Send + 'static>(
     (listener, thread::spawn(move || serve(accepts.accept().expect("a client").0)))
 }
 
-fn pair() -> (Sealed, Peer) {
+fn pair() -> (Line, Peer) {
     let (listener, peer) = serve(Peer::agree);
-    let sealed = open(&listener, "", LONG).expect("a connection");
-    (sealed, peer.join().expect("a peer"))
+    let line = open(&listener, "", LONG).expect("a connection");
+    (line, peer.join().expect("a peer"))
 }
 
 #[test]
 fn write_to_a_peer_that_is_gone_fails_at_once() {
-    let (mut sealed, peer) = pair();
-    peer.hang_up(&sealed.socket);
-    let error = sealed.send(b"PING\r\n").expect_err("nothing is sent");
+    let (mut line, peer) = pair();
+    peer.hang_up(&line.stream.socket.inner);
+    let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert_eq!(io_kind(&error), Some(io::ErrorKind::BrokenPipe), "{error:?}");
 }
 
 #[test]
 fn write_to_a_peer_that_is_gone_tells_its_reason() {
-    let (mut sealed, mut peer) = pair();
+    let (mut line, mut peer) = pair();
     // Not TLS, so the peer says that it cannot go on.
     peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
     peer.session.process_new_packets().expect_err("no TLS");
     peer.session.write_tls(&mut peer.socket).expect("an alert");
-    peer.hang_up(&sealed.socket);
-    let error = sealed.send(b"PING\r\n").expect_err("nothing is sent");
+    peer.hang_up(&line.stream.socket.inner);
+    let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert!(is_fault(&error), "{error:?}");
 }
 
 #[test]
 fn write_into_a_full_socket_fails_by_its_time_out() {
-    let (mut sealed, mut peer) = pair();
-    sealed.set_write_timeout(Some(SHORT)).expect("a time-out");
-    sealed.set_read_timeout(Some(SHORT)).expect("a time-out");
+    let (mut line, mut peer) = pair();
+    line.set_write_timeout(Some(SHORT)).expect("a time-out");
+    line.set_read_timeout(Some(SHORT)).expect("a time-out");
     let mut sent = 0;
     let error = loop {
-        match sealed.send(&[b'x'; RECORD]) {
+        match line.send_packed_command(&[b'x'; RECORD]) {
             Ok(()) => sent += RECORD,
             Err(error) => break error,
         }
     };
     assert!(error.is_timeout(), "{error:?}");
     // All that was said to be sent is on its way.
-    sealed.socket.shutdown(Shutdown::Write).expect("open");
+    line.stream.socket.inner.shutdown(Shutdown::Write).expect("open");
     let (mut arrived, mut piece) = (0, [0; RECORD]);
     let mut stream = rustls::Stream::new(&mut peer.session, &mut peer.socket);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
@@ -179,7 +187,7 @@ fn write_into_a_full_socket_fails_by_its_time_out() {
 
 #[test]
 fn long_command_arrives_whole() {
-    let (mut sealed, mut peer) = pair();
+    let (mut line, mut peer) = pair();
     let sent: Vec<u8> = (0..1_000_003_u32).map(|number| number as u8).collect();
     let expected = sent.clone();
     let reader = thread::spawn(move || {
@@ -188,7 +196,7 @@ fn long_command_arrives_whole() {
         stream.read_exact(&mut read).expect("a command");
         read == expected
     });
-    sealed.send(&sent).expect("a command");
+    line.send_packed_command(&sent).expect("a command");
     assert!(reader.join().expect("a reader"));
 }
 
@@ -217,4 +225,16 @@ fn reply_to_hello_that_trickles_is_given_up_in_time() {
     let error = open(&listener, "?protocol=resp3", SHORT * 10).err().expect("no reply");
     assert!(error.is_timeout(), "{error:?}");
     peer.join().expect("a peer");
+}
+
+#[test]
+fn secure_address_without_certificates_is_never_opened() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("an option");
+    let address = listener.local_addr().expect("an address");
+    let endpoint = parse(&format!("rediss://me:s3cret@{address}")).expect("a URL");
+    let error = Line::connect(&endpoint, SHORT * 4).err().expect("no certificates");
+    assert_eq!(error.kind(), ErrorKind::InvalidClientConfig, "{error:?}");
+    let accepted = listener.accept().err().map(|error| error.kind());
+    assert_eq!(accepted, Some(io::ErrorKind::WouldBlock), "something was sent");
 }

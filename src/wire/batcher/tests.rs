@@ -1,19 +1,20 @@
-//! Threads that meet in a combiner, and a server that the tests let through.
+//! Threads that meet in a batcher, and a server that the tests let through.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold_support::lag::{self, Spent as _};
 use redis::Value;
 
-use super::car::{BYTES, SEATS};
+use super::pending::{BYTES, ENTRIES};
 use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::base::time::BootClock;
+use crate::base::time::{BootClock, Clock as _};
 use crate::wire::connection::Reply;
+use crate::wire::failure::{NotSentReason, Shortage};
 use crate::wire::script::Script;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -24,9 +25,9 @@ fn now() -> Moment {
     BootClock.now()
 }
 
-/// A combiner of one place, and a server whose every exchange is let through by the test.
+/// A batcher of one place, and a server whose every exchange is let through by the test.
 struct Stage {
-    combiner: Combiner,
+    batcher: Batcher,
     gate: Mutex<Receiver<Result<(), Failure>>>,
     /// The commands of each batch.
     seen: Mutex<Vec<Vec<String>>>,
@@ -38,11 +39,11 @@ struct Stage {
 
 fn stage() -> (Stage, Sender<Result<(), Failure>>) {
     let (sender, gate) = channel();
-    let mut combiner = Combiner::new(Arc::new(BootClock), 1);
-    combiner.turn = LONG;
+    let mut batcher = Batcher::new(Arc::new(BootClock), 1);
+    batcher.turn = LONG;
     let (gate, seen) = (Mutex::new(gate), Mutex::default());
     let connects = AtomicBool::new(true);
-    (Stage { combiner, gate, seen, connects, start: now(), wait: LONG }, sender)
+    (Stage { batcher, gate, seen, connects, start: now(), wait: LONG }, sender)
 }
 
 /// The words of packed commands of one word each.
@@ -68,16 +69,16 @@ impl Stage {
     fn call(&self, word: &str, span: Duration) -> Outcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        self.combiner.call(&call, from.after(span), &|start| start.after(self.wait), |batch| {
-            self.carry(batch)
-        })
+        let carrier =
+            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.carry(batch));
+        self.batcher.call(&call, from.after(span), &carrier)
     }
 
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         if !self.connects.load(Ordering::Relaxed) {
             self.gate.lock().recv_timeout(LONG).unwrap()?;
         }
-        let (packed, count, _) = batch.board();
+        let (packed, count, _) = batch.seal();
         let commands = words(packed);
         assert_eq!(commands.len(), count);
         self.seen.lock().push(commands.clone());
@@ -100,11 +101,15 @@ impl Stage {
         scope.spawn(move || self.call(&word, span))
     }
 
-    /// Commands that wait, car by car.
+    /// Commands that wait, batch by batch.
     fn waiting(&self) -> Vec<usize> {
-        let waits = |seat: &&Seat| matches!(seat, Seat::Waiting { .. });
-        let yard = self.combiner.yard.state.lock();
-        yard.cars.iter().map(|car| car.seats.lock().all.iter().filter(waits).count()).collect()
+        let waits = |entry: &&BatchEntry| matches!(entry, BatchEntry::Waiting { .. });
+        let queue = self.batcher.queue.lock();
+        queue
+            .batches
+            .iter()
+            .map(|pending| pending.entries.lock().all.iter().filter(waits).count())
+            .collect()
     }
 
     fn await_waiting(&self, wanted: &[usize]) {
@@ -133,17 +138,51 @@ impl Stage {
         self.await_seen(1);
         for number in 1..=count {
             handles.push(self.spawn(scope, format!("w{number}"), LONG));
-            let (full, rest) = (number / SEATS, number % SEATS);
-            let cars = [vec![SEATS; full], vec![rest; usize::from(rest > 0)]].concat();
-            self.await_waiting(&cars);
+            let (full, rest) = (number / ENTRIES, number % ENTRIES);
+            let batches = [vec![ENTRIES; full], vec![rest; usize::from(rest > 0)]].concat();
+            self.await_waiting(&batches);
         }
         handles
     }
 
     fn assert_idle(&self) {
-        let yard = self.combiner.yard.state.lock();
-        assert_eq!((yard.taken, yard.cars.len()), (0, 0));
+        let queue = self.batcher.queue.lock();
+        assert_eq!((queue.taken, queue.batches.len()), (0, 0));
     }
+}
+
+fn exhausted(waited: Duration) -> NotSentReason {
+    let address = "HOST:PORT".to_owned();
+    NotSentReason::Exhausted(Shortage { waited, size: 1, address, is_silent: false })
+}
+
+/// Carries batches as a test says.
+struct Fake<L, C>(L, C);
+
+impl<L, C> Carrier for Fake<L, C>
+where
+    L: Fn(Moment) -> Moment,
+    C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
+{
+    fn limit(&self, start: Moment) -> Moment {
+        self.0(start)
+    }
+
+    fn shortage(&self, waited: Duration) -> NotSentReason {
+        exhausted(waited)
+    }
+
+    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+        self.1(batch)
+    }
+}
+
+/// Waits long for a connection, and carries batches as a test says.
+fn fake<C>(carry: C) -> impl Carrier
+where
+    C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
+{
+    Fake(|_| now().after(LONG), carry)
 }
 
 fn broken() -> Failure {
@@ -152,7 +191,7 @@ fn broken() -> Failure {
 
 fn unreachable() -> Failure {
     let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-    Failure::NotSent(Hindrance::Connect(error.into()))
+    Failure::NotSent(NotSentReason::Connect(error.into()))
 }
 
 #[test]
@@ -174,7 +213,7 @@ fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
 fn a_batch_is_bounded_and_the_rest_goes_next() {
     let (stage, gate) = stage();
     scope(|scope| {
-        let handles = stage.with_waiting(scope, SEATS + 3);
+        let handles = stage.with_waiting(scope, ENTRIES + 3);
         for _ in 0..3 {
             gate.send(Ok(())).unwrap();
         }
@@ -183,15 +222,15 @@ fn a_batch_is_bounded_and_the_rest_goes_next() {
         }
     });
     let sizes: Vec<usize> = stage.seen.lock().iter().map(Vec::len).collect();
-    assert_eq!(sizes, [1, SEATS, 3]);
+    assert_eq!(sizes, [1, ENTRIES, 3]);
     stage.assert_idle();
 }
 
 #[test]
 fn long_commands_do_not_wait_for_each_other() {
     let mut packed = vec![0; BYTES];
-    let car = Car::new(packed.clone(), now(), now());
-    assert_eq!(car.seats.lock().enter(&mut packed, now()), None);
+    let pending = PendingBatch::new(packed.clone(), now(), now());
+    assert_eq!(pending.entries.lock().enter(&mut packed, now()), None);
     assert_eq!(packed.len(), BYTES);
 }
 
@@ -201,7 +240,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
     scope(|scope| {
         let handles = stage.with_waiting(scope, 1);
         let start = now();
-        // The first of these is a rider, the second must be a driver.
+        // The first of these is a follower, the second must be a leader.
         for span in [SHORT, LONG * 2] {
             let handle = stage.spawn(scope, "late", span);
             if span > LONG {
@@ -212,7 +251,7 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
                 assert_eq!(word_of(&handle.join().unwrap()), "late");
             } else {
                 let outcome = handle.join().unwrap();
-                assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+                assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Exhausted(_)))));
                 assert!(now().since(start) < SHORT * 10);
             }
         }
@@ -225,27 +264,27 @@ fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
 }
 
 #[test]
-fn a_driver_that_leaves_hands_on_and_the_last_dissolves_the_car() {
+fn leader_that_leaves_hands_on_and_the_last_dissolves_the_batch() {
     let (mut stage, gate) = stage();
     stage.wait = SHORT * 4;
     let stage = stage;
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
         stage.await_seen(1);
-        let driver = stage.spawn(scope, "driver", LONG);
+        let leader = stage.spawn(scope, "leader", LONG);
         stage.await_waiting(&[1]);
         sleep(SHORT * 2);
-        let rider = stage.spawn(scope, "rider", LONG);
-        let outcome = driver.join().unwrap();
-        assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Exhausted(_)))));
+        let follower = stage.spawn(scope, "follower", LONG);
+        let outcome = leader.join().unwrap();
+        assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Exhausted(_)))));
         gate.send(Ok(())).unwrap();
         gate.send(Ok(())).unwrap();
-        match rider.join().unwrap() {
+        match follower.join().unwrap() {
             // On a slow machine it has left too.
-            Err(Failure::NotSent(Hindrance::Exhausted(_))) => {
+            Err(Failure::NotSent(NotSentReason::Exhausted(_))) => {
                 stage.gate.lock().recv_timeout(LONG).unwrap().unwrap();
             }
-            outcome => assert_eq!(word_of(&outcome), "rider"),
+            outcome => assert_eq!(word_of(&outcome), "follower"),
         }
         first.join().unwrap().unwrap();
         let seen = stage.seen.lock().len();
@@ -264,18 +303,18 @@ fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
         stage.await_seen(1);
-        let driver = stage.spawn(scope, "w1", LONG);
+        let leader = stage.spawn(scope, "w1", LONG);
         stage.await_waiting(&[1]);
         let start = now();
-        let rider = stage.spawn(scope, "rider", SHORT * 4);
+        let follower = stage.spawn(scope, "follower", SHORT * 4);
         stage.await_waiting(&[2]);
         gate.send(Ok(())).unwrap();
         stage.await_seen(2);
-        assert!(matches!(rider.join().unwrap(), Err(failure) if failure.is_unknown()));
+        assert!(matches!(follower.join().unwrap(), Err(failure) if failure.is_unknown()));
         let waited = now().since(start);
         assert!((SHORT * 4..SHORT * 20).contains(&waited), "{waited:?}");
         gate.send(Ok(())).unwrap();
-        assert_eq!(word_of(&driver.join().unwrap()), "w1");
+        assert_eq!(word_of(&leader.join().unwrap()), "w1");
         first.join().unwrap().unwrap();
     });
     stage.assert_idle();
@@ -302,7 +341,7 @@ fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
 }
 
 #[test]
-fn without_a_connection_all_in_the_car_were_not_sent() {
+fn without_a_connection_all_in_the_batch_were_not_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -312,7 +351,7 @@ fn without_a_connection_all_in_the_car_were_not_sent() {
         handles.remove(0).join().unwrap().unwrap();
         for handle in handles {
             let outcome = handle.join().unwrap();
-            assert!(matches!(outcome, Err(Failure::NotSent(Hindrance::Connect(_)))));
+            assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Connect(_)))));
         }
     });
     assert_eq!(*stage.seen.lock(), [["w0"]]);
@@ -320,22 +359,22 @@ fn without_a_connection_all_in_the_car_were_not_sent() {
 }
 
 #[test]
-fn others_may_have_the_time_that_their_driver_had_not() {
+fn others_may_have_the_time_that_their_leader_had_not() {
     let (stage, _gate) = stage();
     let end = now().after(LONG);
-    let car = Car::new(Vec::new(), end, end);
+    let pending = PendingBatch::new(Vec::new(), end, end);
     for later in [MILLI, MILLI * 2] {
-        car.seats.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
+        pending.entries.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
-    stage.combiner.yard.state.lock().taken = 1;
-    let span = Span { start: Moment::PAST, deadline: end, limit: &|start| start };
-    let batch = Batch::new(&stage.combiner.yard, Vec::new(), span, Some((&car, 0)));
-    batch.run(&|_| Err(exhausted(MILLI))).unwrap_err();
-    let yard = stage.combiner.yard.state.lock();
-    assert_eq!((yard.taken, yard.cars.len()), (0, 1));
-    let seats = car.seats.lock();
-    assert_eq!((seats.driver, seats.deadline), (2, end.after(MILLI * 2)));
-    assert!(seats.invited && matches!(seats.all[0], Seat::Gone));
+    stage.batcher.queue.lock().taken = 1;
+    let carrier = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
+    let span = Span { start: Moment::PAST, deadline: end, carrier: &carrier };
+    Batch::new(&stage.batcher, Vec::new(), span, Some((&pending, 0))).run().unwrap_err();
+    let queue = stage.batcher.queue.lock();
+    assert_eq!((queue.taken, queue.batches.len()), (0, 1));
+    let entries = pending.entries.lock();
+    assert_eq!((entries.leader, entries.deadline), (2, end.after(MILLI * 2)));
+    assert!(entries.leader_woken && matches!(entries.all[0], BatchEntry::Abandoned));
 }
 
 #[test]
@@ -344,18 +383,16 @@ fn a_panic_leaves_nobody_waiting() {
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
         stage.await_seen(1);
-        let driver = scope.spawn(|| {
+        let leader = scope.spawn(|| {
             let call = Call::plain(&[b"w1"]);
             let carry = |batch: &mut Batch<'_>| {
-                batch.board();
+                batch.seal();
                 batch.tell(echo("w1"));
                 batch.tell(echo("w2"));
-                panic!("the driver's");
+                panic!("the leader's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| {
-                stage.combiner.call(&call, deadline, &|_| now().after(LONG), carry)
-            }))
+            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(carry))))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -364,7 +401,7 @@ fn a_panic_leaves_nobody_waiting() {
         stage.await_waiting(&[3]);
         gate.send(Ok(())).unwrap();
         first.join().unwrap().unwrap();
-        assert!(driver.join().unwrap().is_err());
+        assert!(leader.join().unwrap().is_err());
         assert_eq!(word_of(&told.join().unwrap()), "w2");
         assert!(matches!(forgotten.join().unwrap(), Err(failure) if failure.is_unknown()));
     });
@@ -374,16 +411,17 @@ fn a_panic_leaves_nobody_waiting() {
 #[test]
 fn who_waited_for_a_turn_takes_a_place_besides() {
     let (mut stage, gate) = stage();
-    (stage.combiner.turn, stage.combiner.yard.all) = (SHORT, 2);
+    (stage.batcher.turn, stage.batcher.all) = (SHORT, 2);
     let stage = stage;
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        stage.combiner.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
-            batch.board();
+        let carrier = fake(move |batch: &mut Batch<'_>| {
+            batch.seal();
             batch.tell(echo(&word));
             Ok(())
-        })
+        });
+        stage.batcher.call(&call, now().after(LONG), &carrier)
     };
     scope(|scope| {
         let stuck = stage.spawn(scope, "stuck", LONG);
@@ -399,23 +437,24 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
 }
 
 #[test]
-fn who_finds_place_and_car_drives_at_once() {
+fn newcomer_that_finds_place_and_batch_leads_at_once() {
     let (stage, _gate) = stage();
-    // As if a place had been given back, and the driver invited not yet woken up.
-    let car = Car::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
-    stage.combiner.yard.state.lock().cars.push_back(Arc::clone(&car));
+    // As if a place had been given back, and the leader that was woken does not run yet.
+    let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
+    stage.batcher.queue.lock().batches.push_back(Arc::clone(&pending));
     let call = Call::plain(&[b"awake"]);
-    let outcome = stage.combiner.call(&call, now().after(LONG), &|_| now().after(LONG), |batch| {
-        let words = words(batch.board().0);
+    let carrier = fake(|batch: &mut Batch<'_>| {
+        let words = words(batch.seal().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
             batch.tell(echo(&word));
         }
         Ok(())
     });
+    let outcome = stage.batcher.call(&call, now().after(LONG), &carrier);
     assert_eq!(word_of(&outcome), "awake");
-    let seat = std::mem::replace(&mut car.seats.lock().all[0], Seat::Gone);
-    assert!(matches!(seat, Seat::Told(outcome) if word_of(&outcome) == "asleep"));
+    let entry = std::mem::replace(&mut pending.entries.lock().all[0], BatchEntry::Abandoned);
+    assert!(matches!(entry, BatchEntry::Done(outcome) if word_of(&outcome) == "asleep"));
     stage.assert_idle();
 }
 
@@ -424,22 +463,18 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let outcome = stage.combiner.call(
-        &SCRIPT.call(&[], []),
-        now().after(LONG),
-        &|_| now().after(LONG),
-        |batch| {
-            let whole = batch.board().0.windows(4).any(|part| part == b"EVAL")
-                && calls.fetch_add(1, Ordering::Relaxed) == 1;
-            batch.tell(if whole {
-                echo("done")
-            } else {
-                let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
-                Err(Failure::Refused((kind, "no script").into()))
-            });
-            Ok(())
-        },
-    );
+    let carrier = fake(|batch: &mut Batch<'_>| {
+        let whole = batch.seal().0.windows(4).any(|part| part == b"EVAL")
+            && calls.fetch_add(1, Ordering::Relaxed) == 1;
+        batch.tell(if whole {
+            echo("done")
+        } else {
+            let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
+            Err(Failure::Refused((kind, "no script").into()))
+        });
+        Ok(())
+    });
+    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &carrier);
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -450,13 +485,13 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
 fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
     lag::watch();
     for (size, seed) in [(1, 11), (2, 12), (3, 13), (8, 14)] {
-        let mut combiner = Combiner::new(Arc::new(BootClock), size);
-        combiner.turn = MILLI * 3;
-        let combiner = combiner;
+        let mut batcher = Batcher::new(Arc::new(BootClock), size);
+        batcher.turn = MILLI * 3;
+        let batcher = batcher;
         let answered = AtomicU64::new(0);
         scope(|scope| {
             for thread in 0..16_u64 {
-                let (combiner, answered) = (&combiner, &answered);
+                let (batcher, answered) = (&batcher, &answered);
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(seed * 100 + thread);
                     for number in 0..150 {
@@ -472,10 +507,10 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             if fate == 1 {
                                 let (start, deadline) = batch.span();
                                 sleep(deadline.min(start.after(MILLI * 20)).since(now()));
-                                return Err(exhausted(MILLI));
+                                return Err(Failure::NotSent(exhausted(MILLI)));
                             }
-                            let words = words(batch.board().0);
-                            assert!((1..=SEATS).contains(&words.len()));
+                            let words = words(batch.seal().0);
+                            assert!((1..=ENTRIES).contains(&words.len()));
                             assert_eq!(words[0], word);
                             sleep(Duration::from_micros(pause));
                             for (index, word) in words.iter().enumerate() {
@@ -489,14 +524,8 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                             }
                             Ok(())
                         };
-                        let call = || {
-                            combiner.call(
-                                &call,
-                                start.after(span),
-                                &|_| start.after(MILLI * 20),
-                                carry,
-                            )
-                        };
+                        let carrier = Fake(|_| start.after(MILLI * 20), carry);
+                        let call = || batcher.call(&call, start.after(span), &carrier);
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {
@@ -510,7 +539,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
             }
         });
         assert!(answered.load(Ordering::Relaxed) > 500);
-        let yard = combiner.yard.state.lock();
-        assert_eq!((yard.taken, yard.cars.len()), (0, 0));
+        let queue = batcher.queue.lock();
+        assert_eq!((queue.taken, queue.batches.len()), (0, 0));
     }
 }
