@@ -10,7 +10,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
 use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::hub::Hub;
+use crate::engine::listener::WakeListener;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
 use crate::protocol::wake::Wake;
@@ -32,7 +32,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
-    pub(crate) hub: Hub,
+    pub(crate) hub: WakeListener,
     pub(crate) feeds: Feeds,
     pub(crate) endless: Endless,
     /// Whether the user wants to hear of requests to let go.
@@ -53,7 +53,7 @@ impl Context {
         let curious = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let hub = Hub::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let hub = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
         Context {
             protocol,
             clock,

@@ -1,7 +1,7 @@
 //! What the messages that a client hears mean for its slots.
 
 use crate::base::tag::hash_slot;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 use crate::engine::slot::Slot;
 use crate::engine::table::Table;
 use crate::protocol::wake::Wake;
@@ -31,7 +31,6 @@ pub(super) fn tell(slots: &Table<Slot>, wake: Wake) {
             };
             slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.nudge());
         }
-        // What concerns one channel, the listener has told those that wait there.
-        Wake::Released { .. } | Wake::Listening { .. } | Wake::Nothing => {}
+        Wake::Nothing => {}
     }
 }

@@ -80,6 +80,28 @@ pub(crate) enum Place {
 }
 
 /// A connection for one thread that listens.
+pub(crate) trait Subscriber {
+    /// Waits for something to hear, at most this long.
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure>;
+
+    /// Asks for one more channel; [`Event::Subscribed`] confirms it.
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
+
+    /// Listens to a channel no longer.
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
+
+    /// Which channel the last refusal was about, once, where that is known.
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The number of the epoch to which belongs what is heard here.
+    fn epoch(&self) -> u64 {
+        0
+    }
+}
+
+/// A connection to a real server.
 pub(crate) struct Subscription {
     inner: Line,
     place: Place,
@@ -139,19 +161,6 @@ impl Subscription {
         Ok(subscription)
     }
 
-    pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(SUBSCRIBE, channel)
-    }
-
-    pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(UNSUBSCRIBE, channel)
-    }
-
-    /// Which channel the last refusal was about, once.
-    pub(crate) fn refused(&mut self) -> Option<Vec<u8>> {
-        self.refused.take()
-    }
-
     fn send_about(&mut self, verb: &'static [u8], channel: &[u8]) -> Result<(), Failure> {
         let packed = self.unanswered.add(verb, channel);
         self.send(&packed)
@@ -159,39 +168,6 @@ impl Subscription {
 
     fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
         self.inner.send_packed_command(packed).map_err(Failure::Unknown)
-    }
-
-    /// The number of the epoch to which belongs what is heard here.
-    pub(crate) fn epoch(&self) -> u64 {
-        match &self.place {
-            Place::Master(epoch) => epoch.number(),
-            Place::Any => 0,
-        }
-    }
-
-    /// Waits for something to hear, at most this long. While a reply is due it waits at least [`REPLY`]
-    /// for it, and longer the longer replies take: a read that does not time out costs no question.
-    pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
-        self.check_place()?;
-        let now = BootClock.now();
-        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
-            self.ask(now)?;
-        }
-        let wait_for_reply = wait.max(self.patience);
-        match self.asked {
-            Some(asked) => {
-                let awaited = now.since(asked);
-                if awaited >= SIGN_OF_LIFE {
-                    return Err(Failure::silent());
-                }
-                // Each read waits longer than the one before. Otherwise a reply could come just after
-                // each time-out, for as long as replies take.
-                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
-            }
-            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
-            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
-            None => self.read_message(wait),
-        }
     }
 
     /// Fails if this is the place to listen no longer, as another connection has seen.
@@ -324,6 +300,52 @@ impl Subscription {
     fn repeat_refused(&mut self) -> Result<(), Failure> {
         let packed = self.unanswered.answer();
         if packed.is_empty() { Ok(()) } else { self.send(&packed) }
+    }
+}
+
+impl Subscriber for Subscription {
+    /// While a reply is due it waits at least [`REPLY`] for it, and longer the longer replies take: a read
+    /// that does not time out costs no question.
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.check_place()?;
+        let now = BootClock.now();
+        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
+            self.ask(now)?;
+        }
+        let wait_for_reply = wait.max(self.patience);
+        match self.asked {
+            Some(asked) => {
+                let awaited = now.since(asked);
+                if awaited >= SIGN_OF_LIFE {
+                    return Err(Failure::silent());
+                }
+                // Each read waits longer than the one before. Otherwise a reply could come just after
+                // each time-out, for as long as replies take.
+                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
+            }
+            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
+            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
+            None => self.read_message(wait),
+        }
+    }
+
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send_about(SUBSCRIBE, channel)
+    }
+
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send_about(UNSUBSCRIBE, channel)
+    }
+
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        self.refused.take()
+    }
+
+    fn epoch(&self) -> u64 {
+        match &self.place {
+            Place::Master(epoch) => epoch.number(),
+            Place::Any => 0,
+        }
     }
 }
 

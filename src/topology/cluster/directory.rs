@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use crate::base::thread::{Role, Threads};
+use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::topology::cluster::address::{Address, Range, ranges};
 use crate::topology::cluster::map::Map;
@@ -86,22 +86,21 @@ impl Directory {
         self.clock.now()
     }
 
-    /// What the threads of the client are called.
-    pub(crate) fn threads(&self) -> Threads {
-        self.settings.threads
-    }
-
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// Whom to listen to. Where nobody is known yet, the nodes are asked.
-    pub(crate) fn audible(self: &Arc<Self>) -> Result<Vec<Arc<Member>>, Failure> {
-        let known = self.map.lock().masters.clone();
-        if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
+    /// The masters that are known.
+    pub(crate) fn known(&self) -> Vec<Arc<Member>> {
+        self.map.lock().masters.clone()
     }
 
-    /// Changes whenever the answer of [`audible`](Self::audible) or [`has_word`](Self::has_word) may.
+    /// Asks the nodes who the masters are, unless that is known.
+    pub(crate) fn find(self: &Arc<Self>) -> Result<(), Failure> {
+        self.masters(self.patience()).map(drop)
+    }
+
+    /// Changes whenever [`known`](Self::known) or [`has_word`](Self::has_word) may return something else.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -225,7 +224,7 @@ impl Directory {
         drop(map);
         let (directory, deadline) = (Arc::clone(self), self.patience());
         let body = move || _ = directory.fly(deadline);
-        if let Err(error) = sync::spawn(&self.threads().name(Role::Seeker), body) {
+        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::Seeker), body) {
             // The calls whose nodes have failed ask themselves.
             drop(Flight(self));
             log::error!("no thread to ask where the slots are could be started: {error}");

@@ -5,9 +5,9 @@ use std::fmt;
 use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::Clock;
+use crate::protocol::wake::Publisher as _;
 use crate::topology::cluster::address::Address;
 use crate::topology::several::node::{Node, NodeSettings};
-use crate::topology::several::relay::Station as _;
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Timeouts};
@@ -99,11 +99,6 @@ impl Member {
             );
             Links { callers: Arc::new(callers), worker: Arc::new(worker) }
         }))
-    }
-
-    /// Its address, without user information.
-    pub(crate) fn shown(&self) -> String {
-        self.address.to_string()
     }
 
     pub(super) fn is_heard(&self) -> bool {

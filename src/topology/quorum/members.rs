@@ -7,9 +7,8 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::topology::quorum::claim::Claims;
-use crate::topology::quorum::listener::Pace;
+use crate::topology::quorum::listener::RoundTime;
 use crate::topology::several::node::{Lane, Node};
-use crate::topology::several::relay::Wishes;
 use crate::topology::several::scatter::{Delivery, Question, ask};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
@@ -33,8 +32,7 @@ pub(crate) struct Quorum {
     pub(super) identity: Arc<Identity>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) claims: Claims,
-    pub(super) pace: Arc<Pace>,
-    pub(super) wishes: Arc<Wishes>,
+    pub(super) round_time: Arc<RoundTime>,
 }
 
 impl Quorum {
@@ -50,8 +48,7 @@ impl Quorum {
             identity,
             clock,
             claims: Claims::default(),
-            pace: Arc::new(Pace::new()),
-            wishes: Arc::default(),
+            round_time: Arc::new(RoundTime::new()),
         }
     }
 

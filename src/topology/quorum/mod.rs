@@ -90,13 +90,13 @@ use crate::protocol::errand::{Errand, Task};
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake};
 use crate::topology::quorum::judge::{Ask, is_open};
-use crate::topology::quorum::listener::{Audience, Chorus};
+use crate::topology::quorum::listener::QuorumPublishers;
 use crate::topology::quorum::members::impossible;
+use crate::topology::several::echo::Echoes;
 use crate::topology::several::node::Lane;
-use crate::topology::several::relay::Relay;
 use crate::topology::several::scatter::{Delivery, Question, ask};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
@@ -314,28 +314,19 @@ impl Protocol for Quorum {
         self.claims.servers(owner) != 0
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        let own = wake::client_channel(&self.identity);
-        let mut relay = Relay::new(&own, &self.wishes, self.identity.threads());
-        for node in &self.nodes {
-            let node = Arc::clone(node);
-            relay.add(node);
-        }
-        let audience = Audience {
-            wishes: Arc::clone(&self.wishes),
-            clock: Arc::clone(&self.clock),
-            pace: Arc::clone(&self.pace),
-            own,
-            client: self.identity.id().to_string().into_bytes(),
-            all: self.nodes.len(),
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        Arc::new(QuorumPublishers {
+            nodes: self.nodes.clone(),
             need: self.rules.need,
-        };
-        Ok(Box::new(Chorus::new(relay, audience)))
+            clock: Arc::clone(&self.clock),
+            round_time: Arc::clone(&self.round_time),
+            client: self.identity.id().to_string().into_bytes(),
+            echoes: Echoes::default(),
+        })
     }
 
     /// The threads that listen wait for a message, so they are sent one.
-    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.wishes.add(channel);
+    fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = [wake::nudge(&self.identity)];
         let replies = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
         let denied = |reply: &Delivery| match reply.outcomes.first() {

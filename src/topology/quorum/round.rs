@@ -96,7 +96,7 @@ impl Quorum {
             if most_votes(&round.holders) + round.unheard < need
                 && !mutated!("split-votes-as-a-holder")
             {
-                return Ok(Answer::Split(self.pace.get()));
+                return Ok(Answer::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
             let ttl = free_after(&mut round.holders, missing);
@@ -105,7 +105,7 @@ impl Quorum {
         // Enough are well, and others were there first each time.
         let outrun = round.floor >= round.token || !round.holders.is_empty();
         if outrun && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Split(self.pace.get()));
+            return Ok(Answer::Split(self.round_time.get()));
         }
         let open = self.claims.servers(attempt.owner) != 0;
         // Enough are well, and were asked too late.
@@ -175,7 +175,7 @@ impl Quorum {
             unheard: self.nodes.len(),
             answers: Vec::new(),
         };
-        self.pace.note(self.clock.now().since(sent));
+        self.round_time.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
         let (mut accepted, mut over) = (0, 0);
         for (node, answer) in answers.iter().enumerate() {

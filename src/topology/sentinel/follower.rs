@@ -16,7 +16,7 @@ use crate::wire::failure::{self, Failure, is_denial};
 use crate::wire::manager::Manager;
 use crate::wire::retry::{Pauses, Refusal};
 use crate::wire::source::Source as _;
-use crate::wire::subscription::{Event, Place, Subscription};
+use crate::wire::subscription::{Event, Place, Subscriber as _, Subscription};
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
 /// off from the others.

@@ -8,8 +8,8 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
+use crate::protocol::wake::Publisher;
 use crate::topology::several::probation::Probation;
-use crate::topology::several::relay::Station;
 use crate::wire::attempt::AttemptCounts;
 use crate::wire::connection::{Connection, Reply, Standing};
 use crate::wire::endpoint::{self, Endpoint};
@@ -20,7 +20,7 @@ use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
 use crate::wire::process::Process;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::source::{Fixed, Question, Source};
-use crate::wire::subscription::Subscription;
+use crate::wire::subscription::Subscriber;
 
 /// Who asks: renewals must not wait for callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,25 +257,22 @@ impl Node {
     }
 }
 
-impl Station for Node {
+impl Publisher for Node {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     fn address(&self) -> String {
         self.address.clone()
     }
 
     fn tried(&self) -> u64 {
-        [&self.callers, &self.worker]
-            .iter()
-            .map(|lane| lane.manager.attempts().counts().all())
-            .sum()
+        self.attempts(Lane::Callers).all() + self.attempts(Lane::Worker).all()
     }
 
-    fn now(&self) -> Moment {
-        self.worker.manager.now()
-    }
-
-    fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
         self.check_process()?;
-        self.worker.manager.subscribe(channel)
+        Ok(Box::new(self.worker.manager.subscribe(channel)?))
     }
 }
 

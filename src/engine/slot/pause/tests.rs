@@ -12,7 +12,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 use crate::engine::shutdown::shut_down;
 use crate::engine::slot::courtesy::{PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
