@@ -129,7 +129,7 @@ impl WakeListener {
     ) {
         self.start();
         let mut state = self.shared.state.lock();
-        let is_new = matches!(state.wish(name, slot).state, ChannelState::Wished);
+        let is_new = matches!(state.wish(name, slot, false), ChannelState::Wished);
         drop(state);
         // A thread that connects asks for all that is wished for.
         if is_new && self.is_live() {
@@ -147,10 +147,9 @@ impl WakeListener {
     ) -> Result<(), Error> {
         self.ready(deadline)?;
         let mut state = self.shared.state.lock();
-        if matches!(state.wish(name, slot).state, ChannelState::Confirmed) {
+        if matches!(state.wish(name, slot, true), ChannelState::Confirmed) {
             return Ok(());
         }
-        state.wish_again(name);
         drop(state);
         match self.protocol.listen_to(name, deadline) {
             // The threads look by themselves, a little later.

@@ -25,10 +25,7 @@ pub(super) fn tell(slots: &Table<Slot>, wake: Wake) {
         // What was said while nobody listened is made good by asking (rule 12).
         Wake::Live => slots.all().iter().for_each(|slot| slot.nudge()),
         Wake::Missed { slots: missed } => {
-            let has = |slot: &Slot| {
-                let place = hash_slot(slot.target().key());
-                missed.iter().any(|range| range.contains(&place))
-            };
+            let has = |slot: &Slot| missed.binary_search(&hash_slot(slot.target().key())).is_ok();
             slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.nudge());
         }
         Wake::Nothing => {}

@@ -1,6 +1,5 @@
 //! The messages that wake waiters, and the servers that publish them.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::id::Identity;
@@ -8,6 +7,7 @@ use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscriber;
+use crate::wire::transport::Transport;
 
 /// Makes a listener look at what it was asked to do.
 pub(crate) const NUDGE: &[u8] = b"n";
@@ -37,8 +37,9 @@ pub(crate) enum Wake {
     Evicted { name: Vec<u8>, number: u64 },
     /// The client's own channel is listened to.
     Live,
-    /// Something may have been said about names in these slots of a cluster, and to nobody.
-    Missed { slots: Vec<RangeInclusive<u16>> },
+    /// Something may have been said about names in these slots of a cluster, in ascending order, and to
+    /// nobody.
+    Missed { slots: Vec<u16> },
     /// Nothing, or nothing of ours.
     Nothing,
 }
@@ -111,6 +112,25 @@ pub(crate) trait Publisher: Send + Sync {
     /// What makes those ask again that may have missed a message of this server alone.
     fn missed(&self) -> Wake {
         Wake::Nothing
+    }
+}
+
+impl Publisher for Transport {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn address(&self) -> String {
+        self.manager().address()
+    }
+
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        self.check_process()?;
+        Ok(Box::new(self.manager().subscribe(channel)?))
+    }
+
+    fn tried(&self) -> u64 {
+        Transport::tried(self)
     }
 }
 

@@ -28,7 +28,7 @@ const MARGIN: u32 = 10;
 const ONE_WRITE: usize = 4096;
 
 /// An answer, and when the command was sent and answered on the holder's clock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) sent: Moment,
@@ -209,7 +209,21 @@ impl Connection {
         calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let mut replies = self.call_all_once(calls, deadline);
+        match self.send_all(calls, deadline) {
+            Ok(sent) => self.receive_for(calls, sent, deadline),
+            Err(failure) => vec![Err(failure); calls.len()],
+        }
+    }
+
+    /// Waits for the answers to these commands, which were sent. Scripts that the server did not know are sent
+    /// once more, whole.
+    pub(crate) fn receive_for(
+        &mut self,
+        calls: &[Call],
+        sent: Moment,
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        let mut replies = self.receive_all(calls.len(), sent, deadline);
         let missing: Vec<usize> = (0..replies.len())
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .collect();
@@ -217,18 +231,15 @@ impl Connection {
             missing.iter().filter_map(|&index| calls[index].with_source()).collect();
         // Scripts only are answered so, and each of them has a source.
         if !whole.is_empty() && whole.len() == missing.len() {
-            for (index, reply) in missing.into_iter().zip(self.call_all_once(&whole, deadline)) {
+            let again = match self.send_all(&whole, deadline) {
+                Ok(sent) => self.receive_all(whole.len(), sent, deadline),
+                Err(failure) => vec![Err(failure); whole.len()],
+            };
+            for (index, reply) in missing.into_iter().zip(again) {
                 replies[index] = reply;
             }
         }
         replies
-    }
-
-    fn call_all_once(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls, deadline) {
-            Ok(sent) => self.receive_all(calls.len(), sent, deadline),
-            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
-        }
     }
 
     /// Sends commands together; answers when that began. [`receive_all`](Self::receive_all) is owed.

@@ -137,9 +137,8 @@ impl Manager {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
         let goal = self.locate(self.timeouts.connect, false).map_err(connect)?;
-        let anywhere = self.source.is_heard_at_replicas();
-        let place = if anywhere { Place::Any } else { Place::Master(goal.epoch) };
-        self.subscribe_at(&goal.info, channel, place).inspect_err(|_| self.doubt())
+        self.subscribe_at(&goal.info, channel, Place::Master(goal.epoch))
+            .inspect_err(|_| self.doubt())
     }
 
     /// Makes a connection that listens at a certain server.

@@ -89,17 +89,19 @@ impl State {
         self.servers.iter_mut().find(|server| server.number == number)
     }
 
-    /// A channel that a slot waits at. One that was refused stays so.
-    pub(super) fn wish<S>(&mut self, name: &[u8], slot: &Arc<S>) -> &mut Channel
+    /// Wishes for a channel that a slot waits at, `anew` where it was refused before: the user may be allowed to
+    /// listen there by now.
+    pub(super) fn wish<S>(&mut self, name: &[u8], slot: &Arc<S>, anew: bool) -> &ChannelState
     where
         S: HearsReleases + 'static,
     {
         let State { channels, wishes, .. } = self;
-        let channel = channels.entry(name.to_vec()).or_insert_with(|| {
+        let channel = channels.entry(name.to_vec()).or_insert_with(Channel::new);
+        let is_refused = matches!(channel.state, ChannelState::Refused(_));
+        if channel.slots.is_empty() || anew && is_refused {
             *wishes += 1;
-            let (slots, state) = (Vec::new(), ChannelState::Wished);
-            Channel { slots, state, wish: *wishes, missed: false }
-        });
+            (channel.state, channel.wish) = (ChannelState::Wished, *wishes);
+        }
         if mutated!("one-waiter-of-a-shared-channel") {
             channel.slots.clear();
         }
@@ -107,17 +109,7 @@ impl State {
         if !channel.slots.iter().any(|other| other.ptr_eq(&slot)) {
             channel.slots.push(slot);
         }
-        channel
-    }
-
-    /// Asks anew for a channel that was refused: the user may be allowed to listen there by now.
-    pub(super) fn wish_again(&mut self, name: &[u8]) {
-        if let Some(channel) = self.channels.get_mut(name)
-            && matches!(channel.state, ChannelState::Refused(_))
-        {
-            self.wishes += 1;
-            (channel.state, channel.wish) = (ChannelState::Wished, self.wishes);
-        }
+        &channel.state
     }
 
     /// How many of the servers that have a channel gave a reply to the present wish for it, and how many
@@ -142,6 +134,10 @@ impl State {
 }
 
 impl Channel {
+    fn new() -> Channel {
+        Channel { slots: Vec::new(), state: ChannelState::Wished, wish: 0, missed: false }
+    }
+
     /// The slots that exist. The caller drops them when the state is unlocked, since it may hold the last
     /// reference to one.
     pub(super) fn waiters(&self) -> Vec<Arc<dyn HearsReleases>> {

@@ -69,8 +69,8 @@ impl Stage {
         let mut state = listener.shared.state.lock();
         state.seen = Some(0);
         state.servers.push(server.state(false));
-        state.wish(b"x", &slot);
-        state.wish(b"y", &slot);
+        state.wish(b"x", &slot, false);
+        state.wish(b"y", &slot, false);
         drop(state);
         let stage = Stage { listener, server, slot, told };
         stage.confirm(&stage.listener.shared.own);

@@ -32,29 +32,28 @@ use crate::protocol::recipe::Kind;
 use crate::protocol::target::Target;
 use crate::protocol::wake::{self, GrantMessage, Publishers};
 use crate::topology::cluster::listener::ClusterPublishers;
-use crate::topology::cluster::route::{Aside, Route};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
+pub(crate) use crate::topology::several::node::NodeSettings;
 pub(crate) use directory::Directory;
-pub(crate) use member::ClusterSettings;
 
 /// A cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    route: Route,
+    directory: Arc<Directory>,
     identity: Arc<Identity>,
 }
 
 impl Cluster {
     pub(crate) fn new(directory: Directory, identity: Arc<Identity>) -> Cluster {
-        Cluster { route: Route::new(directory), identity }
+        Cluster { directory: Arc::new(directory), identity }
     }
 
     /// Makes sure that the cluster serves this user.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.route.check(deadline)
+        self.directory.anywhere(None, deadline, |node| node.check(deadline))
     }
 }
 
@@ -88,9 +87,7 @@ impl Backend for Cluster {
         deadline: Moment,
         mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // Leave to ask is for one command.
-        let aside = if trips == Trips::One { Aside::Follow } else { Aside::Wait };
-        self.route.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
+        self.directory.follow(hash_slot(target.key()), trips, deadline, |transport, asking| {
             operation(&Node { transport, asking })
         })
     }
@@ -102,15 +99,17 @@ impl Backend for Cluster {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let slot = |number: usize| hash_slot(targets[number].key());
-        self.route.call_all(calls, slot, deadline)
+        self.directory.call_all(calls, slot, deadline)
     }
 
     fn distrust(&self, target: &Target) {
-        self.route.distrust(hash_slot(target.key()));
+        if let Some(member) = self.directory.home(hash_slot(target.key())) {
+            member.distrust();
+        }
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
-        Arc::new(ClusterPublishers::new(self.route.directory()))
+        Arc::new(ClusterPublishers::new(&self.directory))
     }
 
     /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
@@ -118,7 +117,7 @@ impl Backend for Cluster {
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = wake::nudge(&self.identity);
         let slot = hash_slot(channel);
-        self.route.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
+        self.directory.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
     /// A grant does not tell by which node's clock it was made. It was made after the last request that

@@ -54,7 +54,7 @@ pub(super) struct QuorumPublishers {
 
 impl Publishers for QuorumPublishers {
     fn all(&self) -> Vec<Arc<dyn Publisher>> {
-        self.nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Publisher>).collect()
+        self.nodes.iter().map(|node| node.transport().clone() as Arc<dyn Publisher>).collect()
     }
 
     fn enough(&self) -> usize {

@@ -8,10 +8,11 @@ use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::topology::quorum::claim::Claims;
 use crate::topology::quorum::listener::RoundTime;
-use crate::topology::several::node::{Lane, Node};
-use crate::topology::several::scatter::{Delivery, Question, ask};
+use crate::topology::several::node::Node;
+use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
 /// What a quorum goes by.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +61,12 @@ impl Quorum {
         lane: Lane,
         enough: usize,
         deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        let asked: Vec<Question<'_>> = self
+    ) -> Vec<Option<NodeReply>> {
+        let asked: Vec<NodeRequest<'_>> = self
             .nodes
             .iter()
             .zip(&calls)
-            .filter_map(|(node, calls)| calls.map(|calls| Question { node, calls }))
+            .filter_map(|(node, calls)| calls.map(|calls| NodeRequest { node, calls }))
             .collect();
         let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
         calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
@@ -76,7 +77,7 @@ impl Quorum {
         calls: &[Call],
         lane: Lane,
         deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
+    ) -> Vec<Option<NodeReply>> {
         self.ask_all_for(calls, lane, self.rules.need, deadline)
     }
 
@@ -86,7 +87,7 @@ impl Quorum {
         lane: Lane,
         enough: usize,
         deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
+    ) -> Vec<Option<NodeReply>> {
         let calls = self.nodes.iter().map(|_| Some(calls)).collect();
         self.ask(calls, lane, enough, deadline)
     }
@@ -101,7 +102,7 @@ impl Quorum {
         if let Err(failure) = &outcome
             && failure.is_unknown()
         {
-            self.nodes[node].distrust();
+            self.nodes[node].transport().distrust();
         }
         outcome
     }

@@ -96,11 +96,11 @@ use crate::topology::quorum::judge::{Ask, is_open};
 use crate::topology::quorum::listener::QuorumPublishers;
 use crate::topology::quorum::members::impossible;
 use crate::topology::several::echo::Echoes;
-use crate::topology::several::node::Lane;
-use crate::topology::several::scatter::{Delivery, Question, ask};
+use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, trial};
+use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::several::node::{Node, NodeSettings};
 pub(crate) use claim::MOST_SERVERS;
@@ -111,12 +111,12 @@ impl Quorum {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
         let calls = [trial()];
-        let all: Vec<Question<'_>> =
-            self.nodes.iter().map(|node| Question { node, calls: &calls }).collect();
+        let all: Vec<NodeRequest<'_>> =
+            self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
         let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
-        let answers: Vec<Option<Delivery>> = answers.into_iter().map(Some).collect();
+        let answers: Vec<Option<NodeReply>> = answers.into_iter().map(Some).collect();
         let now = self.clock.now();
-        let mut seen: Vec<(u64, &str)> = Vec::new();
+        let mut seen: Vec<(u64, String)> = Vec::new();
         let (mut serving, mut counted) = (0, 0);
         for (node, answer) in self.nodes.iter().zip(&answers) {
             let Some(answer) = answer else { continue };
@@ -329,7 +329,7 @@ impl Protocol for Quorum {
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = [wake::nudge(&self.identity)];
         let replies = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
-        let denied = |reply: &Delivery| match reply.outcomes.first() {
+        let denied = |reply: &NodeReply| match reply.outcomes.first() {
             Some(Err(failure)) if failure.is_denied() => Some(failure.clone()),
             _ => None,
         };

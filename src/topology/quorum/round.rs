@@ -10,10 +10,10 @@ use crate::protocol::target::Target;
 use crate::topology::quorum::judge::Voters;
 use crate::topology::quorum::members::{Quorum, impossible};
 use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
-use crate::topology::several::node::Lane;
-use crate::topology::several::scatter::Delivery;
+use crate::topology::several::scatter::NodeReply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
 /// The first proposal, one above what it was refused for, one more for a clock not known well.
 const ROUNDS: u32 = 3;
@@ -42,7 +42,7 @@ struct Round {
     holders: Vec<Holder>,
     /// How many did not say.
     unheard: usize,
-    answers: Vec<Option<Delivery>>,
+    answers: Vec<Option<NodeReply>>,
 }
 
 impl Quorum {

@@ -5,11 +5,10 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Node, Trips};
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publisher, Publishers};
+use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publishers};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::subscription::Subscriber;
 use crate::wire::transport::Transport;
 
 /// One server, on behalf of one client.
@@ -70,20 +69,6 @@ impl Backend for Single {
         _queued: Option<Moment>,
     ) -> Option<Moment> {
         self.transport.server_clock().not_before(grant.epoch, grant.micros, received)
-    }
-}
-
-impl Publisher for Transport {
-    fn address(&self) -> String {
-        self.manager().address()
-    }
-
-    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
-        Ok(Box::new(Transport::subscribe(self, channel)?))
-    }
-
-    fn tried(&self) -> u64 {
-        Transport::tried(self)
     }
 }
 
