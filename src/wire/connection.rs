@@ -62,12 +62,12 @@ pub(crate) struct Connection {
     sent: Moment,
     replied: Moment,
     /// What is known of the server behind it.
-    pub(crate) standing: Standing,
+    pub(crate) standing: ServerRun,
 }
 
 /// What a server that is one of several told when it was connected to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ServerRun {
     /// Stands for the run of its process; 0 where that was not told.
     pub(crate) run: u64,
     /// From when on its word counts: a server that lost its memory in a restart must not vote
@@ -102,7 +102,7 @@ impl Connection {
             epoch,
             sent: now,
             replied: now,
-            standing: Standing { run: 0, counts_from: Moment::PAST },
+            standing: ServerRun { run: 0, counts_from: Moment::PAST },
         })
     }
 

@@ -146,13 +146,13 @@ impl Directory {
                     Err(failure) => outcomes[number] = Err(failure),
                 }
             }
-            let questions: Vec<NodeRequest<'_>> = groups
+            let requests: Vec<NodeRequest<'_>> = groups
                 .iter()
                 .map(|group| NodeRequest { node: &group.node, calls: &group.calls })
                 .collect();
-            let deliveries = scatter::ask(&questions, Lane::Worker, 1, deadline, self.clock());
-            for (group, delivery) in groups.iter().zip(deliveries) {
-                for (number, outcome) in group.numbers.iter().zip(delivery.outcomes) {
+            let replies = scatter::ask(&requests, Lane::Worker, 1, deadline, self.clock());
+            for (group, reply) in groups.iter().zip(replies) {
+                for (number, outcome) in group.numbers.iter().zip(reply.outcomes) {
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
                         match self.next(hash_slot_of(number), &group.member, failure) {

@@ -5,7 +5,7 @@
 //! | `members` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
-//! | `judge` | what all say about an owner, and why too few agree |
+//! | `tally` | what all say about an owner, and why too few agree |
 //! | `listener` | what the servers tell of releases |
 //! | `claim` | what attempts may have left on which servers |
 //!
@@ -30,7 +30,7 @@
 //! lease has ended, or two majorities could share only a server that forgot. So each new connection
 //! asks since when the server runs, and its acceptance counts only when that is longer ago than the
 //! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`topology::several::probation`). A restart breaks the connection, so none outlives the run that was asked
+//! it (`topology::several::quarantine`). A restart breaks the connection, so none outlives the run that was asked
 //! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
 //! it counts, it knows all that is live.
 //!
@@ -68,10 +68,10 @@
 //! that was lost.
 
 mod claim;
-mod judge;
 mod listener;
 mod members;
 mod round;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod vote;
@@ -92,9 +92,9 @@ use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake};
-use crate::topology::quorum::judge::{Ask, is_open};
 use crate::topology::quorum::listener::QuorumPublishers;
 use crate::topology::quorum::members::impossible;
+use crate::topology::quorum::tally::{Ask, is_open};
 use crate::topology::several::echo::Echoes;
 use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
 use crate::wire::Pipeline;
@@ -171,7 +171,7 @@ impl Protocol for Quorum {
         let Return { owner, ttl, last_token, how: _ } = *returned;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict.into())
+        Ok(self.tally(&answers, 0, owner, Ask::Release)?.verdict.into())
     }
 
     fn extend(
@@ -186,7 +186,7 @@ impl Protocol for Quorum {
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        self.judge(&answers, 0, owner, Ask::Renew)
+        self.tally(&answers, 0, owner, Ask::Renew)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
@@ -204,9 +204,9 @@ impl Protocol for Quorum {
             .iter()
             .enumerate()
             .map(|(number, errand)| match errand.task {
-                Task::Renew { .. } => self.judge(&answers, number, errand.owner, Ask::Renew),
+                Task::Renew { .. } => self.tally(&answers, number, errand.owner, Ask::Renew),
                 Task::Release { .. } => {
-                    let told = self.judge(&answers, number, errand.owner, Ask::Release);
+                    let told = self.tally(&answers, number, errand.owner, Ask::Release);
                     if self.remains(errand.owner) {
                         return Err(self.no_majority_on(&answers, number, true));
                     }

@@ -16,11 +16,11 @@ use crate::protocol::errand::{Errand, Task};
 use crate::protocol::recipe::Kind as _;
 use crate::protocol::request::{Attempt, Mode};
 use crate::protocol::target::Target;
-use crate::topology::quorum::judge::Ask;
+use crate::topology::quorum::tally::Ask;
 use crate::topology::quorum::{Quorum, Rules};
 use crate::topology::several::node::{Node, NodeSettings};
 use crate::topology::several::scatter::NodeReply;
-use crate::wire::connection::{Reply, Standing};
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::manager::Timeouts;
@@ -114,7 +114,7 @@ fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     Some(NodeReply {
         outcomes: vec![outcome.map(reply)],
         asked: now,
-        standing: Some(Standing { run, counts_from: Moment::PAST }),
+        standing: Some(ServerRun { run, counts_from: Moment::PAST }),
         repeated: false,
         hindrance: None,
     })
@@ -137,7 +137,7 @@ fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<V
     if let Some(Some(first)) = answers.first_mut() {
         first.repeated = repeated;
     }
-    quorum.judge(&answers, 0, b"owner", ask).map(|told| told.verdict)
+    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.verdict)
 }
 
 #[test]

@@ -8,9 +8,9 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
-use crate::topology::several::probation::Probation;
+use crate::topology::several::quarantine::RestartQuarantine;
 use crate::wire::attempt::Attempts;
-use crate::wire::connection::{Connection, Reply, Standing};
+use crate::wire::connection::{Connection, Reply, ServerRun};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::Failure;
 use crate::wire::manager::Timeouts;
@@ -34,7 +34,7 @@ pub(crate) struct NodeSettings {
 #[derive(Debug)]
 struct Voter {
     info: Endpoint,
-    probation: Arc<Probation>,
+    probation: Arc<RestartQuarantine>,
 }
 
 impl Source for Voter {
@@ -69,7 +69,7 @@ impl Source for Voter {
 /// One server of several.
 pub(crate) struct Node {
     transport: Arc<Transport>,
-    probation: Option<Arc<Probation>>,
+    probation: Option<Arc<RestartQuarantine>>,
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
     /// How long it takes to answer, in nanoseconds.
@@ -83,7 +83,7 @@ impl Node {
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
         let NodeSettings { pool, timeouts, probation, threads } = settings;
-        let probation = probation.map(|span| Arc::new(Probation::new(span)));
+        let probation = probation.map(|span| Arc::new(RestartQuarantine::new(span)));
         let source: Arc<dyn Source> = match &probation {
             Some(probation) => Arc::new(Voter { info, probation: Arc::clone(probation) }),
             None => Arc::new(Fixed::new(info)),
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// It replied on a connection of this standing to what was sent then. Returns its standing by now.
-    pub(crate) fn heard(&self, standing: Standing, sent: Moment) -> Standing {
+    pub(crate) fn heard(&self, standing: ServerRun, sent: Moment) -> ServerRun {
         self.probation.as_ref().map_or(standing, |probation| probation.heard(standing, sent))
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::node::Node;
-use crate::wire::connection::{Reply, Standing};
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
@@ -45,7 +45,7 @@ pub(crate) struct NodeReply {
     /// Nothing was sent before then. An outcome that is no reply has no moment of its own.
     pub(crate) asked: Moment,
     /// What the server told of itself, if there was a connection.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<ServerRun>,
     /// Whether the calls may have been done before they were done for this answer.
     pub(crate) repeated: bool,
     /// Why there was no connection, where there was none.
@@ -116,7 +116,7 @@ struct NodeCall<'a> {
     outcomes: Option<Vec<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
     asked: Moment,
-    standing: Option<Standing>,
+    standing: Option<ServerRun>,
     /// When that was sent which is under way.
     sent: Option<Moment>,
     /// A sending that brought no answer.
@@ -268,7 +268,7 @@ mod tests {
 
     const SPAN: Duration = Duration::from_secs(30);
 
-    fn standing(node: &Node, clock: &DrivenClock) -> Standing {
+    fn standing(node: &Node, clock: &DrivenClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
         let requests = [NodeRequest { node, calls: &calls }];
         let deadline = clock.now().after(Duration::from_secs(20));

@@ -9,7 +9,7 @@ use crate::protocol::answer::{Told, Verdict};
 use crate::topology::quorum::members::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::topology::several::scatter::NodeReply;
-use crate::wire::connection::{Reply, Standing};
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, Hindrance};
 
 /// What servers are asked about an owner.
@@ -25,8 +25,8 @@ pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
     /// Whether the word of a server counts.
-    pub(super) fn counts(&mut self, standing: Option<Standing>, reply: &Reply) -> bool {
-        let Some(Standing { run, counts_from }) = standing else { return false };
+    pub(super) fn counts(&mut self, standing: Option<ServerRun>, reply: &Reply) -> bool {
+        let Some(ServerRun { run, counts_from }) = standing else { return false };
         if counts_from > reply.sent && !mutated!("no-probation") {
             return false;
         }
@@ -63,7 +63,7 @@ fn has_run(answers: &[Option<NodeReply>], number: usize) -> bool {
 
 impl Quorum {
     /// What all say about one of the owners that they were asked about.
-    pub(super) fn judge(
+    pub(super) fn tally(
         &self,
         answers: &[Option<NodeReply>],
         number: usize,
