@@ -19,7 +19,7 @@ use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::silence::Common;
 use crate::wire::source::{Question, Source};
-use crate::wire::subscription::{Place, Subscription};
+use crate::wire::subscription::Subscription;
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
@@ -137,21 +137,21 @@ impl Manager {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
         let goal = self.locate(self.timeouts.connect, false).map_err(connect)?;
-        self.subscribe_at(&goal.info, channel, Place::Master(goal.epoch))
-            .inspect_err(|_| self.doubt())
+        self.subscribe_at(&goal.info, channel, Some(goal.epoch)).inspect_err(|_| self.doubt())
     }
 
-    /// Makes a connection that listens at a certain server.
+    /// Makes a connection that listens at a certain server, whatever its role unless it is the master of an
+    /// epoch.
     pub(crate) fn subscribe_at(
         &self,
         info: &Endpoint,
         channel: &[u8],
-        place: Place,
+        epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
         let connect = |error| Failure::NotSent(Hindrance::Connect(error));
         let opened = self.open_resp3(info).map_err(connect);
         opened
-            .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, place))
+            .and_then(|inner| Subscription::new(inner, self.timeouts.command, channel, epoch))
             .map_err(|failure| failure.at(&endpoint::address(info), self.reply_limit()))
     }
 

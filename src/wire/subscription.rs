@@ -70,15 +70,6 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// What is listened to.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// The master, for as long as it is where it was in this epoch.
-    Master(Epoch),
-    /// A server, whatever its role.
-    Any,
-}
-
 /// A connection for one thread that listens.
 pub(crate) trait Subscriber {
     /// Waits for something to hear, at most this long.
@@ -104,7 +95,8 @@ pub(crate) trait Subscriber {
 /// A connection to a real server.
 pub(crate) struct Subscription {
     inner: Line,
-    place: Place,
+    /// The time during which the master is there. `None`: the server is listened to whatever its role.
+    epoch: Option<Epoch>,
     timeout: Option<Duration>,
     /// When the server last replied.
     replied: Moment,
@@ -131,13 +123,13 @@ impl Subscription {
         inner: Line,
         patience: Duration,
         channel: &[u8],
-        place: Place,
+        epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
         let now = BootClock.now();
         let mut subscription = Subscription {
             inner,
-            place,
+            epoch,
             timeout: None,
             replied: now,
             was_master: false,
@@ -172,7 +164,7 @@ impl Subscription {
 
     /// Fails if this is the place to listen no longer, as another connection has seen.
     fn check_place(&self) -> Result<(), Failure> {
-        if let Place::Master(epoch) = &self.place
+        if let Some(epoch) = &self.epoch
             && epoch.is_over()
             && !mutated!("demotion-leaves-the-listener")
         {
@@ -188,10 +180,7 @@ impl Subscription {
     }
 
     fn connections_made(&self) -> u64 {
-        match &self.place {
-            Place::Master(epoch) => epoch.connections(),
-            Place::Any => 0,
-        }
+        self.epoch.as_ref().map_or(0, Epoch::connections)
     }
 
     fn ask(&mut self, now: Moment) -> Result<(), Failure> {
@@ -251,20 +240,27 @@ impl Subscription {
     }
 
     fn take_push(&mut self, kind: &PushKind, data: Vec<Value>) -> Event {
-        let is_last = match (kind, data.first()) {
-            (PushKind::Subscribe, Some(Value::BulkString(channel))) => {
-                self.unanswered.confirm(SUBSCRIBE, channel)
-            }
-            (PushKind::Unsubscribe, Some(Value::BulkString(channel))) => {
-                self.unanswered.confirm(UNSUBSCRIBE, channel)
-            }
-            (PushKind::Message, _) => {
+        let mut parts = data.into_iter().map(|part| match part {
+            Value::BulkString(bytes) => bytes,
+            Value::SimpleString(text) => text.into_bytes(),
+            _ => Vec::new(),
+        });
+        match (kind, parts.next(), parts.next()) {
+            (PushKind::Message, Some(channel), Some(payload)) => {
                 self.heard = true;
-                true
+                return Event::Message { channel, payload };
             }
-            _ => true,
-        };
-        if is_last { event(kind, data) } else { Event::Nothing }
+            (PushKind::Subscribe, Some(channel), _) => {
+                if self.unanswered.confirm(SUBSCRIBE, &channel) {
+                    return Event::Subscribed { channel };
+                }
+            }
+            (PushKind::Unsubscribe, Some(channel), _) => {
+                self.unanswered.confirm(UNSUBSCRIBE, &channel);
+            }
+            _ => {}
+        }
+        Event::Nothing
     }
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
@@ -281,7 +277,7 @@ impl Subscription {
             self.patience = (now.since(asked) * 2).clamp(REPLY, SLOW_REPLY);
         }
         self.replied = now;
-        if let Place::Master(epoch) = &self.place
+        if let Some(epoch) = &self.epoch
             && is_of_replica(&fields)
             && !mutated!("replica-not-noticed-by-the-listener")
         {
@@ -342,10 +338,7 @@ impl Subscriber for Subscription {
     }
 
     fn epoch(&self) -> u64 {
-        match &self.place {
-            Place::Master(epoch) => epoch.number(),
-            Place::Any => 0,
-        }
+        self.epoch.as_ref().map_or(0, Epoch::number)
     }
 }
 
@@ -355,31 +348,13 @@ fn is_timeout(error: &RedisError) -> bool {
 
 /// Whether a reply to `HELLO` is a replica's. A sentinel reports no role.
 fn is_of_replica(fields: &[(Value, Value)]) -> bool {
-    let text = |value: &Value, text: &str| match value {
-        Value::BulkString(bytes) => bytes == text.as_bytes(),
-        Value::SimpleString(string) => string == text,
-        _ => false,
-    };
-    fields.iter().any(|(field, value)| {
-        text(field, "role") && (text(value, "replica") || text(value, "slave"))
-    })
+    let text = |value| redis::from_redis_value_ref::<String>(value).unwrap_or_default();
+    let is_replica = |value| matches!(text(value).as_str(), "replica" | "slave");
+    fields.iter().any(|(field, value)| text(field) == "role" && is_replica(value))
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").finish_non_exhaustive()
-    }
-}
-
-fn event(kind: &PushKind, data: Vec<Value>) -> Event {
-    let mut parts = data.into_iter().map(|part| match part {
-        Value::BulkString(bytes) => bytes,
-        Value::SimpleString(text) => text.into_bytes(),
-        _ => Vec::new(),
-    });
-    match (kind, parts.next(), parts.next()) {
-        (PushKind::Message, Some(channel), Some(payload)) => Event::Message { channel, payload },
-        (PushKind::Subscribe, Some(channel), _) => Event::Subscribed { channel },
-        _ => Event::Nothing,
     }
 }

@@ -10,7 +10,7 @@ use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::manager::Manager;
 use crate::wire::source::Fixed;
-use crate::wire::subscription::{Place, Subscription};
+use crate::wire::subscription::Subscription;
 use crate::wire::transport::Transport;
 
 /// One node: a pool for callers, and a connection for the worker, both made when first needed. A
@@ -78,7 +78,7 @@ impl Member {
             Manager::new(Arc::new(source), clock, Arc::default(), self.settings.timeouts)
         });
         // Nodes pass on to each other what is published, so that a replica is as good a place as its master.
-        ear.subscribe_at(&self.info, channel, Place::Any)
+        ear.subscribe_at(&self.info, channel, None)
     }
 
     /// How many connections were tried for callers and the worker so far, whatever came of it.

@@ -10,6 +10,7 @@ use crate::topology::quorum::claim::Claims;
 use crate::topology::quorum::listener::RoundTime;
 use crate::topology::several::node::Node;
 use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
+use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, Hindrance};
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
@@ -55,9 +56,9 @@ impl Quorum {
 
     /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
     /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
-    pub(super) fn ask(
+    pub(super) fn ask<C: AsRef<[Call]>>(
         &self,
-        calls: Vec<Option<&[Call]>>,
+        calls: &[Option<C>],
         lane: Lane,
         enough: usize,
         deadline: Moment,
@@ -65,11 +66,11 @@ impl Quorum {
         let asked: Vec<NodeRequest<'_>> = self
             .nodes
             .iter()
-            .zip(&calls)
-            .filter_map(|(node, calls)| calls.map(|calls| NodeRequest { node, calls }))
+            .zip(calls)
+            .filter_map(|(node, calls)| Some(NodeRequest { node, calls: calls.as_ref()?.as_ref() }))
             .collect();
         let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
-        calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
+        calls.iter().map(|calls| calls.as_ref().and_then(|_| answers.next())).collect()
     }
 
     pub(super) fn ask_all(
@@ -78,18 +79,7 @@ impl Quorum {
         lane: Lane,
         deadline: Moment,
     ) -> Vec<Option<NodeReply>> {
-        self.ask_all_for(calls, lane, self.rules.need, deadline)
-    }
-
-    pub(super) fn ask_all_for(
-        &self,
-        calls: &[Call],
-        lane: Lane,
-        enough: usize,
-        deadline: Moment,
-    ) -> Vec<Option<NodeReply>> {
-        let calls = self.nodes.iter().map(|_| Some(calls)).collect();
-        self.ask(calls, lane, enough, deadline)
+        self.ask(&vec![Some(calls); self.nodes.len()], lane, self.rules.need, deadline)
     }
 
     pub(super) fn limit(&self, deadline: Moment) -> Moment {
@@ -125,4 +115,13 @@ pub(super) fn impossible(
     expected: &'static str,
 ) -> Failure {
     Failure::NotSent(Hindrance::Impossible { field, wrong: wrong.into(), expected })
+}
+
+/// The replies to the first call, and of which servers they are.
+pub(super) fn first_replies(
+    answers: &[Option<NodeReply>],
+) -> impl Iterator<Item = (usize, &Reply)> {
+    answers.iter().enumerate().filter_map(|(node, answer)| {
+        Some((node, answer.as_ref()?.outcomes.first()?.as_ref().ok()?))
+    })
 }

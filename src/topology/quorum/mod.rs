@@ -93,7 +93,7 @@ use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake};
 use crate::topology::quorum::listener::QuorumPublishers;
-use crate::topology::quorum::members::impossible;
+use crate::topology::quorum::members::{first_replies, impossible};
 use crate::topology::quorum::tally::{Ask, is_open};
 use crate::topology::several::echo::Echoes;
 use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
@@ -221,10 +221,7 @@ impl Protocol for Quorum {
         let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
         let mut found: Vec<(usize, Holder)> = Vec::new();
         let mut answered = 0;
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
-                continue;
-            };
+        for (node, reply) in first_replies(&answers) {
             let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
                 continue;
             };
@@ -260,17 +257,11 @@ impl Protocol for Quorum {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
-            let calls = calls.iter().map(|calls| calls.as_ref().map(<[Call; 1]>::as_slice));
-            let answers = self.ask(calls.collect(), Lane::Callers, self.rules.need, limit);
+            let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
             // A server on which that owner had it no longer has done nothing.
             open |= is_open(&answers, 0) && !mutated!("unanswered-force-as-not-sent");
             let (mut answered, mut late) = (0, 0);
-            for (node, answer) in answers.iter().enumerate() {
-                let outcome = answer.as_ref().and_then(|answer| answer.outcomes.first());
-                let reply = match outcome {
-                    Some(Ok(reply)) => reply,
-                    Some(Err(_)) | None => continue,
-                };
+            for (node, reply) in first_replies(&answers) {
                 match self.read(node, forced(&reply.value))? {
                     Forced::Done(voted) => {
                         had |= voted;
@@ -328,7 +319,8 @@ impl Protocol for Quorum {
     /// The threads that listen wait for a message, so they are sent one.
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = [wake::nudge(&self.identity)];
-        let replies = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
+        let nudges = vec![Some(&nudge); self.nodes.len()];
+        let replies = self.ask(&nudges, Lane::Callers, 0, deadline);
         let denied = |reply: &NodeReply| match reply.outcomes.first() {
             Some(Err(failure)) if failure.is_denied() => Some(failure.clone()),
             _ => None,
