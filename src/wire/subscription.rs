@@ -248,19 +248,19 @@ impl Subscription {
         match (kind, parts.next(), parts.next()) {
             (PushKind::Message, Some(channel), Some(payload)) => {
                 self.heard = true;
-                return Event::Message { channel, payload };
+                Event::Message { channel, payload }
             }
-            (PushKind::Subscribe, Some(channel), _) => {
-                if self.unanswered.confirm(SUBSCRIBE, &channel) {
-                    return Event::Subscribed { channel };
-                }
+            (PushKind::Subscribe, Some(channel), _)
+                if self.unanswered.confirm(SUBSCRIBE, &channel) =>
+            {
+                Event::Subscribed { channel }
             }
             (PushKind::Unsubscribe, Some(channel), _) => {
                 self.unanswered.confirm(UNSUBSCRIBE, &channel);
+                Event::Nothing
             }
-            _ => {}
+            _ => Event::Nothing,
         }
-        Event::Nothing
     }
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
