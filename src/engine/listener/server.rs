@@ -51,7 +51,7 @@ impl Shared {
             }
             state.count += 1;
             let number = state.count;
-            let thread = Server { shared: Arc::clone(self), number, publisher };
+            let thread = ServerThread { shared: Arc::clone(self), number, publisher };
             let server = thread.state(late);
             match sync::spawn(&self.thread, move || thread.run()) {
                 Ok(()) => state.servers.push(server),
@@ -116,14 +116,14 @@ impl Shared {
     }
 }
 
-/// The thread's own.
-pub(super) struct Server {
+/// What the thread of one server has.
+pub(super) struct ServerThread {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
     pub(super) publisher: Arc<dyn Publisher>,
 }
 
-impl Server {
+impl ServerThread {
     pub(super) fn state(&self, late: bool) -> ServerState {
         let (publisher, asked) = (Arc::clone(&self.publisher), HashMap::new());
         let (number, link) = (self.number, Link::Sought);
@@ -168,7 +168,8 @@ impl Server {
         }
     }
 
-    /// Rests until somebody waits; while enough others are heard, nobody does, so until a caller's attempt.
+    /// Rests until a waiter needs the listener. While enough other servers are heard none does, so then the rest
+    /// ends with a caller's attempt to connect, or after a minute.
     fn rest_while_refused(&self, refusal: Refusal, retries: u64) {
         let mut state = self.shared.state.lock();
         let is_over = || refusal.is_over(self.publisher.tried(), self.shared.clock.now());
@@ -260,7 +261,7 @@ impl Server {
         let Shared { publishers, own, tell, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
-                // What a server that has gone was the first to say is an echo wherever else it is heard.
+                // Also from a server that has gone: its message is an echo wherever else it is heard.
                 if publishers.is_news(true, &payload)
                     && (self.is_wanted() || !mutated!("cluster-gone-master-not-believed"))
                 {
@@ -286,7 +287,8 @@ impl Server {
         }
     }
 
-    /// All clients hear of a release at the same time. Other servers' threads hear what comes meanwhile.
+    /// Lets time pass, since all clients hear of a release at once. Other servers' threads hear the messages that
+    /// come meanwhile.
     fn pause(&self) {
         let pause = self.shared.publishers.pause();
         if !pause.is_zero() {
@@ -340,7 +342,7 @@ impl Server {
         drop(state);
         self.shared.changed.notify_all();
         if missed {
-            // What was said there since is made good by asking, too (rule 12).
+            // What was published since is made good by asking (rule 12).
             self.pause();
             slots.iter().for_each(|slot| slot.nudge());
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::server::Server as Listening;
+use super::server::ServerThread;
 use super::*;
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
@@ -45,7 +45,7 @@ impl Subscriber for Nothing {
 /// A listener that is live, whose only thread the test is, and two channels that are wished for.
 struct Stage {
     listener: WakeListener,
-    server: Listening,
+    server: ServerThread,
     slot: Arc<Slot>,
     told: Receiver<Wake>,
 }
@@ -65,7 +65,7 @@ impl Stage {
         let slot = engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());
         let shared = Arc::clone(&listener.shared);
         let publisher = shared.publishers.all().remove(0);
-        let server = Listening { shared, number: 1, publisher };
+        let server = ServerThread { shared, number: 1, publisher };
         let mut state = listener.shared.state.lock();
         state.seen = Some(0);
         state.servers.push(server.state(false));

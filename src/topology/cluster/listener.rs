@@ -1,12 +1,12 @@
 //! The masters of a cluster as they are listened to.
 //!
-//! A script publishes at the master that has its slot. Whoever listens there hears it at once; the other
-//! nodes get to know of it too, but it may take them 40 ms and more to pass it on.
+//! A script publishes at the master that has its slot. A listener there hears it at once. The other nodes pass it
+//! on, which may take 40 ms and more.
 //!
 //! *The client's own channel* is listened to at all masters, so everything is said as often as there are
 //! masters. The first to say it is believed, and the [echoes](Echoes) are not passed on: neither a slot
-//! that moves nor a node that is silent can keep a message back that any other brings. What may be meant
-//! each time that it is said, as a request to let go, has the time in it at which it was said.
+//! that moves nor a node that is silent can keep a message back that any other brings. A request to let go,
+//! which may be meant each time that it is said, carries the time at which it was made.
 //!
 //! *The channel of one name* is listened to at the one master that has the word on its slot: the one that
 //! has it, if that is heard, and else any that is.
