@@ -32,7 +32,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
-    pub(crate) hub: WakeListener,
+    pub(crate) listener: WakeListener,
     pub(crate) feeds: Feeds,
     pub(crate) endless: Endless,
     /// Whether the user wants to hear of requests to let go.
@@ -53,13 +53,13 @@ impl Context {
         let curious = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let hub = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
         Context {
             protocol,
             clock,
             bounds,
             worker,
-            hub,
+            listener,
             feeds: Feeds::new(),
             endless: Endless::default(),
             curious,
@@ -80,8 +80,8 @@ impl Context {
 
     /// Begins to listen, if waiters of a lock with these options make themselves heard.
     pub(crate) fn listen_for_waiters(&self, options: &LockOptions) {
-        if options.wait_kind() == WaitKind::Queue && !self.hub.is_live() {
-            self.hub.start();
+        if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
+            self.listener.start();
         }
     }
 

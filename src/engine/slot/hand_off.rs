@@ -76,7 +76,7 @@ impl Slot {
     fn may_pass(&self, inner: &Inner, lease: &LiveLease, now: Moment) -> bool {
         let held = now.since(inner.granted_at);
         let queues = lease.terms.options.wait_kind() == WaitKind::Queue;
-        let heard = queues && self.context.hub.is_live();
+        let heard = queues && self.context.listener.is_live();
         if mutated!("hand-off-bound-ignored") {
             return true;
         }
@@ -135,7 +135,7 @@ impl Slot {
         }
         let options = &lease.terms.options;
         let linger = options.linger_option().min(lease.leased_until().since(now) / 2);
-        let revocable = options.wait_kind() == WaitKind::Queue && self.context.hub.is_live();
+        let revocable = options.wait_kind() == WaitKind::Queue && self.context.listener.is_live();
         let wanted = inner.wanted && !mutated!("linger-with-waiters");
         // Who locks again has the same options as a rule, and those without renewals cannot use it.
         let useful = options.is_renewed() && lease.may_last(now);
