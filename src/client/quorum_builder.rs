@@ -14,6 +14,7 @@ use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
 use crate::topology::quorum::{Quorum, Rules};
 use crate::wire::endpoint::Endpoint;
+use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
 use crate::wire::process::Process;
 
@@ -240,8 +241,11 @@ impl QuorumClientBuilder {
         let identity = self.settings.identity();
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
-            timeout: self.node_timeout,
-            setting: "node_timeout",
+            timeouts: Timeouts {
+                connect: self.node_timeout,
+                command: self.node_timeout,
+                settings: ["node_timeout"; 2],
+            },
             probation: Some(probation),
             threads: identity.threads(),
         };
@@ -249,8 +253,7 @@ impl QuorumClientBuilder {
             .into_iter()
             .map(|info| Node::new(info, &clock, &settings))
             .collect::<Result<_, _>>()?;
-        let address =
-            nodes.iter().map(|node| node.address().to_owned()).collect::<Vec<_>>().join(", ");
+        let address = nodes.iter().map(|node| node.address()).collect::<Vec<_>>().join(", ");
         let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {

@@ -208,7 +208,7 @@ impl Delegate<'_> {
         let last = self.patience.end().unwrap_or(self.last);
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
-            self.context.hub.wish_for(channel, self.slot, until.min(last));
+            self.context.listener.wish_for(channel, self.slot, until.min(last));
         }
         self.slot.leave_to_others(until, last)
     }
@@ -217,7 +217,9 @@ impl Delegate<'_> {
         match (self.options.wait_kind(), self.patience, &self.bid) {
             (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
             // Nobody joins who could not be told (rule 12).
-            (WaitKind::Queue, Patience::Until(_), _) if self.context.hub.is_live() => Mode::Join,
+            (WaitKind::Queue, Patience::Until(_), _) if self.context.listener.is_live() => {
+                Mode::Join
+            }
             _ => Mode::Try,
         }
     }
@@ -326,8 +328,8 @@ impl Delegate<'_> {
         let deadline = self.context.now().after(self.left().unwrap_or(Duration::MAX));
         let deadline = deadline.min(self.context.exchange_deadline());
         match self.slot.target().channel() {
-            Some(channel) => self.context.hub.listen_to(channel, self.slot, deadline),
-            None => self.context.hub.ready(deadline),
+            Some(channel) => self.context.listener.listen_to(channel, self.slot, deadline),
+            None => self.context.listener.ready(deadline),
         }
     }
 

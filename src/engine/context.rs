@@ -9,7 +9,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
 use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::hub::Hub;
+use crate::engine::listener::WakeListener;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
 use crate::protocol::wake::Wake;
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
-    pub(crate) hub: Hub,
+    pub(crate) listener: WakeListener,
     pub(crate) endless: Endless,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
@@ -51,13 +51,13 @@ impl Context {
         let curious = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let hub = Hub::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
         Context {
             protocol,
             clock,
             bounds,
             worker,
-            hub,
+            listener,
             endless: Endless::default(),
             curious,
             shut_down: AtomicBool::new(false),
@@ -77,8 +77,8 @@ impl Context {
 
     /// Begins to listen, if waiters of a lock with these options make themselves heard.
     pub(crate) fn listen_for_waiters(&self, options: &LockOptions) {
-        if options.wait_kind() == WaitKind::Queue && !self.hub.is_live() {
-            self.hub.start();
+        if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
+            self.listener.start();
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the messages that a client hears mean for its slots.
 
 use crate::base::tag::hash_slot;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 use crate::engine::slot::Slot;
 use crate::engine::table::Table;
 use crate::protocol::wake::Wake;
@@ -25,13 +25,9 @@ pub(super) fn tell(slots: &Table<Slot>, wake: Wake) {
         // What was said while nobody listened is made good by asking (rule 12).
         Wake::Live => slots.all().iter().for_each(|slot| slot.nudge()),
         Wake::Missed { slots: missed } => {
-            let has = |slot: &Slot| {
-                let place = hash_slot(slot.target().key());
-                missed.iter().any(|range| range.contains(&place))
-            };
+            let has = |slot: &Slot| missed.binary_search(&hash_slot(slot.target().key())).is_ok();
             slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.nudge());
         }
-        // What concerns one channel, the listener has told those that wait there.
-        Wake::Released { .. } | Wake::Listening { .. } | Wake::Nothing => {}
+        Wake::Nothing => {}
     }
 }

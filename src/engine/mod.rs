@@ -11,7 +11,7 @@
 //! | `verdict` | what a reply means for a lease |
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
-//! | `hub` | the thread that listens for what wakes waiters |
+//! | `listener` | the threads that listen for what wakes waiters |
 //! | `context` | what the slots of a client share, these two threads among it |
 //! | `table` | the slots of a client, one per name and kind |
 //! | `slot` | one name in one process: whose turn it is among the threads |
@@ -24,7 +24,7 @@
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | how all of it ends before its time |
 //!
-//! The engine stands on top, with the context and the table. The worker and the hub know a slot only as
+//! The engine stands on top, with the context and the table. The worker and the listener know a slot only as
 //! `Tended` and as `HearsReleases`, and do not keep it alive.
 //!
 //! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
@@ -34,7 +34,7 @@
 //! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
 //! slot, whereupon the next thread has its turn.
 //!
-//! Locks are taken in this order: the hub's channels, a slot, and one of a waiter's turn, a lease's phase
+//! Locks are taken in this order: the listener's channels, a slot, and one of a waiter's turn, a lease's phase
 //! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
 //! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
 //! them, and a lease has callbacks of the user, whose destructors may do anything.
@@ -50,8 +50,8 @@ mod endless;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;
-pub(crate) mod hub;
 pub(crate) mod lease;
+pub(crate) mod listener;
 mod message;
 pub(crate) mod release;
 mod replica;

@@ -10,11 +10,12 @@ use crate::base::time::Moment;
 use crate::protocol::recipe::Kind;
 use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Listener};
-use crate::wire::connection::Reply;
+use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::transport::Transport;
 
 /// How many round trips an operation makes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +64,10 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Closes the connections of [`call_many`](Backend::call_many) to the server that has this lock.
     fn distrust(&self, target: &Target);
 
-    /// Begins to listen to the client's own channel. May take as long as connecting does.
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
+    /// The servers that publish what wakes this client's waiters.
+    fn publishers(&self) -> Arc<dyn Publishers>;
 
-    /// Makes the listener return from [`Listener::next`], to listen to one more channel.
+    /// Makes the threads that listen look for what is wished for, since there is one more channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
     /// As [`Protocol::granted_after`](crate::protocol::Protocol::granted_after).
@@ -105,4 +106,55 @@ pub(crate) trait Server {
 
     /// Closes all connections: one of them may be out of step.
     fn distrust(&self);
+}
+
+/// A real server.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    pub(crate) transport: &'a Transport,
+    /// It is a node of a cluster that is about to take the slot over, and has to be told that each command
+    /// knows that.
+    pub(crate) asking: bool,
+}
+
+impl Server for Node<'_> {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        if !self.asking {
+            return self.transport.call(call, deadline);
+        }
+        self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
+    }
+
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        let call = if self.asking { Connection::call_asking } else { Connection::call };
+        self.transport.exchange(deadline, |connection| call(connection, &request(), deadline))
+    }
+
+    fn session<T>(
+        &self,
+        deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.transport.exchange(deadline, |connection| operation(connection))
+    }
+
+    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
+        self.transport.connect(deadline)
+    }
+
+    fn clock(&self) -> &ServerClock {
+        self.transport.server_clock()
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        self.transport.reply_by(deadline)
+    }
+
+    fn distrust(&self) {
+        self.transport.distrust();
+    }
 }

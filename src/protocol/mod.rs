@@ -8,7 +8,7 @@
 //! | `request` | what a client asks |
 //! | `errand` | what the worker does for many leases at once |
 //! | `answer` | what scripts answer |
-//! | `wake` | the messages that wake waiters, and listening for them |
+//! | `wake` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `session` | several round trips on one connection, for `transaction` and `replica` |
 //! | `replica` | making sure that replicas or disks have a lock |
@@ -92,7 +92,7 @@ use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 
@@ -184,10 +184,10 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Begins to listen for what wakes this client's waiters. May take as long as connecting does.
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure>;
+    /// The servers that publish what wakes this client's waiters.
+    fn publishers(&self) -> Arc<dyn Publishers>;
 
-    /// Makes the listener return from [`Listener::next`], to listen to one more channel.
+    /// Makes the threads that listen look for what is wished for, since there is one more channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
     /// A moment after which the server made this grant, so that its window counted from that moment ends no

@@ -19,7 +19,7 @@ use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, replica, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
@@ -248,8 +248,8 @@ impl<B: Backend> Protocol for Scripted<B> {
         })
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        self.0.listen()
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        self.0.publishers()
     }
 
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {

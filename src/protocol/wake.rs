@@ -1,13 +1,13 @@
-//! The messages that wake waiters, and listening for them.
+//! The messages that wake waiters, and the servers that publish them.
 
-use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::id::Identity;
+use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::subscription::{Event, Subscription};
+use crate::wire::subscription::Subscriber;
+use crate::wire::transport::Transport;
 
 /// Makes a listener look at what it was asked to do.
 pub(crate) const NUDGE: &[u8] = b"n";
@@ -35,14 +35,11 @@ pub(crate) enum Wake {
     Request { name: Vec<u8>, number: u64 },
     /// An attempt of ours was taken its lock from, or so it is said: ask about it.
     Evicted { name: Vec<u8>, number: u64 },
-    /// Something was released on the channel of one name.
-    Released { channel: Vec<u8> },
     /// The client's own channel is listened to.
     Live,
-    /// Something may have been said about names in these slots of a cluster, and to nobody.
-    Missed { slots: Vec<RangeInclusive<u16>> },
-    /// A channel of one name is listened to.
-    Listening { channel: Vec<u8> },
+    /// Something may have been said about names in these slots of a cluster, in ascending order, and to
+    /// nobody.
+    Missed { slots: Vec<u16> },
     /// Nothing, or nothing of ours.
     Nothing,
 }
@@ -60,71 +57,89 @@ pub(crate) struct GrantMessage {
     pub(crate) epoch: u64,
 }
 
-/// Where a client hears what wakes it.
-pub(crate) trait Listener: Send {
-    /// Waits for the next message, at most this long.
-    fn next(&mut self, wait: Duration) -> Result<Wake, Failure>;
+/// The servers that publish what wakes a client's waiters.
+pub(crate) trait Publishers: Send + Sync {
+    /// The servers to listen to now.
+    fn all(&self) -> Vec<Arc<dyn Publisher>>;
 
-    /// Listens to one more channel; [`Wake::Listening`] confirms it.
-    fn add(&mut self, channel: &[u8]) -> Result<(), Failure>;
+    /// Changes whenever [`all`](Publishers::all) or [`Publisher::has`] may return something else.
+    fn version(&self) -> u64 {
+        0
+    }
 
-    /// Listens to a channel no longer.
-    fn remove(&mut self, channel: &[u8]) -> Result<(), Failure>;
+    /// How many servers must be listened to, so that no release is missed.
+    fn enough(&self) -> usize {
+        1
+    }
 
-    /// Which channel the last refusal was about, once, where that is known.
-    fn refused(&mut self) -> Option<Vec<u8>> {
-        None
+    /// Whether a message is to be believed that came on the client's own channel, or on that of a name.
+    fn is_news(&self, _is_own: bool, _payload: &[u8]) -> bool {
+        true
+    }
+
+    /// How long a release is kept from those that wait for it, so that not all clients ask at once.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
-/// A listener on one server.
-pub(crate) struct Subscribed {
-    subscription: Subscription,
-    own: Vec<u8>,
-}
+/// A server that publishes.
+pub(crate) trait Publisher: Send + Sync {
+    /// Tells it from the others.
+    fn number(&self) -> usize {
+        0
+    }
 
-impl Subscribed {
-    pub(crate) fn new(subscription: Subscription, own: Vec<u8>) -> Subscribed {
-        Subscribed { subscription, own }
+    /// Its address, without user information.
+    fn address(&self) -> String;
+
+    /// Connects and listens to a first channel, on the caller's thread.
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure>;
+
+    /// How many connections were tried for callers so far, whether they succeeded or not.
+    fn tried(&self) -> u64 {
+        0
+    }
+
+    /// Whether the channel of a name is to be listened to here.
+    fn has(&self, _channel: &[u8]) -> bool {
+        true
+    }
+
+    /// The client's own channel is confirmed there, or listened to no longer.
+    fn set_heard(&self, _heard: bool) {}
+
+    /// What makes those ask again that may have missed a message of this server alone.
+    fn missed(&self) -> Wake {
+        Wake::Nothing
     }
 }
 
-impl Listener for Subscribed {
-    fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
-        let mut wake = understand(self.subscription.next(wait)?, &self.own);
-        if let Wake::Grant { grant, .. } = &mut wake {
-            grant.epoch = self.subscription.epoch();
-        }
-        Ok(wake)
+impl Publisher for Transport {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
-    fn add(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.subscription.subscribe(channel)
+    fn address(&self) -> String {
+        self.manager().address()
     }
 
-    fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.subscription.unsubscribe(channel)
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        self.check_process()?;
+        Ok(Box::new(self.manager().subscribe(channel)?))
     }
 
-    fn refused(&mut self) -> Option<Vec<u8>> {
-        self.subscription.refused().filter(|channel| *channel != self.own)
+    fn tried(&self) -> u64 {
+        Transport::tried(self)
     }
 }
 
-impl fmt::Debug for Subscribed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribed").finish_non_exhaustive()
-    }
-}
+/// One server, always the same.
+pub(crate) struct OnePublisher(pub(crate) Arc<dyn Publisher>);
 
-/// What was heard means to the client whose own channel this is.
-pub(crate) fn understand(event: Event, own: &[u8]) -> Wake {
-    match event {
-        Event::Message { channel, payload } if channel == own => read(&payload),
-        Event::Message { channel, .. } => Wake::Released { channel },
-        Event::Subscribed { channel } if channel == own => Wake::Live,
-        Event::Subscribed { channel } => Wake::Listening { channel },
-        Event::Nothing => Wake::Nothing,
+impl Publishers for OnePublisher {
+    fn all(&self) -> Vec<Arc<dyn Publisher>> {
+        vec![Arc::clone(&self.0)]
     }
 }
 

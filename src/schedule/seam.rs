@@ -10,7 +10,7 @@ use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::topology::memory::client::Memory;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
@@ -165,8 +165,8 @@ impl Backend for Seam {
         Backend::distrust(&self.memory, target);
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        self.memory.listen()
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        self.memory.publishers()
     }
 
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {

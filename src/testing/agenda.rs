@@ -24,7 +24,7 @@ fn lingering() -> LockOptions {
 /// Waits until a lease of this client may linger, which it may once others could be heard.
 fn listen(server: &Server, client: &LockClient) {
     client.mutex_with("listens", lingering()).unwrap().lock().unwrap().release().unwrap();
-    until(|| client.engine().hub.is_live());
+    until(|| client.engine().listener.is_live());
     server.advance(Duration::ZERO);
 }
 

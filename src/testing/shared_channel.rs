@@ -7,7 +7,7 @@ use super::scenario::until;
 use crate::base::sync;
 use crate::base::sync::channel::unbounded;
 use crate::client::LockClient;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 
 const NAMES: [&str; 2] = ["orders", "{orders}"];
 /// The longest that a test waits for what must come.

@@ -22,7 +22,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     let engine = client.engine();
     let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
     let owned = lock.lock().unwrap().into_owned().unwrap();
-    until(|| engine.hub.is_live());
+    until(|| engine.listener.is_live());
     let slot = engine.table().all().pop().unwrap();
     let lease = slot.leases().pop().unwrap();
     assert!(lease.begin_release().is_some());
@@ -104,7 +104,7 @@ fn rest_of_a_hold_that_max_hold_ended_is_given_back() {
 fn linger(server: &Server, client: &LockClient) {
     let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
     lock.lock().unwrap().release().unwrap();
-    until(|| client.engine().hub.is_live());
+    until(|| client.engine().listener.is_live());
     // It lingers only where others have been heard of from the start.
     server.advance(Duration::ZERO);
     lock.lock().unwrap().release().unwrap();

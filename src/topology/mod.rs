@@ -7,7 +7,7 @@
 //! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `memory` | the backend that is a server in memory, for tests |
-//! | `several` | asking several servers at once, and listening to them: for `cluster` and `quorum` |
+//! | `several` | asking several servers at once: for `cluster` and `quorum` |
 //!
 //! A folder knows nothing of the others but `several`.
 

@@ -28,7 +28,7 @@ const MARGIN: u32 = 10;
 const ONE_WRITE: usize = 4096;
 
 /// A reply, and when the command was sent and answered on the holder's clock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) sent: Moment,
@@ -64,12 +64,12 @@ pub(crate) struct Connection {
     sent: Moment,
     replied: Moment,
     /// What is known of the server behind it.
-    pub(crate) standing: Standing,
+    pub(crate) standing: ServerRun,
 }
 
 /// What a server that is one of several told when it was connected to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct ServerRun {
     /// Stands for the run of its process; 0 where that was not told.
     pub(crate) run: u64,
     /// From when on its word counts: a server that lost its memory in a restart must not vote
@@ -103,7 +103,7 @@ impl Connection {
             epoch,
             sent: now,
             replied: now,
-            standing: Standing { run: 0, counts_from: Moment::PAST },
+            standing: ServerRun { run: 0, counts_from: Moment::PAST },
         }
     }
 
@@ -186,7 +186,20 @@ impl Connection {
         calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let mut replies = self.call_all_once(&calls.iter().collect::<Vec<_>>(), deadline);
+        match self.send_all(calls, deadline) {
+            Ok(_) => self.receive_for(calls, deadline),
+            Err(failure) => vec![Err(failure); calls.len()],
+        }
+    }
+
+    /// Waits for the replies to these commands, which were sent. Scripts that the server did not know are sent
+    /// once more, whole.
+    pub(crate) fn receive_for(
+        &mut self,
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        let mut replies = self.receive_all(deadline);
         let missing: Vec<(usize, Call)> = (0..replies.len())
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .filter_map(|index| Some((index, calls[index].with_source()?)))
@@ -204,7 +217,7 @@ impl Connection {
     fn call_all_once(&mut self, calls: &[&Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
         match self.send_all(calls.iter().copied(), deadline) {
             Ok(_) => self.receive_all(deadline),
-            Err(failure) => calls.iter().map(|_| Err(failure.clone())).collect(),
+            Err(failure) => vec![Err(failure); calls.len()],
         }
     }
 

@@ -18,7 +18,7 @@ use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::silence::Common;
 use crate::wire::source::{Question, Source};
-use crate::wire::subscription::{Place, Subscription};
+use crate::wire::subscription::Subscription;
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
@@ -102,24 +102,23 @@ impl Manager {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let located = self.locate(self.timeouts.connect, false);
         let (endpoint, epoch) = located.map_err(Failure::connect)?;
-        let anywhere = self.source.is_heard_at_replicas();
-        let place = if anywhere { Place::Any } else { Place::Master(epoch) };
-        self.subscribe_at(&endpoint, channel, place).inspect_err(|_| self.doubt())
+        self.subscribe_at(&endpoint, channel, Some(epoch)).inspect_err(|_| self.doubt())
     }
 
-    /// Makes a connection that listens at a certain server.
+    /// Makes a connection that listens at a certain server, whatever its role unless it is the master of an
+    /// epoch.
     pub(crate) fn subscribe_at(
         &self,
         info: &Endpoint,
         channel: &[u8],
-        place: Place,
+        epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // Channels are of no database, and a busy server lets nobody choose one.
         let info = info.clone().set_redis_settings(settings.set_db(0));
         self.connect(&info)
             .map_err(Failure::connect)
-            .and_then(|line| Subscription::new(line, self.timeouts.command, channel, place))
+            .and_then(|line| Subscription::new(line, self.timeouts.command, channel, epoch))
             .map_err(|failure| failure.at(&endpoint::address(&info), self.reply_limit()))
     }
 

@@ -23,11 +23,6 @@ pub(crate) trait Source: Send + Sync + fmt::Debug {
     /// Notes that the server could not be spoken to where it was found.
     fn doubt(&self) {}
 
-    /// Whether a replica is as good a place to listen at as its master.
-    fn is_heard_at_replicas(&self) -> bool {
-        false
-    }
-
     /// Whether a connection is of no use before the server has told its time.
     fn needs_time(&self) -> bool {
         false
@@ -60,18 +55,11 @@ pub(crate) struct Question {
 #[derive(Debug)]
 pub(crate) struct Fixed {
     info: Endpoint,
-    is_heard_at_replicas: bool,
 }
 
 impl Fixed {
     pub(crate) fn new(info: Endpoint) -> Fixed {
-        Fixed { info, is_heard_at_replicas: false }
-    }
-
-    /// A node of a cluster to listen at. Nodes pass on to each other what is published, so that a replica is
-    /// as good a place as its master.
-    pub(crate) fn heard_at_replicas(info: Endpoint) -> Fixed {
-        Fixed { info, is_heard_at_replicas: true }
+        Fixed { info }
     }
 }
 
@@ -82,9 +70,5 @@ impl Source for Fixed {
 
     fn address(&self) -> String {
         endpoint::address(&self.info)
-    }
-
-    fn is_heard_at_replicas(&self) -> bool {
-        self.is_heard_at_replicas
     }
 }

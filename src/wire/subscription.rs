@@ -70,19 +70,33 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// What is listened to.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// The master, for as long as it is where it was in this epoch.
-    Master(Epoch),
-    /// A server, whatever its role.
-    Any,
+/// A connection for one thread that listens.
+pub(crate) trait Subscriber {
+    /// Waits for something to hear, at most this long.
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure>;
+
+    /// Asks for one more channel; [`Event::Subscribed`] confirms it.
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
+
+    /// Listens to a channel no longer.
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
+
+    /// Which channel the last refusal was about, once, where that is known.
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The number of the epoch to which belongs what is heard here.
+    fn epoch(&self) -> u64 {
+        0
+    }
 }
 
-/// A connection for one thread that listens.
+/// A connection to a real server.
 pub(crate) struct Subscription {
     inner: Line,
-    place: Place,
+    /// The time during which the master is there. `None`: the server is listened to whatever its role.
+    epoch: Option<Epoch>,
     timeout: Option<Duration>,
     /// When the server last replied.
     replied: Moment,
@@ -109,13 +123,13 @@ impl Subscription {
         inner: Line,
         patience: Duration,
         channel: &[u8],
-        place: Place,
+        epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
         let now = BootClock.now();
         let mut subscription = Subscription {
             inner,
-            place,
+            epoch,
             timeout: None,
             replied: now,
             was_master: false,
@@ -139,19 +153,6 @@ impl Subscription {
         Ok(subscription)
     }
 
-    pub(crate) fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(SUBSCRIBE, channel)
-    }
-
-    pub(crate) fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(UNSUBSCRIBE, channel)
-    }
-
-    /// Which channel the last refusal was about, once.
-    pub(crate) fn refused(&mut self) -> Option<Vec<u8>> {
-        self.refused.take()
-    }
-
     fn send_about(&mut self, verb: &'static [u8], channel: &[u8]) -> Result<(), Failure> {
         let packed = self.unanswered.add(verb, channel);
         self.send(&packed)
@@ -161,42 +162,9 @@ impl Subscription {
         self.inner.send_packed_command(packed).map_err(Failure::Unknown)
     }
 
-    /// The number of the epoch to which belongs what is heard here.
-    pub(crate) fn epoch(&self) -> u64 {
-        match &self.place {
-            Place::Master(epoch) => epoch.number(),
-            Place::Any => 0,
-        }
-    }
-
-    /// Waits for something to hear, at most this long. While a reply is due it waits at least [`REPLY`]
-    /// for it, and longer the longer replies take: a read that does not time out costs no question.
-    pub(crate) fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
-        self.check_place()?;
-        let now = BootClock.now();
-        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
-            self.ask(now)?;
-        }
-        let wait_for_reply = wait.max(self.patience);
-        match self.asked {
-            Some(asked) => {
-                let awaited = now.since(asked);
-                if awaited >= SIGN_OF_LIFE {
-                    return Err(Failure::silent());
-                }
-                // Each read waits longer than the one before. Otherwise a reply could come just after
-                // each time-out, for as long as replies take.
-                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
-            }
-            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
-            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
-            None => self.read_message(wait),
-        }
-    }
-
     /// Fails if this is the place to listen no longer, as another connection has seen.
     fn check_place(&self) -> Result<(), Failure> {
-        if let Place::Master(epoch) = &self.place
+        if let Some(epoch) = &self.epoch
             && epoch.is_over()
             && !mutated!("demotion-leaves-the-listener")
         {
@@ -212,10 +180,7 @@ impl Subscription {
     }
 
     fn connections_made(&self) -> u64 {
-        match &self.place {
-            Place::Master(epoch) => epoch.connections(),
-            Place::Any => 0,
-        }
+        self.epoch.as_ref().map_or(0, Epoch::connections)
     }
 
     fn ask(&mut self, now: Moment) -> Result<(), Failure> {
@@ -275,20 +240,27 @@ impl Subscription {
     }
 
     fn take_push(&mut self, kind: &PushKind, data: Vec<Value>) -> Event {
-        let is_last = match (kind, data.first()) {
-            (PushKind::Subscribe, Some(Value::BulkString(channel))) => {
-                self.unanswered.confirm(SUBSCRIBE, channel)
-            }
-            (PushKind::Unsubscribe, Some(Value::BulkString(channel))) => {
-                self.unanswered.confirm(UNSUBSCRIBE, channel)
-            }
-            (PushKind::Message, _) => {
+        let mut parts = data.into_iter().map(|part| match part {
+            Value::BulkString(bytes) => bytes,
+            Value::SimpleString(text) => text.into_bytes(),
+            _ => Vec::new(),
+        });
+        match (kind, parts.next(), parts.next()) {
+            (PushKind::Message, Some(channel), Some(payload)) => {
                 self.heard = true;
-                true
+                Event::Message { channel, payload }
             }
-            _ => true,
-        };
-        if is_last { event(kind, data) } else { Event::Nothing }
+            (PushKind::Subscribe, Some(channel), _)
+                if self.unanswered.confirm(SUBSCRIBE, &channel) =>
+            {
+                Event::Subscribed { channel }
+            }
+            (PushKind::Unsubscribe, Some(channel), _) => {
+                self.unanswered.confirm(UNSUBSCRIBE, &channel);
+                Event::Nothing
+            }
+            _ => Event::Nothing,
+        }
     }
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
@@ -305,7 +277,7 @@ impl Subscription {
             self.patience = (now.since(asked) * 2).clamp(REPLY, SLOW_REPLY);
         }
         self.replied = now;
-        if let Place::Master(epoch) = &self.place
+        if let Some(epoch) = &self.epoch
             && is_of_replica(&fields)
             && !mutated!("replica-not-noticed-by-the-listener")
         {
@@ -327,37 +299,62 @@ impl Subscription {
     }
 }
 
+impl Subscriber for Subscription {
+    /// While a reply is due it waits at least [`REPLY`] for it, and longer the longer replies take: a read
+    /// that does not time out costs no question.
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.check_place()?;
+        let now = BootClock.now();
+        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
+            self.ask(now)?;
+        }
+        let wait_for_reply = wait.max(self.patience);
+        match self.asked {
+            Some(asked) => {
+                let awaited = now.since(asked);
+                if awaited >= SIGN_OF_LIFE {
+                    return Err(Failure::silent());
+                }
+                // Each read waits longer than the one before. Otherwise a reply could come just after
+                // each time-out, for as long as replies take.
+                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
+            }
+            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
+            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
+            None => self.read_message(wait),
+        }
+    }
+
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send_about(SUBSCRIBE, channel)
+    }
+
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        self.send_about(UNSUBSCRIBE, channel)
+    }
+
+    fn refused(&mut self) -> Option<Vec<u8>> {
+        self.refused.take()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.as_ref().map_or(0, Epoch::number)
+    }
+}
+
 fn is_timeout(error: &RedisError) -> bool {
     error.is_timeout() || io_kind(error) == Some(io::ErrorKind::Interrupted)
 }
 
 /// Whether a reply to `HELLO` is a replica's. A sentinel reports no role.
 fn is_of_replica(fields: &[(Value, Value)]) -> bool {
-    let text = |value: &Value, text: &str| match value {
-        Value::BulkString(bytes) => bytes == text.as_bytes(),
-        Value::SimpleString(string) => string == text,
-        _ => false,
-    };
-    fields.iter().any(|(field, value)| {
-        text(field, "role") && (text(value, "replica") || text(value, "slave"))
-    })
+    let text = |value| redis::from_redis_value_ref::<String>(value).unwrap_or_default();
+    let is_replica = |value| matches!(text(value).as_str(), "replica" | "slave");
+    fields.iter().any(|(field, value)| text(field) == "role" && is_replica(value))
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").finish_non_exhaustive()
-    }
-}
-
-fn event(kind: &PushKind, data: Vec<Value>) -> Event {
-    let mut parts = data.into_iter().map(|part| match part {
-        Value::BulkString(bytes) => bytes,
-        Value::SimpleString(text) => text.into_bytes(),
-        _ => Vec::new(),
-    });
-    match (kind, parts.next(), parts.next()) {
-        (PushKind::Message, Some(channel), Some(payload)) => Event::Message { channel, payload },
-        (PushKind::Subscribe, Some(channel), _) => Event::Subscribed { channel },
-        _ => Event::Nothing,
     }
 }

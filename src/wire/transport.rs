@@ -11,7 +11,13 @@ use crate::wire::process::Process;
 use crate::wire::script::{Call, trial};
 use crate::wire::server_clock::ServerClock;
 use crate::wire::source::Source;
-use crate::wire::subscription::Subscription;
+
+/// Who asks: renewals must not wait for callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Callers,
+    Worker,
+}
 
 /// One server: the pool for callers, and a connection of its own for the worker.
 #[derive(Debug)]
@@ -50,6 +56,19 @@ impl Transport {
     /// The maker of its connections.
     pub(crate) fn manager(&self) -> &Arc<Manager> {
         &self.manager
+    }
+
+    /// The connections of callers, or that of the worker.
+    pub(crate) fn pool(&self, lane: Lane) -> &Pool {
+        match lane {
+            Lane::Callers => &self.pool,
+            Lane::Worker => &self.worker,
+        }
+    }
+
+    /// Whether this process may use it.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        self.process.check()
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
@@ -101,12 +120,6 @@ impl Transport {
             self.worker.exchange(deadline, |connection| Ok(connection.call_all(calls, deadline)))
         });
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
-    }
-
-    /// Makes a connection that listens to a channel, on the caller's thread.
-    pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        self.process.check()?;
-        self.manager.subscribe(channel)
     }
 
     /// Closes all connections, and what listens too: the server is not what it was.

@@ -6,7 +6,7 @@ use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::address;
-use crate::topology::cluster::{Cluster, ClusterSettings, Directory};
+use crate::topology::cluster::{Cluster, Directory, NodeSettings};
 use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
 use crate::wire::endpoint::Endpoint;
@@ -136,9 +136,10 @@ impl LockClientBuilder {
             return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
         let seeds = address::seeds(&self.settings, &info, urls)?;
-        let settings = ClusterSettings {
+        let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeouts: self.timeouts(),
+            probation: None,
             threads: identity.threads(),
         };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));

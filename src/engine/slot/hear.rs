@@ -2,7 +2,7 @@
 
 use crate::base::sync::Arc;
 use crate::engine::callback::News;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 use crate::engine::slot::Slot;
 use crate::protocol::wake::GrantMessage;
 

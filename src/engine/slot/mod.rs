@@ -73,7 +73,7 @@ impl Slot {
     }
 
     fn begin_step(&self) -> Step {
-        Step::new(self.context.now(), self.context.hub.is_live(), self.context.is_shut_down())
+        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_shut_down())
     }
 
     /// Changes the state by an event, and carries out what follows from it.

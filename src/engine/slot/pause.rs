@@ -65,6 +65,6 @@ impl Slot {
     /// Whether this client hears the releases of all others.
     fn hears_others(&self) -> bool {
         let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
-        channel.is_some_and(|channel| self.context.hub.hears(channel))
+        channel.is_some_and(|channel| self.context.listener.hears(channel))
     }
 }

@@ -15,20 +15,21 @@
 //! of one that is not, the first has it that is heard: the nodes pass on to each other what is published.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use crate::base::thread::{Role, Threads};
+use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::topology::cluster::address::{Address, Range, ranges};
 use crate::topology::cluster::map::Map;
-use crate::topology::cluster::member::{ClusterSettings, Member};
+use crate::topology::cluster::member::Member;
+use crate::topology::several::node::NodeSettings;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::process::Process;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
+use crate::wire::transport::Lane;
 
 /// The nodes are not asked again for where the slots are within this time.
 const REST: Duration = Duration::from_millis(100);
@@ -37,10 +38,11 @@ const SHARE: usize = 3;
 
 /// The nodes of a cluster, and who of them has which slots.
 pub(crate) struct Directory {
-    seeds: Vec<Address>,
+    /// Asked too, where they are not on the map.
+    seeds: Vec<Arc<Member>>,
     /// How to speak to a node, wherever it is.
     template: Endpoint,
-    settings: Arc<ClusterSettings>,
+    settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
     map: Mutex<Map>,
     asked: Condvar,
@@ -66,11 +68,11 @@ impl Directory {
     pub(crate) fn new(
         seeds: Vec<Address>,
         template: Endpoint,
-        settings: ClusterSettings,
+        settings: NodeSettings,
         clock: Arc<dyn Clock>,
     ) -> Directory {
-        Directory {
-            seeds,
+        let mut directory = Directory {
+            seeds: Vec::new(),
             template,
             settings: Arc::new(settings),
             clock,
@@ -78,7 +80,9 @@ impl Directory {
             asked: Condvar::new(),
             changes: AtomicU64::new(0),
             process: Process::here(),
-        }
+        };
+        directory.seeds = seeds.iter().map(|seed| directory.member(seed)).collect();
+        directory
     }
 
     /// The present moment on the clock of all connections.
@@ -86,22 +90,21 @@ impl Directory {
         self.clock.now()
     }
 
-    /// What the threads of the client are called.
-    pub(crate) fn threads(&self) -> Threads {
-        self.settings.threads
-    }
-
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// Whom to listen to. Where nobody is known yet, the nodes are asked.
-    pub(crate) fn audible(self: &Arc<Self>) -> Result<Vec<Arc<Member>>, Failure> {
-        let known = self.map.lock().masters.clone();
-        if known.is_empty() { self.masters(self.patience()) } else { Ok(known) }
+    /// The masters that are known.
+    pub(crate) fn known(&self) -> Vec<Arc<Member>> {
+        self.map.lock().masters.clone()
     }
 
-    /// Changes whenever the answer of [`audible`](Self::audible) or [`has_word`](Self::has_word) may.
+    /// Asks the nodes who the masters are, unless that is known.
+    pub(crate) fn find(self: &Arc<Self>) -> Result<(), Failure> {
+        self.masters(self.patience()).map(drop)
+    }
+
+    /// Changes whenever [`known`](Self::known) or [`has_word`](Self::has_word) may return something else.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -122,8 +125,8 @@ impl Directory {
         self.map.lock().word(slot).is_some_and(|word| Arc::ptr_eq(word, member))
     }
 
-    /// The slots that a node has.
-    pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
+    /// The slots that a node has, in ascending order.
+    pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<u16> {
         self.map.lock().slots_of(member)
     }
 
@@ -172,48 +175,26 @@ impl Directory {
         self.map.lock().master(slot).map(Arc::clone)
     }
 
-    /// Who has a slot, as far as that is known, for a thread that must not wait because of one slot: the
-    /// nodes are asked before only where nobody is known to have it.
-    pub(super) fn master_at_once(
-        self: &Arc<Self>,
-        slot: u16,
-        deadline: Moment,
-    ) -> Result<Arc<Member>, Failure> {
-        let map = self.map.lock();
-        match map.master(slot).map(Arc::clone) {
-            Some(member) => {
-                self.refresh(map);
-                Ok(member)
-            }
-            None => {
-                drop(map);
-                self.master_of(slot, deadline)
-            }
-        }
-    }
-
-    /// Who has a slot, as far as that is known. Where nobody is known to, or the node has failed, the
-    /// nodes are asked before.
+    /// Who has a slot, as far as that is known. Where nobody is known to, the nodes are asked before. Where the
+    /// node has failed, a caller has them asked too; the worker must not wait because of one slot.
     pub(super) fn master_of(
         self: &Arc<Self>,
         slot: u16,
+        lane: Lane,
         deadline: Moment,
     ) -> Result<Arc<Member>, Failure> {
         let map = self.map.lock();
         let seen = map.version;
         if let Some(member) = map.master(slot).map(Arc::clone) {
             let failed = map.suspect.as_ref() == Some(member.address());
-            if !failed || !self.is_due(&map) {
+            if lane == Lane::Worker || !failed || !self.is_due(&map) {
                 self.refresh(map);
                 return Ok(member);
             }
         }
         drop(map);
         let asked = self.ask(seen, deadline);
-        match self.map.lock().master(slot) {
-            Some(member) => Ok(Arc::clone(member)),
-            None => Err(asked.err().unwrap_or_else(nowhere)),
-        }
+        self.home(slot).ok_or_else(|| asked.err().unwrap_or_else(nowhere))
     }
 
     /// Has a thread ask the nodes where the slots are, if that is due. Nobody waits for it.
@@ -225,7 +206,7 @@ impl Directory {
         drop(map);
         let (directory, deadline) = (Arc::clone(self), self.patience());
         let body = move || _ = directory.fly(deadline);
-        if let Err(error) = sync::spawn(&self.threads().name(Role::Seeker), body) {
+        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::Seeker), body) {
             // The calls whose nodes have failed ask themselves.
             drop(Flight(self));
             log!(error, "no thread to ask where the slots are could be started: {error}");
@@ -282,14 +263,7 @@ impl Directory {
         let turn = usize::try_from(map.version).unwrap_or(0) % asked.len().max(1);
         asked.rotate_left(turn);
         asked.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
-        let seeds = self.seeds.iter().filter(|seed| map.find(seed).is_none());
-        let spare: Vec<Arc<Member>> = seeds
-            .map(|seed| {
-                let before = map.spare.iter().find(|member| *member.address() == *seed);
-                before.map_or_else(|| self.member(seed), Arc::clone)
-            })
-            .collect();
-        asked.extend_from_slice(&spare);
+        asked.extend(self.seeds.iter().filter(|seed| map.find(seed.address()).is_none()).cloned());
         drop(map);
         let now = self.clock.now();
         let tried = deadline.since(now) / 2;
@@ -298,17 +272,16 @@ impl Directory {
         map.version += 1;
         match told {
             Ok(ranges) => {
-                let gone = map.draw(&asked, &ranges, |address| self.member(address));
-                let spare = std::mem::take(&mut map.spare);
+                let mut gone = map.draw(&asked, &ranges, |address| self.member(address));
+                gone.extend(asked.into_iter().filter(|member| !map.has(member)));
                 drop(map);
                 self.change();
                 // Their connections end without the lock.
-                drop(spare);
                 gone.iter().for_each(|member| member.retire());
                 Ok(())
             }
             Err(failure) => {
-                (map.due, map.spare, map.tried) = (true, spare, tried);
+                (map.due, map.tried) = (true, tried);
                 map.trouble = Some(failure.clone());
                 Err(failure)
             }

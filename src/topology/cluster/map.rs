@@ -1,6 +1,5 @@
 //! The map of a cluster: its masters, and which of them has which slots.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::base::sync::Arc;
@@ -16,8 +15,6 @@ pub(super) struct Map {
     pub(super) masters: Vec<Arc<Member>>,
     /// The place of its master for each slot; empty at first.
     slots: Vec<u16>,
-    /// Seeds that have no slots as far as is known; only while nobody tells who has.
-    pub(super) spare: Vec<Arc<Member>>,
     /// Grows whenever the nodes were asked.
     pub(super) version: u64,
     pub(super) due: bool,
@@ -54,17 +51,10 @@ impl Map {
         home.or_else(|| self.masters.iter().find(|member| member.is_heard()))
     }
 
-    /// The slots that a node has.
-    pub(super) fn slots_of(&self, member: &Arc<Member>) -> Vec<RangeInclusive<u16>> {
-        let is_its = |slot: u16| self.master(slot).is_some_and(|it| Arc::ptr_eq(it, member));
-        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
-        for slot in (0..SLOTS).filter(|&slot| is_its(slot)) {
-            match ranges.last_mut() {
-                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
-                _ => ranges.push(slot..=slot),
-            }
-        }
-        ranges
+    /// The slots that a node has, in ascending order.
+    pub(super) fn slots_of(&self, member: &Arc<Member>) -> Vec<u16> {
+        let is_its = |slot: &u16| self.master(*slot).is_some_and(|it| Arc::ptr_eq(it, member));
+        (0..SLOTS).filter(is_its).collect()
     }
 
     /// Draws it anew, as one of the nodes that were asked told. Returns the nodes that are on it no longer.

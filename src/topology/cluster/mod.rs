@@ -27,40 +27,33 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Server, Trips};
+use crate::protocol::backend::{Backend, Node, Trips};
 use crate::protocol::recipe::Kind;
-use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::wake;
-use crate::protocol::wake::{GrantMessage, Listener};
-use crate::topology::cluster::listener::Choir;
-use crate::topology::cluster::route::{Aside, Route};
-use crate::topology::several::relay::Wishes;
-use crate::wire::connection::{Connection, Reply};
+use crate::protocol::wake::{self, GrantMessage, Publishers};
+use crate::topology::cluster::listener::ClusterPublishers;
+use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::server_clock::ServerClock;
-use crate::wire::transport::Transport;
 
+pub(crate) use crate::topology::several::node::NodeSettings;
 pub(crate) use directory::Directory;
-pub(crate) use member::ClusterSettings;
 
 /// A cluster, on behalf of one client.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    route: Route,
+    directory: Arc<Directory>,
     identity: Arc<Identity>,
-    wishes: Arc<Wishes>,
 }
 
 impl Cluster {
     pub(crate) fn new(directory: Directory, identity: Arc<Identity>) -> Cluster {
-        Cluster { route: Route::new(directory), identity, wishes: Arc::default() }
+        Cluster { directory: Arc::new(directory), identity }
     }
 
     /// Makes sure that the cluster serves this user.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.route.check(deadline)
+        self.directory.anywhere(None, deadline, |node| node.check(deadline))
     }
 }
 
@@ -94,9 +87,7 @@ impl Backend for Cluster {
         deadline: Moment,
         mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // Leave to ask is for one command.
-        let aside = if trips == Trips::One { Aside::Follow } else { Aside::Wait };
-        self.route.follow(hash_slot(target.key()), aside, deadline, |transport, asking| {
+        self.directory.follow(hash_slot(target.key()), trips, deadline, |transport, asking| {
             operation(&Node { transport, asking })
         })
     }
@@ -108,25 +99,25 @@ impl Backend for Cluster {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let slot = |number: usize| hash_slot(targets[number].key());
-        self.route.call_all(calls, slot, deadline)
+        self.directory.call_all(calls, slot, deadline)
     }
 
     fn distrust(&self, target: &Target) {
-        self.route.distrust(hash_slot(target.key()));
+        if let Some(member) = self.directory.home(hash_slot(target.key())) {
+            member.distrust();
+        }
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        let channel = wake::client_channel(&self.identity);
-        Ok(Box::new(Choir::new(self.route.directory(), channel, &self.wishes)?))
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        Arc::new(ClusterPublishers::new(&self.directory))
     }
 
     /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
     /// slot of the channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.wishes.add(channel);
         let nudge = wake::nudge(&self.identity);
         let slot = hash_slot(channel);
-        self.route.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
+        self.directory.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
     /// A grant does not tell by which node's clock it was made. It was made after the last request that
@@ -138,55 +129,5 @@ impl Backend for Cluster {
         queued: Option<Moment>,
     ) -> Option<Moment> {
         if mutated!("cluster-grant-dated-by-its-receipt") { Some(received) } else { queued }
-    }
-}
-
-/// The node that has a slot, or is about to take it over.
-#[derive(Debug)]
-pub(crate) struct Node<'a> {
-    transport: &'a Transport,
-    /// It is about to take the slot over, and has to be told that each command knows that.
-    asking: bool,
-}
-
-impl Server for Node<'_> {
-    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        if !self.asking {
-            return self.transport.call(call, deadline);
-        }
-        self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
-    }
-
-    fn call_with(
-        &self,
-        request: impl FnOnce() -> Call,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        let call = if self.asking { Connection::call_asking } else { Connection::call };
-        self.transport.exchange(deadline, |connection| call(connection, &request(), deadline))
-    }
-
-    fn session<T>(
-        &self,
-        deadline: Moment,
-        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.transport.exchange(deadline, |connection| operation(connection))
-    }
-
-    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
-        self.transport.connect(deadline)
-    }
-
-    fn clock(&self) -> &ServerClock {
-        self.transport.server_clock()
-    }
-
-    fn reply_by(&self, deadline: Moment) -> Moment {
-        self.transport.reply_by(deadline)
-    }
-
-    fn distrust(&self) {
-        self.transport.distrust();
     }
 }

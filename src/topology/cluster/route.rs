@@ -14,15 +14,16 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
+use crate::protocol::backend::Trips;
 use crate::topology::cluster::address::Redirect;
 use crate::topology::cluster::directory::{Directory, adrift, nowhere};
 use crate::topology::cluster::member::Member;
-use crate::topology::several::node::{Lane, Node};
-use crate::topology::several::scatter::{self, Question};
+use crate::topology::several::node::Node;
+use crate::topology::several::scatter::{self, NodeRequest};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
-use crate::wire::transport::Transport;
+use crate::wire::transport::{Lane, Transport};
 
 /// So many redirections are followed at once; then comes a pause, in which the nodes may agree.
 const HOPS: u32 = 4;
@@ -33,45 +34,18 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// it is not known what became.
 const LAST_ROUND: u32 = 8;
 
-/// How a redirection that is for one command alone is met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aside {
-    Follow,
-    Wait,
-}
-
-/// The nodes of a cluster as commands reach them.
-#[derive(Debug)]
-pub(super) struct Route {
-    directory: Arc<Directory>,
-}
-
-impl Route {
-    pub(super) fn new(directory: Directory) -> Route {
-        Route { directory: Arc::new(directory) }
-    }
-
-    /// Who has which slots.
-    pub(super) fn directory(&self) -> &Arc<Directory> {
-        &self.directory
-    }
-
-    /// Makes sure that a node tells where the slots are, and lets this user run scripts.
-    pub(super) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.anywhere(None, deadline, |transport| transport.check(deadline))
-    }
-
+impl Directory {
     /// Does something at the node that has a slot, and follows where it is sent from there. What is
     /// done must be such as the engine may repeat where it failed without an answer.
     pub(super) fn follow<T>(
-        &self,
+        self: &Arc<Self>,
         slot: u16,
-        aside: Aside,
+        trips: Trips,
         deadline: Moment,
         mut step: impl FnMut(&Arc<Transport>, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut hops, mut pause) = (0, SHORTEST_PAUSE);
-        let round = deadline.since(self.directory.now()) / LAST_ROUND;
+        let round = deadline.since(self.now()) / LAST_ROUND;
         let mut once: Option<Arc<Member>> = None;
         let mut why = None;
         // Time that ran out in a later round did so because of what the earlier ones met.
@@ -83,39 +57,34 @@ impl Route {
             let asking = once.is_some();
             let member = match once.take() {
                 Some(member) => member,
-                None => {
-                    self.directory.master_of(slot, deadline).map_err(|failure| end(failure, why))?
-                }
+                None => self
+                    .master_of(slot, Lane::Callers, deadline)
+                    .map_err(|failure| end(failure, why))?,
             };
-            let failure = match member.transport().and_then(|node| step(node, asking)) {
+            let failure = match member.transport().and_then(|node| step(&node, asking)) {
                 Err(failure) => failure,
                 done => return done,
             };
             hops += 1;
-            let redirect = Redirect::of(&failure, member.address());
-            let reason = match redirect {
-                Some(redirect) if redirect.slot != slot => return Err(scattered()),
-                Some(Redirect { to, once: false, .. }) => {
-                    self.directory.note(slot, &to);
-                    if hops < HOPS {
-                        continue;
-                    }
-                    "the nodes of the cluster do not agree on who has its slot"
-                }
-                Some(Redirect { to, .. }) if aside == Aside::Follow && hops < HOPS => {
-                    once = Some(self.directory.member_at(&to));
+            let reason = match self.next(slot, &member, &failure) {
+                Next::Scattered => return Err(scattered()),
+                Next::AtMaster if hops < HOPS => continue,
+                Next::AtMaster => "the nodes of the cluster do not agree on who has its slot",
+                Next::Once(member) if trips == Trips::One && hops < HOPS => {
+                    once = Some(member);
                     continue;
                 }
-                Some(_) => MOVING,
-                None if failure.code() == Some("TRYAGAIN") => MOVING,
-                None => {
-                    if self.has_other(slot, &member, &failure, deadline) && hops < HOPS {
-                        continue;
-                    }
-                    return Err(end(failure, why));
+                Next::Once(_) | Next::Later => MOVING,
+                Next::Failed(Some(seen))
+                    if matches!(failure, Failure::NotSent(_))
+                        && self.has_other(slot, &member, seen, deadline)
+                        && hops < HOPS =>
+                {
+                    continue;
                 }
+                Next::Failed(_) => return Err(end(failure, why)),
             };
-            if self.directory.now().after(pause + round.max(pause)) >= deadline {
+            if self.now().after(pause + round.max(pause)) >= deadline {
                 return Err(adrift(reason));
             }
             why = Some(reason);
@@ -124,59 +93,72 @@ impl Route {
         }
     }
 
-    /// Draws the conclusions from a failure. Answers whether nothing was sent, and another node than
-    /// this is now known to have the slot.
-    fn has_other(&self, slot: u16, member: &Member, failure: &Failure, deadline: Moment) -> bool {
-        if !is_doubtful(failure) {
-            return false;
+    /// Whether another node than this is now known to have the slot.
+    fn has_other(
+        self: &Arc<Self>,
+        slot: u16,
+        member: &Member,
+        seen: u64,
+        deadline: Moment,
+    ) -> bool {
+        self.ask(seen, deadline).is_ok()
+            && self.home(slot).is_some_and(|now| now.address() != member.address())
+    }
+
+    /// Draws the conclusions from a failure at a node.
+    fn next(self: &Arc<Self>, slot: u16, member: &Member, failure: &Failure) -> Next {
+        match Redirect::of(failure, member.address()) {
+            Some(redirect) if redirect.slot != slot => Next::Scattered,
+            Some(Redirect { to, once: true, .. }) => Next::Once(self.member_at(&to)),
+            Some(Redirect { to, .. }) => {
+                self.note(slot, &to);
+                Next::AtMaster
+            }
+            None if failure.code() == Some("TRYAGAIN") => Next::Later,
+            None => Next::Failed(is_doubtful(failure).then(|| self.suspect(member))),
         }
-        let seen = self.directory.suspect(member);
-        matches!(failure, Failure::NotSent(_))
-            && self.directory.ask(seen, deadline).is_ok()
-            && self.directory.home(slot).is_some_and(|now| now.address() != member.address())
     }
 
     /// Many commands at once, each to the node that has its slot, on the worker's connections. One
     /// node that is silent keeps the others' answers waiting once, and then no longer.
     pub(super) fn call_all(
-        &self,
+        self: &Arc<Self>,
         calls: &[Call],
         hash_slot_of: impl Fn(usize) -> u16,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let count = calls.len();
-        let mut outcomes: Vec<Result<Reply, Failure>> = Vec::with_capacity(count);
-        outcomes.resize_with(count, || Err(Failure::NotSent(NotSentReason::Overdue)));
+        let mut outcomes: Vec<Result<Reply, Failure>> =
+            vec![Err(Failure::NotSent(NotSentReason::Overdue)); count];
         let mut open: Vec<(usize, Option<Arc<Member>>)> =
             (0..count).map(|number| (number, None)).collect();
         for _ in 0..HOPS {
-            if open.is_empty() || self.directory.now() >= deadline {
+            if open.is_empty() || self.now() >= deadline {
                 break;
             }
             let mut groups: Vec<Group> = Vec::new();
             for (number, once) in open.drain(..) {
                 let asking = once.is_some();
                 let slot = hash_slot_of(number);
-                let member = once.map_or_else(|| self.directory.master_at_once(slot, deadline), Ok);
+                let member = once.map_or_else(|| self.master_of(slot, Lane::Worker, deadline), Ok);
                 match member.and_then(|member| Group::of(&mut groups, member)) {
                     Ok(group) => group.add(number, calls[number].clone(), asking),
                     Err(failure) => outcomes[number] = Err(failure),
                 }
             }
-            let questions: Vec<Question<'_>> = groups
+            let requests: Vec<NodeRequest<'_>> = groups
                 .iter()
-                .map(|group| Question { node: &group.node, calls: &group.calls })
+                .map(|group| NodeRequest { node: &group.node, calls: &group.calls })
                 .collect();
-            let deliveries =
-                scatter::ask(&questions, Lane::Worker, 1, deadline, self.directory.clock());
-            for (group, delivery) in groups.iter().zip(deliveries) {
-                for (number, outcome) in group.numbers.iter().zip(delivery.outcomes) {
+            let replies = scatter::ask(&requests, Lane::Worker, 1, deadline, self.clock());
+            for (group, reply) in groups.iter().zip(replies) {
+                for (number, outcome) in group.numbers.iter().zip(reply.outcomes) {
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
-                        match self.again(hash_slot_of(number), &group.member, failure) {
-                            Again::No => {}
-                            Again::AtMaster => open.push((number, None)),
-                            Again::Once(member) => open.push((number, Some(member))),
+                        match self.next(hash_slot_of(number), &group.member, failure) {
+                            Next::AtMaster => open.push((number, None)),
+                            Next::Once(member) => open.push((number, Some(member))),
+                            Next::Scattered | Next::Later | Next::Failed(_) => {}
                         }
                     }
                     outcomes[number] = outcome;
@@ -191,66 +173,46 @@ impl Route {
         outcomes
     }
 
-    /// Whether what failed at a node is to be tried again, and where.
-    fn again(&self, slot: u16, member: &Member, failure: &Failure) -> Again {
-        match Redirect::of(failure, member.address()) {
-            Some(redirect) if redirect.slot != slot => Again::No,
-            Some(Redirect { to, once: true, .. }) => Again::Once(self.directory.member_at(&to)),
-            Some(Redirect { to, .. }) => {
-                self.directory.note(slot, &to);
-                Again::AtMaster
-            }
-            None => {
-                if is_doubtful(failure) {
-                    self.directory.suspect(member);
-                }
-                Again::No
-            }
-        }
-    }
-
     /// Does something at any node, the next one where that could not. The first is who has a slot, if
     /// one is named.
     pub(super) fn anywhere<T>(
-        &self,
+        self: &Arc<Self>,
         slot: Option<u16>,
         deadline: Moment,
         step: impl Fn(&Arc<Transport>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut masters = self.directory.masters(deadline)?;
+        let mut masters = self.masters(deadline)?;
         if let Some(slot) = slot {
-            let home = self.directory.home(slot);
+            let home = self.home(slot);
             masters
                 .sort_by_key(|member| home.as_ref().is_none_or(|home| !Arc::ptr_eq(home, member)));
         }
         let mut outcome = Err(nowhere());
         for member in masters {
-            outcome = member.transport().and_then(&step);
+            outcome = member.transport().and_then(|node| step(&node));
             match &outcome {
-                Err(failure) if is_doubtful(failure) && self.directory.now() < deadline => {
-                    self.directory.suspect(&member);
+                Err(failure) if is_doubtful(failure) && self.now() < deadline => {
+                    self.suspect(&member);
                 }
                 _ => break,
             }
         }
         outcome
     }
-
-    /// The worker's connection to the node of a slot is used no longer.
-    pub(super) fn distrust(&self, slot: u16) {
-        if let Some(member) = self.directory.home(slot) {
-            member.distrust();
-        }
-    }
 }
 
-/// Whether a command is sent again, and to whom.
-enum Again {
-    No,
-    /// To who has its slot now.
+/// What follows from a failure.
+enum Next {
+    /// Another node has the slot.
     AtMaster,
-    /// To the one that it was sent to for this once.
+    /// Another node is about to have it, and serves this command alone.
     Once(Arc<Member>),
+    /// The slot is being moved.
+    Later,
+    /// A key of another slot was named.
+    Scattered,
+    /// No other node was named. If this one may be gone, the version of the map that led to it.
+    Failed(Option<u64>),
 }
 
 /// What goes to one node together.
@@ -267,7 +229,7 @@ impl Group {
         let found = groups.iter().position(|group| Arc::ptr_eq(&group.member, &member));
         let place = found.unwrap_or(groups.len());
         if found.is_none() {
-            let node = Arc::clone(member.worker()?);
+            let node = member.node()?;
             groups.push(Group { member, node, calls: Vec::new(), numbers: Vec::new() });
         }
         Ok(&mut groups[place])

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use super::NodeSettings;
 use super::directory::Directory;
-use super::member::ClusterSettings;
 use crate::base::sync::Arc;
 use crate::base::thread::Threads;
 use crate::base::time::{BootClock, Clock as _};
@@ -12,6 +12,7 @@ use crate::topology::cluster::address::Address;
 use crate::wire::endpoint;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::PoolSettings;
+use crate::wire::transport::Lane;
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -22,9 +23,10 @@ fn call_to_a_healthy_slot_waits_for_no_dead_node() {
     let address = |url: String| Address::of(&endpoint::parse(&url).unwrap()).unwrap();
     let dead = address(format!("redis://{}", silent.local_addr().unwrap()));
     let healthy = address("redis://127.0.0.1:1".to_owned());
-    let settings = ClusterSettings {
+    let settings = NodeSettings {
         pool: PoolSettings::default(),
         timeouts: Timeouts::both(LONG),
+        probation: None,
         threads: Threads::of_a_new_client(),
     };
     let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
@@ -33,8 +35,8 @@ fn call_to_a_healthy_slot_waits_for_no_dead_node() {
     let before = directory.suspect(&failed);
     let deadline = BootClock.now().after(LONG * 4);
     // Callers, the worker, and calls that any node can serve.
-    assert_eq!(*directory.master_of(1, deadline).unwrap().address(), healthy);
-    assert_eq!(*directory.master_at_once(0, deadline).unwrap().address(), dead);
+    assert_eq!(*directory.master_of(1, Lane::Callers, deadline).unwrap().address(), healthy);
+    assert_eq!(*directory.master_of(0, Lane::Worker, deadline).unwrap().address(), dead);
     assert_eq!(*directory.masters(deadline).unwrap()[0].address(), healthy);
     // A thread asks meanwhile, as the silent node sees, and has heard nothing.
     let heard = silent.accept().unwrap();

@@ -1,6 +1,5 @@
 //! The backend of one client of a server in memory.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::base::id::Identity;
@@ -10,11 +9,12 @@ use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Trips};
 use crate::protocol::session::Session;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, Listener, Wake};
+use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publisher, Publishers};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::subscription::{Event, Subscriber};
 
 use super::link::Link;
 use super::server::{Ear, Server};
@@ -69,12 +69,9 @@ impl Backend for Memory {
     /// There is no connection that could be out of step.
     fn distrust(&self, _target: &Target) {}
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        if self.link.is_cut() {
-            return Err(Failure::no_connection());
-        }
-        let own = wake::client_channel(&self.identity);
-        Ok(Box::new(Listening { ear: self.server.listen(&self.link, &own), own }))
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
+        Arc::new(OnePublisher(Arc::new(Way { server, link })))
     }
 
     /// The nudge is no part of what is played: it meets no fault.
@@ -137,36 +134,43 @@ impl crate::protocol::backend::Server for Memory {
     fn distrust(&self) {}
 }
 
-/// A listener on a server in memory.
-struct Listening {
-    ear: Ear,
-    own: Vec<u8>,
+/// The way of a client to the server, as it listens there.
+struct Way {
+    server: Arc<Server>,
+    link: Arc<Link>,
 }
 
-impl Listener for Listening {
-    fn next(&mut self, wait: Duration) -> Result<Wake, Failure> {
-        self.ear.handled();
+impl Publisher for Way {
+    fn address(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
+        Ok(Box::new(self.server.listen(&self.link, channel)))
+    }
+}
+
+impl Subscriber for Ear {
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.handled();
         // In real time: there is nothing to do here for the sake of time alone.
-        match self.ear.events().recv_timeout(wait) {
-            Ok(event) => Ok(wake::understand(event, &self.own)),
-            Err(RecvTimeoutError::Timeout) => Ok(Wake::Nothing),
+        match self.events().recv_timeout(wait) {
+            Ok(event) => Ok(event),
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Nothing),
             Err(RecvTimeoutError::Disconnected) => Err(Failure::reset()),
         }
     }
 
-    fn add(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.ear.subscribe(channel);
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        Ear::subscribe(self, channel);
         Ok(())
     }
 
-    fn remove(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.ear.unsubscribe(channel);
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        Ear::unsubscribe(self, channel);
         Ok(())
-    }
-}
-
-impl fmt::Debug for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").finish_non_exhaustive()
     }
 }

@@ -7,12 +7,13 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::topology::quorum::claim::Claims;
-use crate::topology::quorum::listener::Pace;
-use crate::topology::several::node::{Lane, Node};
-use crate::topology::several::relay::Wishes;
-use crate::topology::several::scatter::{Delivery, Question, ask};
+use crate::topology::quorum::listener::RoundTime;
+use crate::topology::several::node::Node;
+use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
+use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
 /// What a quorum goes by.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +34,7 @@ pub(crate) struct Quorum {
     pub(super) identity: Arc<Identity>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) claims: Claims,
-    pub(super) pace: Arc<Pace>,
-    pub(super) wishes: Arc<Wishes>,
+    pub(super) round_time: Arc<RoundTime>,
 }
 
 impl Quorum {
@@ -50,28 +50,27 @@ impl Quorum {
             identity,
             clock,
             claims: Claims::default(),
-            pace: Arc::new(Pace::new()),
-            wishes: Arc::default(),
+            round_time: Arc::new(RoundTime::new()),
         }
     }
 
     /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
     /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
-    pub(super) fn ask(
+    pub(super) fn ask<C: AsRef<[Call]>>(
         &self,
-        calls: Vec<Option<&[Call]>>,
+        calls: &[Option<C>],
         lane: Lane,
         enough: usize,
         deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        let asked: Vec<Question<'_>> = self
+    ) -> Vec<Option<NodeReply>> {
+        let asked: Vec<NodeRequest<'_>> = self
             .nodes
             .iter()
-            .zip(&calls)
-            .filter_map(|(node, calls)| calls.map(|calls| Question { node, calls }))
+            .zip(calls)
+            .filter_map(|(node, calls)| Some(NodeRequest { node, calls: calls.as_ref()?.as_ref() }))
             .collect();
         let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
-        calls.iter().map(|calls| calls.and_then(|_| answers.next())).collect()
+        calls.iter().map(|calls| calls.as_ref().and_then(|_| answers.next())).collect()
     }
 
     pub(super) fn ask_all(
@@ -79,19 +78,8 @@ impl Quorum {
         calls: &[Call],
         lane: Lane,
         deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        self.ask_all_for(calls, lane, self.rules.need, deadline)
-    }
-
-    pub(super) fn ask_all_for(
-        &self,
-        calls: &[Call],
-        lane: Lane,
-        enough: usize,
-        deadline: Moment,
-    ) -> Vec<Option<Delivery>> {
-        let calls = self.nodes.iter().map(|_| Some(calls)).collect();
-        self.ask(calls, lane, enough, deadline)
+    ) -> Vec<Option<NodeReply>> {
+        self.ask(&vec![Some(calls); self.nodes.len()], lane, self.rules.need, deadline)
     }
 
     pub(super) fn limit(&self, deadline: Moment) -> Moment {
@@ -104,7 +92,7 @@ impl Quorum {
         if let Err(failure) = &outcome
             && failure.is_unknown()
         {
-            self.nodes[node].distrust();
+            self.nodes[node].transport().distrust();
         }
         outcome
     }
@@ -127,4 +115,13 @@ pub(super) fn impossible(
     expected: &'static str,
 ) -> Failure {
     Failure::NotSent(NotSentReason::Impossible { field, wrong: wrong.into(), expected })
+}
+
+/// The replies to the first call, and of which servers they are.
+pub(super) fn first_replies(
+    answers: &[Option<NodeReply>],
+) -> impl Iterator<Item = (usize, &Reply)> {
+    answers.iter().enumerate().filter_map(|(node, answer)| {
+        Some((node, answer.as_ref()?.outcomes.first()?.as_ref().ok()?))
+    })
 }

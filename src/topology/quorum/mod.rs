@@ -5,7 +5,7 @@
 //! | `members` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
-//! | `judge` | what all say about an owner, and why too few agree |
+//! | `tally` | what all say about an owner, and why too few agree |
 //! | `listener` | what the servers tell of releases |
 //! | `claim` | what attempts may have left on which servers |
 //!
@@ -30,7 +30,7 @@
 //! lease has ended, or two majorities could share only a server that forgot. So each new connection
 //! asks since when the server runs, and its acceptance counts only when that is longer ago than the
 //! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`topology::several::probation`). A restart breaks the connection, so none outlives the run that was asked
+//! it (`topology::several::quarantine`). A restart breaks the connection, so none outlives the run that was asked
 //! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
 //! it counts, it knows all that is live.
 //!
@@ -68,10 +68,10 @@
 //! that was lost.
 
 mod claim;
-mod judge;
 mod listener;
 mod members;
 mod round;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod vote;
@@ -90,17 +90,17 @@ use crate::protocol::errand::{Errand, Task};
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake};
-use crate::topology::quorum::judge::{Ask, is_open};
-use crate::topology::quorum::listener::{Audience, Chorus};
-use crate::topology::quorum::members::impossible;
-use crate::topology::several::node::Lane;
-use crate::topology::several::relay::Relay;
-use crate::topology::several::scatter::{Delivery, Question, ask};
+use crate::topology::quorum::listener::QuorumPublishers;
+use crate::topology::quorum::members::{first_replies, impossible};
+use crate::topology::quorum::tally::{Ask, is_open};
+use crate::topology::several::echo::Echoes;
+use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, trial};
+use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::several::node::{Node, NodeSettings};
 pub(crate) use claim::MOST_SERVERS;
@@ -111,12 +111,12 @@ impl Quorum {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
         let calls = [trial()];
-        let all: Vec<Question<'_>> =
-            self.nodes.iter().map(|node| Question { node, calls: &calls }).collect();
+        let all: Vec<NodeRequest<'_>> =
+            self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
         let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
-        let answers: Vec<Option<Delivery>> = answers.into_iter().map(Some).collect();
+        let answers: Vec<Option<NodeReply>> = answers.into_iter().map(Some).collect();
         let now = self.clock.now();
-        let mut seen: Vec<(u64, &str)> = Vec::new();
+        let mut seen: Vec<(u64, String)> = Vec::new();
         let (mut serving, mut counted) = (0, 0);
         for (node, answer) in self.nodes.iter().zip(&answers) {
             let Some(answer) = answer else { continue };
@@ -172,7 +172,7 @@ impl Protocol for Quorum {
         let Return { owner, ttl, last_token, how: _ } = *returned;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.judge(&answers, 0, owner, Ask::Release)?.verdict.into())
+        Ok(self.tally(&answers, 0, owner, Ask::Release)?.verdict.into())
     }
 
     fn extend(
@@ -187,7 +187,7 @@ impl Protocol for Quorum {
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        self.judge(&answers, 0, owner, Ask::Renew)
+        self.tally(&answers, 0, owner, Ask::Renew)
     }
 
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
@@ -205,9 +205,9 @@ impl Protocol for Quorum {
             .iter()
             .enumerate()
             .map(|(number, errand)| match errand.task {
-                Task::Renew { .. } => self.judge(&answers, number, errand.owner, Ask::Renew),
+                Task::Renew { .. } => self.tally(&answers, number, errand.owner, Ask::Renew),
                 Task::Release { .. } => {
-                    let told = self.judge(&answers, number, errand.owner, Ask::Release);
+                    let told = self.tally(&answers, number, errand.owner, Ask::Release);
                     if self.remains(errand.owner) {
                         return Err(self.no_majority_on(&answers, number, true));
                     }
@@ -222,10 +222,7 @@ impl Protocol for Quorum {
         let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
         let mut found: Vec<(usize, Holder)> = Vec::new();
         let mut answered = 0;
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) else {
-                continue;
-            };
+        for (node, reply) in first_replies(&answers) {
             let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
                 continue;
             };
@@ -261,17 +258,11 @@ impl Protocol for Quorum {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
-            let calls = calls.iter().map(|calls| calls.as_ref().map(<[Call; 1]>::as_slice));
-            let answers = self.ask(calls.collect(), Lane::Callers, self.rules.need, limit);
+            let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
             // A server on which that owner had it no longer has done nothing.
             open |= is_open(&answers, 0) && !mutated!("unanswered-force-as-not-sent");
             let (mut answered, mut late) = (0, 0);
-            for (node, answer) in answers.iter().enumerate() {
-                let outcome = answer.as_ref().and_then(|answer| answer.outcomes.first());
-                let reply = match outcome {
-                    Some(Ok(reply)) => reply,
-                    Some(Err(_)) | None => continue,
-                };
+            for (node, reply) in first_replies(&answers) {
                 match self.read(node, forced(&reply.value))? {
                     Forced::Done(voted) => {
                         had |= voted;
@@ -315,31 +306,23 @@ impl Protocol for Quorum {
         self.claims.servers(owner) != 0
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        let own = wake::client_channel(&self.identity);
-        let mut relay = Relay::new(&own, &self.wishes, self.identity.threads());
-        for node in &self.nodes {
-            let node = Arc::clone(node);
-            relay.add(node);
-        }
-        let audience = Audience {
-            wishes: Arc::clone(&self.wishes),
-            clock: Arc::clone(&self.clock),
-            pace: Arc::clone(&self.pace),
-            own,
-            client: self.identity.id().to_string().into_bytes(),
-            all: self.nodes.len(),
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        Arc::new(QuorumPublishers {
+            nodes: self.nodes.clone(),
             need: self.rules.need,
-        };
-        Ok(Box::new(Chorus::new(relay, audience)))
+            clock: Arc::clone(&self.clock),
+            round_time: Arc::clone(&self.round_time),
+            client: self.identity.id().to_string().into_bytes(),
+            echoes: Echoes::default(),
+        })
     }
 
     /// The threads that listen wait for a message, so they are sent one.
-    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.wishes.add(channel);
+    fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = [wake::nudge(&self.identity)];
-        let replies = self.ask_all_for(&nudge, Lane::Callers, 0, deadline);
-        let denied = |reply: &Delivery| match reply.outcomes.first() {
+        let nudges = vec![Some(&nudge); self.nodes.len()];
+        let replies = self.ask(&nudges, Lane::Callers, 0, deadline);
+        let denied = |reply: &NodeReply| match reply.outcomes.first() {
             Some(Err(failure)) if failure.is_denied() => Some(failure.clone()),
             _ => None,
         };

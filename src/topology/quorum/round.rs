@@ -7,13 +7,13 @@ use crate::protocol::answer::Answer;
 use crate::protocol::answer::{Busy, Granted};
 use crate::protocol::request::Attempt;
 use crate::protocol::target::Target;
-use crate::topology::quorum::judge::Voters;
-use crate::topology::quorum::members::{Quorum, impossible};
+use crate::topology::quorum::members::{Quorum, first_replies, impossible};
+use crate::topology::quorum::tally::Voters;
 use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
-use crate::topology::several::node::Lane;
-use crate::topology::several::scatter::Delivery;
+use crate::topology::several::scatter::NodeReply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
 /// The first proposal, one above what it was refused for, one more for a clock not known well.
 const ROUNDS: u32 = 3;
@@ -42,7 +42,7 @@ struct Round {
     holders: Vec<Holder>,
     /// How many did not say.
     unheard: usize,
-    answers: Vec<Option<Delivery>>,
+    answers: Vec<Option<NodeReply>>,
 }
 
 impl Quorum {
@@ -96,7 +96,7 @@ impl Quorum {
             if most_votes(&round.holders) + round.unheard < need
                 && !mutated!("split-votes-as-a-holder")
             {
-                return Ok(Answer::Split(self.pace.get()));
+                return Ok(Answer::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
             let ttl = free_after(&mut round.holders, missing);
@@ -105,7 +105,7 @@ impl Quorum {
         // Enough are well, and others were there first each time.
         let outrun = round.floor >= round.token || !round.holders.is_empty();
         if outrun && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Split(self.pace.get()));
+            return Ok(Answer::Split(self.round_time.get()));
         }
         let open = self.claims.servers(attempt.owner) != 0;
         // Enough are well, and were asked too late.
@@ -124,7 +124,7 @@ impl Quorum {
             .collect();
         let known = strange.iter().filter(|calls| calls.is_none()).count();
         if known < self.nodes.len() {
-            self.ask(strange, Lane::Callers, self.rules.need.saturating_sub(known), limit);
+            self.ask(&strange, Lane::Callers, self.rules.need.saturating_sub(known), limit);
         }
     }
 
@@ -157,13 +157,10 @@ impl Quorum {
                 deadline.map(|deadline| [target.propose(attempt, deadline, token, reserved)])
             })
             .collect();
-        let mut asked = 0;
-        for (node, _) in calls.iter().enumerate().filter(|(_, calls)| calls.is_some()) {
-            asked |= 1 << node;
-        }
+        let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
+        let asked = bits.fold(0, |asked, bit| asked | bit);
         self.claims.ask(attempt.owner, asked, sent, limit, limit.after(attempt.ttl * 2));
-        let calls = calls.iter().map(|calls| calls.as_ref().map(<[Call; 1]>::as_slice)).collect();
-        let answers = self.ask(calls, Lane::Callers, self.rules.need, limit);
+        let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
         let mut round = Round {
             token,
             sent,
@@ -175,7 +172,7 @@ impl Quorum {
             unheard: self.nodes.len(),
             answers: Vec::new(),
         };
-        self.pace.note(self.clock.now().since(sent));
+        self.round_time.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
         let (mut accepted, mut over) = (0, 0);
         for (node, answer) in answers.iter().enumerate() {
@@ -235,15 +232,13 @@ impl Quorum {
         } else {
             [target.withdraw(attempt.owner, attempt.ttl)]
         };
-        let calls = (0..self.nodes.len())
-            .map(|node| (servers & (1 << node) != 0).then_some(&release[..]))
+        let calls: Vec<_> = (0..self.nodes.len())
+            .map(|node| (servers & (1 << node) != 0).then_some(&release))
             .collect();
         let deadline = deadline.max(self.clock.now().after(TAKE_BACK));
-        let answers = self.ask(calls, Lane::Callers, 0, deadline);
-        for (node, answer) in answers.iter().enumerate() {
-            if let Some(Ok(reply)) = answer.as_ref().and_then(|answer| answer.outcomes.first()) {
-                self.claims.released(attempt.owner, 1 << node, reply.sent);
-            }
+        let answers = self.ask(&calls, Lane::Callers, 0, deadline);
+        for (node, reply) in first_replies(&answers) {
+            self.claims.released(attempt.owner, 1 << node, reply.sent);
         }
     }
 }

@@ -16,13 +16,14 @@ use crate::protocol::errand::{Errand, Task};
 use crate::protocol::recipe::Kind as _;
 use crate::protocol::request::{Attempt, Mode};
 use crate::protocol::target::Target;
-use crate::topology::quorum::judge::Ask;
+use crate::topology::quorum::tally::Ask;
 use crate::topology::quorum::{Quorum, Rules};
 use crate::topology::several::node::{Node, NodeSettings};
-use crate::topology::several::scatter::Delivery;
-use crate::wire::connection::{Reply, Standing};
+use crate::topology::several::scatter::NodeReply;
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, NotSentReason};
+use crate::wire::manager::Timeouts;
 use crate::wire::pool::PoolSettings;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -34,8 +35,7 @@ fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let identity = Arc::new(Identity::new("quorum"));
     let settings = NodeSettings {
         pool: PoolSettings::default(),
-        timeout: TIMEOUT,
-        setting: "node_timeout",
+        timeouts: Timeouts { connect: TIMEOUT, command: TIMEOUT, settings: ["node_timeout"; 2] },
         probation,
         threads: identity.threads(),
     };
@@ -108,13 +108,13 @@ fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
     assert_eq!(quorum.claims.count(), 1);
 }
 
-fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<Delivery> {
+fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     let now = BootClock.now();
     let reply = |number| Reply { value: Value::Int(number), sent: now, received: now, epoch: 0 };
-    Some(Delivery {
+    Some(NodeReply {
         outcomes: vec![outcome.map(reply)],
         asked: now,
-        standing: Some(Standing { run, counts_from: Moment::PAST }),
+        standing: Some(ServerRun { run, counts_from: Moment::PAST }),
         repeated: false,
         hindrance: None,
     })
@@ -132,12 +132,12 @@ fn refused() -> Result<i64, Failure> {
 /// What three servers say of an owner, where the others cannot be reached.
 fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Verdict, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
-    let mut answers: Vec<Option<Delivery>> =
+    let mut answers: Vec<Option<NodeReply>> =
         said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
     if let Some(Some(first)) = answers.first_mut() {
         first.repeated = repeated;
     }
-    quorum.judge(&answers, 0, b"owner", ask).map(|told| told.verdict)
+    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.verdict)
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::wire::failure::{self, Failure, is_denial};
 use crate::wire::manager::Manager;
 use crate::wire::retry::{Pauses, Refusal};
 use crate::wire::source::Source as _;
-use crate::wire::subscription::{Event, Place, Subscription};
+use crate::wire::subscription::{Event, Subscriber as _, Subscription};
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
 /// off from the others.
@@ -90,7 +90,7 @@ impl Follower {
     /// Makes a connection that listens to the sentinel that is asked first. Returns which that is.
     fn subscribe(&self, manager: &Manager) -> Result<(usize, Subscription), Failure> {
         let (number, info) = self.sentinels.first();
-        let opened = manager.subscribe_at(info, SWITCHES, Place::Any);
+        let opened = manager.subscribe_at(info, SWITCHES, None);
         // One that greets and is silent then may have been noted as silent meanwhile, which stands.
         match &opened {
             Ok(_) => self.sentinels.note_manner(number, None),

@@ -1,9 +1,9 @@
 //! Where the master is, as sentinels tell.
 
 mod follower;
+mod locate_error;
 mod master;
-mod miss;
-mod question;
+mod query;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use redis::{ConnectionAddr, RedisError};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::topology::sentinel::locate_error::LocateErrors;
 use crate::topology::sentinel::master::{Master, Rank, is_master};
-use crate::topology::sentinel::miss::Misses;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::{is_denial, not_a_master};
@@ -190,7 +190,7 @@ impl Source for Sentinels {
             return Ok((self.at(known.master.address.clone()), false));
         }
         let (order, speaking) = self.order();
-        let mut misses = Misses::default();
+        let mut errors = LocateErrors::default();
         let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
         for (place, &number) in order.iter().enumerate() {
             let share = (order.len() - place).min(SHARE);
@@ -202,7 +202,7 @@ impl Source for Sentinels {
             let told = self.ask(&self.nodes[number], left);
             self.note_manner(number, told.as_ref().err());
             match told {
-                Ok(None) => misses.note_down(),
+                Ok(None) => errors.note_down(),
                 Ok(Some(found)) if found.is_as_new_as(known.as_ref()) => {
                     if best.as_ref().is_none_or(|best| best.rank < found.rank) {
                         self.first.store(number, Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl Source for Sentinels {
                     }
                 }
                 Ok(Some(found)) => older.push(found),
-                Err(error) => misses.note(&self.nodes[number], error),
+                Err(error) => errors.note(&self.nodes[number], error),
             }
         }
         if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
@@ -224,7 +224,7 @@ impl Source for Sentinels {
             return Ok((info, self.note(best)));
         }
         self.doubt();
-        Err(misses.trouble(self.nodes.len(), &self.master))
+        Err(errors.trouble(self.nodes.len(), &self.master))
     }
 
     /// Where the master was last.

@@ -3,11 +3,11 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `node` | one of them: a pool for callers, one for the worker, whether it is silent |
-//! | `probation` | from when on a server counts that may have forgotten |
+//! | `quarantine` | from when on a server counts that may have forgotten |
 //! | `scatter` | the same question to all of them, on one thread |
-//! | `relay` | listening to all of them |
+//! | `echo` | what all of them say, once |
 
+pub(crate) mod echo;
 pub(crate) mod node;
-mod probation;
-pub(crate) mod relay;
+mod quarantine;
 pub(crate) mod scatter;

@@ -8,42 +8,22 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
-use crate::topology::several::probation::Probation;
-use crate::topology::several::relay::Station;
-use crate::wire::attempt::AttemptCounts;
-use crate::wire::connection::{Connection, Reply, Standing};
-use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::fault::Limit;
-use crate::wire::manager::{Manager, Timeouts};
-use crate::wire::pool::{Borrowed, Connector, Pool, PoolSettings, connector};
-use crate::wire::process::Process;
+use crate::topology::several::quarantine::RestartQuarantine;
+use crate::wire::attempt::Attempts;
+use crate::wire::connection::{Connection, Reply, ServerRun};
+use crate::wire::endpoint::Endpoint;
+use crate::wire::failure::Failure;
+use crate::wire::manager::Timeouts;
+use crate::wire::pool::{PoolSettings, connector};
 use crate::wire::server_clock::ServerClock;
 use crate::wire::source::{Fixed, Found, Question, Source};
-use crate::wire::subscription::Subscription;
-
-/// Who asks: renewals must not wait for callers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Callers,
-    Worker,
-}
-
-/// Connections of one lane. They are made by a thread of the node's, never by who asks: one server
-/// that cannot be reached must not hold up the others.
-struct Connections {
-    pool: Pool,
-    manager: Arc<Manager>,
-}
+use crate::wire::transport::Transport;
 
 /// How the connections to a node are made.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSettings {
     pub(crate) pool: PoolSettings,
-    /// How long it may take to connect, or to answer.
-    pub(crate) timeout: Duration,
-    /// The name of that setting, for errors.
-    pub(crate) setting: &'static str,
+    pub(crate) timeouts: Timeouts,
     /// For how long its word does not count after a restart; `None` where it always does.
     pub(crate) probation: Option<Duration>,
     /// What the threads of its client are called.
@@ -54,7 +34,7 @@ pub(crate) struct NodeSettings {
 #[derive(Debug)]
 struct Voter {
     server: Fixed,
-    probation: Arc<Probation>,
+    probation: Arc<RestartQuarantine>,
 }
 
 impl Source for Voter {
@@ -81,19 +61,14 @@ impl Source for Voter {
     }
 }
 
-/// One server of several: a pool for callers, a connection for the worker.
+/// One server of several.
 pub(crate) struct Node {
-    callers: Connections,
-    worker: Connections,
-    server_clock: Arc<ServerClock>,
-    probation: Option<Arc<Probation>>,
+    transport: Arc<Transport>,
+    probation: Option<Arc<RestartQuarantine>>,
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
     /// How long it takes to answer, in nanoseconds.
     took: AtomicU64,
-    timeout: Duration,
-    process: Process,
-    address: String,
 }
 
 impl Node {
@@ -102,101 +77,39 @@ impl Node {
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
-        Ok(Node::with_connector(info, clock, settings, &connector(settings.threads)?))
-    }
-
-    /// Makes a node whose connections are made by a thread that others use too.
-    pub(crate) fn with_connector(
-        info: Endpoint,
-        clock: &Arc<dyn Clock>,
-        settings: &NodeSettings,
-        connector: &Connector,
-    ) -> Node {
-        let address = endpoint::address(&info);
-        let server_clock = Arc::new(ServerClock::default());
-        let probation = settings.probation.map(|span| Arc::new(Probation::new(span)));
+        let NodeSettings { pool, timeouts, probation, threads } = settings;
+        let probation = probation.map(|span| Arc::new(RestartQuarantine::new(span)));
         let server = Fixed::new(info);
         let source: Arc<dyn Source> = match &probation {
             Some(probation) => Arc::new(Voter { server, probation: Arc::clone(probation) }),
             None => Arc::new(server),
         };
-        let lane = |pool: &PoolSettings| {
-            let manager = Manager::new(
-                Arc::clone(&source),
-                Arc::clone(clock),
-                Arc::clone(&server_clock),
-                Timeouts {
-                    connect: settings.timeout,
-                    command: settings.timeout,
-                    settings: [settings.setting; 2],
-                },
-            );
-            let manager = Arc::new(manager);
-            let connector = connector.clone();
-            let pool = Pool::new(&manager, pool, connector);
-            Connections { pool, manager }
-        };
-        Node {
-            callers: lane(&settings.pool),
-            worker: lane(&settings.pool.of_one()),
-            server_clock,
+        let connector = connector(*threads)?;
+        let transport = Transport::new(source, Arc::clone(clock), pool, *timeouts, connector);
+        Ok(Node {
+            transport: Arc::new(transport),
             probation,
             silent: AtomicBool::new(false),
             took: AtomicU64::new(0),
-            timeout: settings.timeout,
-            process: Process::here(),
-            address,
-        }
+        })
     }
 
-    fn lane(&self, lane: Lane) -> &Connections {
-        match lane {
-            Lane::Callers => &self.callers,
-            Lane::Worker => &self.worker,
-        }
+    /// The way to it.
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
     }
 
     /// The server's address, as errors name it.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    pub(crate) fn address(&self) -> String {
+        self.transport.manager().address()
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
-        &self.server_clock
+        self.transport.server_clock()
     }
 
-    /// Whether this process may use it.
-    pub(crate) fn check_process(&self) -> Result<(), Failure> {
-        self.process.check()
-    }
-
-    /// A connection, if there is one. If not, one is being made from now on.
-    pub(crate) fn ready(&self, lane: Lane) -> Option<Borrowed> {
-        self.lane(lane).pool.ready_or_order()
-    }
-
-    /// Why there was no connection in this time.
-    pub(crate) fn hindrance(&self, lane: Lane, waited: Duration) -> NotSentReason {
-        self.lane(lane).pool.shortage(waited)
-    }
-
-    /// A caller wants a connection, and there is none: if the last could not be made, it is tried again now.
-    pub(crate) fn ask(&self, lane: Lane) {
-        self.lane(lane).pool.ask();
-    }
-
-    /// Whether there is no connection at all.
-    pub(crate) fn is_cut_off(&self, lane: Lane) -> bool {
-        self.lane(lane).pool.is_empty()
-    }
-
-    pub(crate) fn attempts(&self, lane: Lane) -> AttemptCounts {
-        self.lane(lane).manager.attempts().counts()
-    }
-
-    /// Why no connection can be made at the moment, if so.
-    pub(crate) fn trouble(&self, lane: Lane) -> Option<RedisError> {
-        self.lane(lane).manager.attempts().trouble()
+    pub(crate) fn attempts(&self) -> &Attempts {
+        self.transport.manager().attempts()
     }
 
     /// How long it takes to answer, as far as is known.
@@ -211,27 +124,17 @@ impl Node {
         self.took.store(took.unwrap_or(self.took() / 2), Ordering::Relaxed);
     }
 
-    /// How long a reply may take.
-    pub(crate) fn limit(&self) -> Limit {
-        self.callers.manager.reply_limit()
-    }
-
     /// No answer came in this time, which may have been too short for one.
     pub(crate) fn missed(&self, waited: Duration) {
-        if waited >= self.timeout - self.timeout / 10 {
+        let timeout = self.transport.manager().reply_limit().span;
+        if waited >= timeout - timeout / 10 {
             self.set_silent(true);
-            self.distrust();
+            self.transport.distrust();
         }
     }
 
-    /// No connection to it is used any longer: one of them may be out of step, or all be dead.
-    pub(crate) fn distrust(&self) {
-        self.callers.manager.outdate_all();
-        self.worker.manager.outdate_all();
-    }
-
     /// It replied on a connection of this standing to what was sent then. Returns its standing by now.
-    pub(crate) fn heard(&self, standing: Standing, sent: Moment) -> Standing {
+    pub(crate) fn heard(&self, standing: ServerRun, sent: Moment) -> ServerRun {
         self.probation.as_ref().map_or(standing, |probation| probation.heard(standing, sent))
     }
 
@@ -243,35 +146,13 @@ impl Node {
     pub(crate) fn set_silent(&self, silent: bool) {
         if self.is_silent() != silent {
             self.silent.store(silent, Ordering::Relaxed);
-            log!(debug, "{} is {}", self.address, if silent { "silent" } else { "back" });
+            log!(debug, "{} is {}", self.address(), if silent { "silent" } else { "back" });
         }
-    }
-}
-
-impl Station for Node {
-    fn address(&self) -> String {
-        self.address.clone()
-    }
-
-    fn tried(&self) -> u64 {
-        [&self.callers, &self.worker]
-            .iter()
-            .map(|lane| lane.manager.attempts().counts().all())
-            .sum()
-    }
-
-    fn now(&self) -> Moment {
-        self.worker.manager.now()
-    }
-
-    fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        self.check_process()?;
-        self.worker.manager.subscribe(channel)
     }
 }
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Node").field("address", &self.address()).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@
 //! | receive | from each of them in turn, the fastest first, while the others' answers are on their way | until the deadline at most, for all together |
 //! | connect | who has no connection is waited for, all at once | half of what is left; for a server that was silent before not at all, if enough others answer |
 //!
-//! The steps are repeated where there is a new connection, or a script that a server did not know.
+//! The steps are repeated where there is a new connection.
 //! A connection that had died unnoticed is replaced, and the commands on it are sent again, so they
 //! must be such as may be repeated.
 
@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
-use crate::topology::several::node::{Lane, Node};
-use crate::wire::connection::{Reply, Standing, is_no_script};
+use crate::topology::several::node::Node;
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::pool::Borrowed;
+use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
-/// A dead connection, a new one, and on it a script that is not known.
-const STEPS: u32 = 4;
+/// A dead connection, another one, and a new one.
+const STEPS: u32 = 3;
 /// While connections are made, how often to look.
 const LOOK: Duration = Duration::from_micros(500);
 /// What is read in less was there already.
@@ -30,7 +31,7 @@ const WAITED: Duration = Duration::from_micros(200);
 
 /// What a server is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a Node,
     /// Without any it is only connected to.
     pub(crate) calls: &'a [Call],
@@ -38,13 +39,13 @@ pub(crate) struct Question<'a> {
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct NodeReply {
     /// One for each call.
     pub(crate) outcomes: Vec<Result<Reply, Failure>>,
     /// Nothing was sent before then. An outcome that is no reply has no moment of its own.
     pub(crate) asked: Moment,
     /// What the server told of itself, if there was a connection.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<ServerRun>,
     /// Whether the calls may have been done before they were done for this answer.
     pub(crate) repeated: bool,
     /// Why there was no connection, where there was none.
@@ -54,72 +55,70 @@ pub(crate) struct Delivery {
 /// Asks all at once. Servers that were silent before are waited for only while fewer than `enough`
 /// others are connected.
 pub(crate) fn ask(
-    questions: &[Question<'_>],
+    requests: &[NodeRequest<'_>],
     lane: Lane,
     enough: usize,
     deadline: Moment,
     clock: &dyn Clock,
-) -> Vec<Delivery> {
+) -> Vec<NodeReply> {
     let asked = clock.now();
-    let mut legs: Vec<Leg<'_>> =
-        questions.iter().map(|question| Leg::new(*question, lane, asked)).collect();
+    let mut calls: Vec<NodeCall<'_>> =
+        requests.iter().map(|request| NodeCall::new(request, lane, asked)).collect();
     for _ in 0..STEPS {
-        for leg in legs.iter_mut().filter(|leg| leg.is_open()) {
-            leg.send(lane, deadline);
-            if mutated!("servers-asked-one-by-one") && leg.is_under_way() {
-                leg.receive(lane, deadline, clock);
+        for call in calls.iter_mut().filter(|call| call.is_open()) {
+            call.send(deadline);
+            if mutated!("servers-asked-one-by-one") && call.sent.is_some() {
+                call.receive(deadline, clock);
             }
         }
         // An answer that waits behind a slow one is dated late: it is read before.
-        let mut under_way: Vec<_> = legs.iter_mut().filter(|leg| leg.is_under_way()).collect();
-        under_way.sort_by_key(|leg| leg.node.took());
-        for leg in under_way {
-            leg.receive(lane, deadline, clock);
+        let mut under_way: Vec<_> = calls.iter_mut().filter(|call| call.sent.is_some()).collect();
+        under_way.sort_by_key(|call| call.node.took());
+        for call in under_way {
+            call.receive(deadline, clock);
         }
-        if !legs.iter().any(Leg::is_open) {
+        if !calls.iter().any(NodeCall::is_open) {
             break;
         }
-        connect(&mut legs, lane, enough, deadline, clock);
+        connect(&mut calls, enough, deadline, clock);
     }
-    legs.into_iter().map(Leg::end).collect()
+    calls.into_iter().map(NodeCall::end).collect()
 }
 
 /// Waits for the connections that are missing.
-fn connect(legs: &mut [Leg<'_>], lane: Lane, enough: usize, deadline: Moment, clock: &dyn Clock) {
+fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &dyn Clock) {
     let start = clock.now();
     // The other half is for the exchange.
     let until = start.after(deadline.since(start) / 2);
     loop {
-        for leg in legs.iter_mut().filter(|leg| leg.is_missing()) {
-            leg.look(lane);
+        for call in calls.iter_mut().filter(|call| call.is_missing()) {
+            call.look();
         }
-        let found = legs.iter().filter(|leg| leg.standing.is_some()).count();
+        let found = calls.iter().filter(|call| call.standing.is_some()).count();
         let every = mutated!("silent-server-waited-for-again");
-        let worth = |leg: &&mut Leg<'_>| !leg.node.is_silent() || found < enough || every;
-        let waits = legs.iter_mut().filter(|leg| leg.is_missing()).any(|leg| worth(&leg));
+        let worth = |call: &&mut NodeCall<'_>| !call.node.is_silent() || found < enough || every;
+        let waits = calls.iter_mut().filter(|call| call.is_missing()).any(|call| worth(&call));
         if !waits || clock.now() >= until {
             break;
         }
         sync::sleep(LOOK);
     }
-    for leg in legs.iter_mut().filter(|leg| leg.is_missing()) {
-        leg.give_up(lane, clock.now().since(start));
+    for call in calls.iter_mut().filter(|call| call.is_missing()) {
+        call.give_up(clock.now().since(start));
     }
 }
 
 /// The way to one server and back.
-struct Leg<'a> {
+struct NodeCall<'a> {
     node: &'a Node,
+    pool: &'a Pool,
     calls: &'a [Call],
-    /// The calls that must carry their script.
-    whole: Vec<Option<Call>>,
-    outcomes: Vec<Option<Result<Reply, Failure>>>,
+    outcomes: Option<Vec<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
     asked: Moment,
-    standing: Option<Standing>,
-    /// What was sent and is not answered, and when that was.
-    under_way: Vec<usize>,
-    sent: Moment,
+    standing: Option<ServerRun>,
+    /// When that was sent which is under way.
+    sent: Option<Moment>,
     /// A sending that brought no answer.
     doubt: Option<Failure>,
     hindrance: Option<Failure>,
@@ -129,154 +128,121 @@ struct Leg<'a> {
     ordered: bool,
 }
 
-impl<'a> Leg<'a> {
-    fn new(question: Question<'a>, lane: Lane, asked: Moment) -> Leg<'a> {
-        let Question { node, calls } = question;
-        Leg {
+impl<'a> NodeCall<'a> {
+    fn new(request: &NodeRequest<'a>, lane: Lane, asked: Moment) -> NodeCall<'a> {
+        let NodeRequest { node, calls } = *request;
+        NodeCall {
             node,
+            pool: node.transport().pool(lane),
             calls,
-            whole: calls.iter().map(|_| None).collect(),
-            outcomes: calls.iter().map(|_| None).collect(),
+            outcomes: None,
             connection: None,
             asked,
             standing: None,
-            under_way: Vec::new(),
-            sent: Moment::PAST,
+            sent: None,
             doubt: None,
-            hindrance: node.check_process().err(),
-            failed: node.attempts(lane).failed,
+            hindrance: node.transport().check_process().err(),
+            failed: node.attempts().counts().failed,
             ordered: false,
         }
     }
 
     /// Whether there is something left to do.
     fn is_open(&self) -> bool {
-        let done = match self.calls {
-            [] => self.standing.is_some(),
-            _ => self.outcomes.iter().all(Option::is_some),
-        };
-        !done && self.hindrance.is_none()
-    }
-
-    fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        self.outcomes.is_none() && self.hindrance.is_none()
     }
 
     fn is_missing(&self) -> bool {
         self.is_open() && self.connection.is_none()
     }
 
-    fn send(&mut self, lane: Lane, deadline: Moment) {
+    fn send(&mut self, deadline: Moment) {
         if self.connection.is_none() {
-            self.connection = self.node.ready(lane);
-            // Once for each question, however often it looks.
+            self.connection = self.pool.ready_or_order();
+            // Once for each request, however often it looks.
             if self.connection.is_none() && !std::mem::replace(&mut self.ordered, true) {
-                self.node.ask(lane);
+                self.pool.ask();
             }
         }
         let Some(connection) = &mut self.connection else { return };
         self.standing = Some(connection.standing);
-        let pending: Vec<usize> =
-            (0..self.calls.len()).filter(|&number| self.outcomes[number].is_none()).collect();
-        if pending.is_empty() {
+        if self.calls.is_empty() {
+            self.outcomes = Some(Vec::new());
             return;
         }
-        let calls = pending
-            .iter()
-            .map(|&number| self.whole[number].as_ref().unwrap_or(&self.calls[number]));
-        match connection.send_all(calls, deadline) {
-            Ok(sent) => (self.sent, self.under_way) = (sent, pending),
-            Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(lane),
-            Err(failure @ Failure::Unknown(_)) => {
-                self.doubt = Some(failure);
-                self.hang_up(lane);
-            }
+        match connection.send_all(self.calls, deadline) {
+            Ok(sent) => self.sent = Some(sent),
+            Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(None),
+            Err(failure @ Failure::Unknown(_)) => self.hang_up(Some(failure)),
             Err(failure) => self.hindrance = Some(failure),
         }
     }
 
-    fn receive(&mut self, lane: Lane, deadline: Moment, clock: &dyn Clock) {
-        let numbers = std::mem::take(&mut self.under_way);
-        let Some(connection) = &mut self.connection else { return };
+    fn receive(&mut self, deadline: Moment, clock: &dyn Clock) {
+        let (Some(sent), Some(connection)) = (self.sent.take(), &mut self.connection) else {
+            return;
+        };
         let begin = clock.now();
         // An answer that is there already is read also when the time is over.
-        let replies = connection.receive_all(deadline);
+        let replies = connection.receive_for(self.calls, deadline);
         let end = clock.now();
-        self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(self.sent)));
-        let mut broken = None;
-        for (number, reply) in numbers.into_iter().zip(replies) {
-            match reply {
-                Err(Failure::Refused(error))
-                    if is_no_script(&error) && self.whole[number].is_none() =>
-                {
-                    self.whole[number] = self.calls[number].with_source();
-                    if self.whole[number].is_none() {
-                        self.outcomes[number] = Some(Err(Failure::Refused(error)));
-                    }
-                }
-                Err(failure @ Failure::Unknown(_)) if failure.is_disconnect() => {
-                    broken = Some(failure);
-                }
-                Err(failure @ Failure::Unknown(_)) => {
-                    self.outcomes[number] = Some(Err(failure));
-                    self.node.missed(clock.now().since(self.sent));
-                }
-                outcome => {
-                    self.outcomes[number] = Some(outcome);
-                    self.node.set_silent(false);
-                    let sent = self.sent;
-                    self.standing = self.standing.map(|known| self.node.heard(known, sent));
-                }
+        self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(sent)));
+        let is_unknown =
+            |reply: &&Result<Reply, Failure>| matches!(reply, Err(Failure::Unknown(_)));
+        if replies.iter().any(|reply| !is_unknown(&reply)) {
+            self.node.set_silent(false);
+            self.standing = self.standing.map(|known| self.node.heard(known, sent));
+        }
+        match replies.iter().find(is_unknown) {
+            Some(Err(failure)) if failure.is_disconnect() => {
+                return self.hang_up(Some(failure.clone()));
             }
+            Some(_) => self.node.missed(clock.now().since(sent)),
+            None => {}
         }
-        if broken.is_some() {
-            self.doubt = broken;
-            self.hang_up(lane);
-        } else if !self.is_open() {
-            self.connection = None;
-        }
+        (self.outcomes, self.connection) = (Some(replies), None);
     }
 
     /// The connection was dead; another may be alive.
-    fn hang_up(&mut self, lane: Lane) {
+    fn hang_up(&mut self, doubt: Option<Failure>) {
+        self.doubt = doubt.or(self.doubt.take());
         self.connection = None;
         self.standing = None;
-        self.failed = self.node.attempts(lane).failed;
+        self.failed = self.node.attempts().counts().failed;
     }
 
     /// Looks for a connection.
-    fn look(&mut self, lane: Lane) {
-        if let Some(connection) = self.node.ready(lane) {
+    fn look(&mut self) {
+        if let Some(connection) = self.pool.ready_or_order() {
             self.standing = Some(connection.standing);
             self.connection = Some(connection);
-        } else if self.node.attempts(lane).failed != self.failed
-            && self.node.is_cut_off(lane)
-            && let Some(error) = self.node.trouble(lane)
+        } else if self.node.attempts().counts().failed != self.failed
+            && self.pool.is_empty()
+            && let Some(error) = self.node.attempts().trouble()
         {
             self.node.set_silent(true);
             self.hindrance = Some(Failure::NotSent(NotSentReason::Connect(error)));
         }
     }
 
-    fn give_up(&mut self, lane: Lane, waited: Duration) {
+    fn give_up(&mut self, waited: Duration) {
         // Where there are connections, others may be talking on them, and no more be had.
-        if self.node.is_cut_off(lane) {
+        if self.pool.is_empty() {
             self.node.set_silent(true);
         }
-        self.hindrance = Some(Failure::NotSent(self.node.hindrance(lane, waited)));
+        self.hindrance = Some(Failure::NotSent(self.pool.shortage(waited)));
     }
 
-    fn end(self) -> Delivery {
+    fn end(self) -> NodeReply {
+        let limit = self.node.transport().manager().reply_limit();
+        let silent = || Failure::silent().at(&self.node.address(), limit);
         // What was sent once may have been done, whatever came later.
         let repeated = self.doubt.is_some();
-        let silent = || Failure::silent().at(self.node.address(), self.node.limit());
-        let missing = self.doubt.or_else(|| self.hindrance.clone()).unwrap_or_else(silent);
-        Delivery {
+        let missing = self.doubt.or_else(|| self.hindrance.clone());
+        NodeReply {
             outcomes: self
                 .outcomes
-                .into_iter()
-                .map(|outcome| outcome.unwrap_or_else(|| Err(missing.clone())))
-                .collect(),
+                .unwrap_or_else(|| vec![Err(missing.unwrap_or_else(silent)); self.calls.len()]),
             asked: self.asked,
             standing: self.standing,
             repeated,
@@ -295,17 +261,18 @@ mod tests {
     use crate::base::thread::Threads;
     use crate::topology::several::node::NodeSettings;
     use crate::wire::endpoint;
+    use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;
 
     const SPAN: Duration = Duration::from_secs(30);
 
-    fn standing(node: &Node, clock: &DrivenClock) -> Standing {
+    fn standing(node: &Node, clock: &DrivenClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
-        let questions = [Question { node, calls: &calls }];
+        let requests = [NodeRequest { node, calls: &calls }];
         let deadline = clock.now().after(Duration::from_secs(20));
         loop {
-            let mut deliveries = ask(&questions, Lane::Callers, 1, deadline, clock);
-            let Delivery { outcomes, standing, .. } = deliveries.remove(0);
+            let mut replies = ask(&requests, Lane::Callers, 1, deadline, clock);
+            let NodeReply { outcomes, standing, .. } = replies.remove(0);
             if let (Some(standing), [Ok(_)]) = (standing, outcomes.as_slice()) {
                 return standing;
             }
@@ -327,8 +294,11 @@ mod tests {
         let clock = Arc::new(DrivenClock::new(false));
         let settings = NodeSettings {
             pool: PoolSettings::default(),
-            timeout: Duration::from_secs(20),
-            setting: "node_timeout",
+            timeouts: Timeouts {
+                connect: Duration::from_secs(20),
+                command: Duration::from_secs(20),
+                settings: ["node_timeout"; 2],
+            },
             probation: Some(SPAN),
             threads: Threads::of_a_new_client(),
         };

@@ -3,15 +3,12 @@
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Server, Trips};
-use crate::protocol::session::Session;
+use crate::protocol::backend::{Backend, Node, Trips};
 use crate::protocol::target::Target;
-use crate::protocol::wake;
-use crate::protocol::wake::{GrantMessage, Listener};
+use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publishers};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::server_clock::ServerClock;
 use crate::wire::transport::Transport;
 
 /// One server, on behalf of one client.
@@ -28,7 +25,7 @@ impl Single {
 }
 
 impl Backend for Single {
-    type Server<'a> = Transport;
+    type Server<'a> = Node<'a>;
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -39,9 +36,9 @@ impl Backend for Single {
         _target: &Target,
         _trips: Trips,
         _deadline: Moment,
-        mut operation: impl FnMut(&Transport) -> Result<T, Failure>,
+        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        operation(&self.transport)
+        operation(&Node { transport: &self.transport, asking: false })
     }
 
     fn call_many(
@@ -57,10 +54,8 @@ impl Backend for Single {
         self.transport.distrust();
     }
 
-    fn listen(&self) -> Result<Box<dyn Listener>, Failure> {
-        let channel = wake::client_channel(&self.identity);
-        let subscription = self.transport.subscribe(&channel)?;
-        Ok(Box::new(wake::Subscribed::new(subscription, channel)))
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        Arc::new(OnePublisher(self.transport.clone()))
     }
 
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
@@ -74,44 +69,6 @@ impl Backend for Single {
         _queued: Option<Moment>,
     ) -> Option<Moment> {
         self.transport.server_clock().not_before(grant.epoch, grant.micros, received)
-    }
-}
-
-impl Server for Transport {
-    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        Transport::call(self, call, deadline)
-    }
-
-    fn call_with(
-        &self,
-        request: impl FnOnce() -> Call,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        self.exchange(deadline, |connection| connection.call(&request(), deadline))
-    }
-
-    fn session<T>(
-        &self,
-        deadline: Moment,
-        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.exchange(deadline, |connection| operation(connection))
-    }
-
-    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
-        Transport::connect(self, deadline)
-    }
-
-    fn clock(&self) -> &ServerClock {
-        self.server_clock()
-    }
-
-    fn reply_by(&self, deadline: Moment) -> Moment {
-        Transport::reply_by(self, deadline)
-    }
-
-    fn distrust(&self) {
-        Transport::distrust(self);
     }
 }
 

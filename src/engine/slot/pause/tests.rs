@@ -12,7 +12,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
-use crate::engine::hub::HearsReleases;
+use crate::engine::listener::HearsReleases;
 use crate::engine::shutdown::shut_down;
 use crate::engine::slot::Patience;
 use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
@@ -155,7 +155,7 @@ fn pause_ends_once_another_has_had_the_lock() {
     thread::scope(|scope| {
         // A wait makes the client listen.
         let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
-        while !bench.slot.context().hub.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         held.release().unwrap();
@@ -179,7 +179,7 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
     let held = bench.other_has_it();
     thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| have_once(&bench.slot)));
-        while !bench.slot.context().hub.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         // From here on the client itself hears its releases, and nobody else does.
@@ -222,7 +222,7 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
 fn pause_does_not_wait_for_its_subscription() {
     let bench = Bench::new();
     let _listener = bench.listener();
-    bench.slot.context().hub.ready(Moment::FAR).unwrap();
+    bench.slot.context().listener.ready(Moment::FAR).unwrap();
     have_once(&bench.slot);
     // The client's listener is not told that there is another channel to ask for.
     bench.link.lose_messages(u64::MAX);
@@ -322,7 +322,7 @@ fn pause_counts_only_where_another_would_be_heard() {
         let bench = Bench::new();
         if listens {
             let channel = bench.slot.target().channel().unwrap();
-            bench.slot.context().hub.listen_to(channel, &bench.slot, Moment::FAR).unwrap();
+            bench.slot.context().listener.listen_to(channel, &bench.slot, Moment::FAR).unwrap();
         }
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");

@@ -819,7 +819,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cluster-gone-master-not-believed",
         "wake-ups of a cluster",
-        "leasehold::topology::cluster::listener::tests::what_a_master_said_before_it_went_is_believed",
+        "leasehold::engine::listener::tests::what_a_server_said_before_it_went_is_believed",
     ),
     bug(
         "cluster-return-wakes-nobody",

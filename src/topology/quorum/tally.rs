@@ -8,9 +8,8 @@ use crate::protocol::answer::verdict;
 use crate::protocol::answer::{Told, Verdict};
 use crate::topology::quorum::members::Quorum;
 use crate::topology::quorum::vote::Tally;
-use crate::topology::several::node::Lane;
-use crate::topology::several::scatter::Delivery;
-use crate::wire::connection::{Reply, Standing};
+use crate::topology::several::scatter::NodeReply;
+use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
 /// What servers are asked about an owner.
@@ -26,8 +25,8 @@ pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
     /// Whether the word of a server counts.
-    pub(super) fn counts(&mut self, standing: Option<Standing>, reply: &Reply) -> bool {
-        let Some(Standing { run, counts_from }) = standing else { return false };
+    pub(super) fn counts(&mut self, standing: Option<ServerRun>, reply: &Reply) -> bool {
+        let Some(ServerRun { run, counts_from }) = standing else { return false };
         if counts_from > reply.sent && !mutated!("no-probation") {
             return false;
         }
@@ -40,7 +39,7 @@ impl Voters {
 }
 
 /// Whether a request to some server has no reply, so that the server may have run it, or may run it yet.
-pub(super) fn is_open(answers: &[Option<Delivery>], number: usize) -> bool {
+pub(super) fn is_open(answers: &[Option<NodeReply>], number: usize) -> bool {
     answers.iter().flatten().any(|answer| {
         let unanswered = answer
             .outcomes
@@ -52,8 +51,8 @@ pub(super) fn is_open(answers: &[Option<Delivery>], number: usize) -> bool {
 
 /// Whether some server ran a request about an owner. Too few replies then make the outcome unknown: that
 /// server did its part now, or the vote was gone before, and with it perhaps the lock.
-fn has_run(answers: &[Option<Delivery>], number: usize) -> bool {
-    let ran = |answer: &Delivery| match answer.outcomes.get(number) {
+fn has_run(answers: &[Option<NodeReply>], number: usize) -> bool {
+    let ran = |answer: &NodeReply| match answer.outcomes.get(number) {
         Some(Ok(_)) => true,
         // The key holds something else, so this vote is gone.
         Some(Err(failure)) => failure.is_wrong_type(),
@@ -64,9 +63,9 @@ fn has_run(answers: &[Option<Delivery>], number: usize) -> bool {
 
 impl Quorum {
     /// What all say about one of the owners that they were asked about.
-    pub(super) fn judge(
+    pub(super) fn tally(
         &self,
-        answers: &[Option<Delivery>],
+        answers: &[Option<NodeReply>],
         number: usize,
         owner: &[u8],
         task: Ask,
@@ -118,14 +117,14 @@ impl Quorum {
     }
 
     /// Why too few servers agree; `unknown` unless it is sure that no server has done anything.
-    pub(super) fn no_majority(&self, answers: &[Option<Delivery>], unknown: bool) -> Failure {
+    pub(super) fn no_majority(&self, answers: &[Option<NodeReply>], unknown: bool) -> Failure {
         self.no_majority_on(answers, 0, unknown)
     }
 
     /// The same about one question of several.
     pub(super) fn no_majority_on(
         &self,
-        answers: &[Option<Delivery>],
+        answers: &[Option<NodeReply>],
         number: usize,
         unknown: bool,
     ) -> Failure {
@@ -137,7 +136,8 @@ impl Quorum {
             let failure = match (answer, outcome) {
                 // It is sent nothing before its time is known, which each connection begins with.
                 (None, _) => node
-                    .trouble(Lane::Callers)
+                    .attempts()
+                    .trouble()
                     .map(|error| Failure::NotSent(NotSentReason::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,
@@ -145,7 +145,7 @@ impl Quorum {
             };
             if let Some(failure) = failure {
                 let text = failure.to_string();
-                said.push(if text.contains(node.address()) {
+                said.push(if text.contains(&node.address()) {
                     text
                 } else {
                     format!("{}: {text}", node.address())

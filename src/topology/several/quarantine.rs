@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::base::sync::Mutex;
 use crate::base::time::Moment;
-use crate::wire::connection::{Reply, Standing};
+use crate::wire::connection::{Reply, ServerRun};
 
 /// The server rounds down the times of its start and of its report, so that the difference is off by
 /// less than this, either way.
@@ -38,16 +38,16 @@ struct Run {
 
 /// What all connections to one server know of its runs.
 #[derive(Debug)]
-pub(crate) struct Probation {
+pub(crate) struct RestartQuarantine {
     /// For how long it does not count.
     span: Duration,
     last: Mutex<Option<Run>>,
 }
 
-impl Probation {
+impl RestartQuarantine {
     /// A span of zero is for a server that forgets nothing.
-    pub(crate) fn new(span: Duration) -> Probation {
-        Probation { span, last: Mutex::new(None) }
+    pub(crate) fn new(span: Duration) -> RestartQuarantine {
+        RestartQuarantine { span, last: Mutex::new(None) }
     }
 
     /// Whether a server has to tell of itself in order to count.
@@ -57,7 +57,7 @@ impl Probation {
 
     /// What a new connection has to know, from the reply to `INFO server`; `None` if the user may not
     /// ask.
-    pub(crate) fn standing(&self, reply: Option<&Reply>) -> Standing {
+    pub(crate) fn standing(&self, reply: Option<&Reply>) -> ServerRun {
         let text = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
         let (sent, received) =
             reply.map_or((Moment::PAST, Moment::FAR), |reply| (reply.sent, reply.received));
@@ -66,7 +66,7 @@ impl Probation {
 
     /// A server replied on a connection of this standing to what was sent then. Returns what is known
     /// of it by now.
-    pub(crate) fn heard(&self, standing: Standing, sent: Moment) -> Standing {
+    pub(crate) fn heard(&self, standing: ServerRun, sent: Moment) -> ServerRun {
         let mut last = self.last.lock();
         match &mut *last {
             Some(run) if run.id == standing.run && run.id != 0 => {
@@ -74,14 +74,14 @@ impl Probation {
                     run.met = run.met.max(sent);
                 }
                 let counts_from = standing.counts_from.max(run.counts_from);
-                Standing { counts_from, ..standing }
+                ServerRun { counts_from, ..standing }
             }
             _ => standing,
         }
     }
 
     /// A report that was asked for and came then.
-    fn judge(&self, report: &str, sent: Moment, received: Moment) -> Standing {
+    fn judge(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
         let field = |name: &str| {
             report.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
@@ -91,11 +91,11 @@ impl Probation {
             hasher.finish().max(1)
         });
         if self.span.is_zero() {
-            return Standing { run: id, counts_from: Moment::PAST };
+            return ServerRun { run: id, counts_from: Moment::PAST };
         }
         let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<i64>().ok());
         let Some(uptime) = uptime else {
-            return Standing { run: id, counts_from: Moment::FAR };
+            return ServerRun { run: id, counts_from: Moment::FAR };
         };
         // A clock that was set back makes it negative.
         let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));
@@ -127,7 +127,7 @@ impl Probation {
         if last.is_none_or(|last| last.id == id || sent >= last.met) {
             *last = Some(run);
         }
-        Standing { run: id, counts_from }
+        ServerRun { run: id, counts_from }
     }
 }
 
@@ -154,14 +154,14 @@ mod tests {
     }
 
     /// A report that comes at once.
-    fn look(probation: &Probation, run: &str, seconds: u64, at: Moment) -> Moment {
+    fn look(probation: &RestartQuarantine, run: &str, seconds: u64, at: Moment) -> Moment {
         let seconds = i64::try_from(seconds).unwrap();
         probation.judge(&report(run, seconds), at, at).counts_from
     }
 
     #[test]
     fn server_counts_once_it_has_surely_run_for_the_span() {
-        let from = |seconds| look(&Probation::new(SPAN), "a", seconds, NOW);
+        let from = |seconds| look(&RestartQuarantine::new(SPAN), "a", seconds, NOW);
         assert_eq!(from(31), NOW);
         assert_eq!(from(YEAR), Moment::PAST);
         assert_eq!(from(30), NOW.after(SECOND));
@@ -170,22 +170,22 @@ mod tests {
 
     #[test]
     fn server_that_reports_no_uptime_does_not_count() {
-        let from = |span, text| Probation::new(span).judge(text, NOW, NOW).counts_from;
+        let from = |span, text| RestartQuarantine::new(span).judge(text, NOW, NOW).counts_from;
         assert_eq!(from(SPAN, ""), Moment::FAR);
         assert_eq!(from(SPAN, "run_id:a\r\n"), Moment::FAR);
         assert_eq!(from(Duration::ZERO, ""), Moment::PAST);
-        assert_eq!(Probation::new(SPAN).standing(None).counts_from, Moment::FAR);
+        assert_eq!(RestartQuarantine::new(SPAN).standing(None).counts_from, Moment::FAR);
     }
 
     #[test]
     fn negative_uptime_is_that_of_a_run_just_started() {
-        let standing = Probation::new(SPAN).judge(&report("a", -3_600), NOW, NOW);
+        let standing = RestartQuarantine::new(SPAN).judge(&report("a", -3_600), NOW, NOW);
         assert_eq!(standing.counts_from, NOW.after(SPAN));
     }
 
     #[test]
     fn second_report_of_a_disbelieved_run_changes_nothing() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         look(&probation, "a", YEAR, NOW);
         assert_eq!(look(&probation, "b", YEAR, NOW), NOW.after(SPAN));
         for millis in [0, 1, 1_000, 20_000] {
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn clock_set_ahead_after_a_true_report_changes_nothing() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         let first = look(&probation, "a", 0, NOW);
         assert_eq!(look(&probation, "a", 3_600, NOW.after(SECOND)), first);
     }
 
     #[test]
     fn rounded_reports_of_one_run_agree() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         let first = look(&probation, "a", 10, NOW);
         assert_eq!(look(&probation, "a", 10, NOW.after(SECOND * 9 / 10)), first);
         assert_eq!(look(&probation, "a", 11, NOW.after(SECOND / 10)), first);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn later_start_is_believed_but_not_after_the_first_meeting() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         assert_eq!(look(&probation, "a", 3_600, NOW).max(NOW), NOW);
         let first = probation.judge(&report("a", 3_600), NOW, NOW);
         // The clock had been ahead, and is right now.
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn new_run_older_than_the_last_meeting_is_not_believed() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         look(&probation, "a", 1_000, NOW);
         let later = NOW.after(SPAN * 2);
         assert_eq!(look(&probation, "b", 3_600, later), later.after(SPAN));
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn reply_shows_that_its_run_was_alive_when_asked() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         let first = probation.judge(&report("a", 1_000), NOW, NOW);
         let later = NOW.after(SPAN * 2);
         probation.heard(first, later);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn late_report_of_an_earlier_run_does_not_hide_the_later() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         look(&probation, "a", YEAR, NOW);
         let later = NOW.after(SPAN);
         let second = look(&probation, "b", 0, later);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn slow_report_counts_from_its_receipt() {
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         let received = NOW.after(SECOND * 4);
         let standing = probation.judge(&report("a", 11), NOW, received);
         assert_eq!(standing.counts_from, received.after(SECOND * 20));
@@ -268,10 +268,10 @@ mod tests {
 
     #[test]
     fn server_without_a_run_id_gets_no_credit_from_earlier() {
-        let from = |probation: &Probation, seconds: u64, at| {
+        let from = |probation: &RestartQuarantine, seconds: u64, at| {
             probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
         };
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         assert_eq!(from(&probation, 10, NOW), NOW.after(SECOND * 21));
         // What it says now counts, and not what it said before.
         let later = NOW.after(SECOND * 9 / 10);
@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn disbelieved_server_without_a_run_id_counts_after_one_span() {
-        let from = |probation: &Probation, seconds: u64, at| {
+        let from = |probation: &RestartQuarantine, seconds: u64, at| {
             probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
         };
-        let probation = Probation::new(SPAN);
+        let probation = RestartQuarantine::new(SPAN);
         from(&probation, 900, NOW);
         // Its clock was set ahead once, by more than a report may be off.
         let later = NOW.after(SECOND * 60);
@@ -322,7 +322,7 @@ mod tests {
             met_before in any::<bool>(),
             looks in prop::collection::vec(seen(), 2..40),
         ) {
-            let probation = Probation::new(SPAN);
+            let probation = RestartQuarantine::new(SPAN);
             let mut now = NOW;
             if met_before {
                 look(&probation, "a", YEAR, now);
@@ -355,7 +355,7 @@ mod tests {
             fraction in 0..1_000_u64,
             looks in prop::collection::vec((0..5_000_u64, 0..300_u64, 0..300_u64), 1..20),
         ) {
-            let probation = Probation::new(SPAN);
+            let probation = RestartQuarantine::new(SPAN);
             // Whole seconds of the wall clock.
             let started = NOW.after(Duration::from_millis(fraction));
             let mut now = started;

@@ -8,7 +8,7 @@ use crate::wire::fault::{by_sentinel, is_tls_fault, words};
 
 /// Why sentinels did not tell where the master is.
 #[derive(Default)]
-pub(super) struct Misses {
+pub(super) struct LocateErrors {
     /// How many watch no master of this name.
     strangers: usize,
     /// How many refuse this user, or could not be agreed with on TLS, and what the last of them said.
@@ -17,7 +17,7 @@ pub(super) struct Misses {
     last: Option<RedisError>,
 }
 
-impl Misses {
+impl LocateErrors {
     pub(super) fn note_down(&mut self) {
         let text = "a sentinel reports that the master is down".to_owned();
         self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));

@@ -1,0 +1,212 @@
+//! Listening for what wakes waiters: one thread for each server that publishes, with its own connection.
+//!
+//! | the client is | meaning | goes to |
+//! | --- | --- | --- |
+//! | idle | nobody has waited yet: no thread, no connection | down |
+//! | down | too few servers are heard: their threads connect, again and again | live, refused |
+//! | live | enough servers have confirmed the client's channel, and one is still heard | down |
+//! | refused | too many servers do not let this user listen; tried again when somebody waits | down |
+//!
+//! | a server is | when | its thread |
+//! | --- | --- | --- |
+//! | sought | it is new | connects |
+//! | heard | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
+//! | down | its connection failed, or it refuses the user | rests: for a time that grows; after a refusal, while others are heard, until a connection to it was tried for a caller, or a minute |
+//! | gone | the publishers have it no longer | ends |
+//!
+//! | a channel of a name is | when |
+//! | --- | --- |
+//! | wished for | a slot waits there |
+//! | confirmed | enough of the servers that have it confirmed the wish |
+//! | refused | the others are not enough; asked for again when somebody waits |
+//!
+//! What differs between one server, a cluster and a quorum is which servers there are and which of their
+//! messages are believed: [`Publishers`]. Whenever the client comes to be live, all waiters are woken to ask
+//! again: what was said meanwhile was said to nobody. The same holds for those at one channel whenever enough
+//! servers confirm it anew (rule 12). Callers ask for one more channel by leaving the wish here and publishing
+//! to the client's own channel, which wakes the threads.
+
+mod server;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::base::error::Error;
+use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
+use crate::base::thread::Role;
+use crate::base::time::{Clock, Moment};
+use crate::protocol::Protocol;
+use crate::protocol::wake::{Publishers, Wake, client_channel};
+use crate::wire::failure::Failure;
+
+pub(crate) use state::HearsReleases;
+use state::{ChannelState, State};
+
+/// What the callers and the threads of one client share.
+struct Shared {
+    publishers: Arc<dyn Publishers>,
+    /// The client's own channel.
+    own: Vec<u8>,
+    /// What the threads are called.
+    thread: String,
+    state: Mutex<State>,
+    changed: Condvar,
+    live: AtomicBool,
+    closed: AtomicBool,
+    clock: Arc<dyn Clock>,
+    /// Is told the messages that are for the slots of a name, or for all.
+    tell: Box<dyn Fn(Wake) + Send + Sync>,
+}
+
+/// Hears what wakes the waiters of a client.
+pub(crate) struct WakeListener {
+    shared: Arc<Shared>,
+    protocol: Arc<dyn Protocol>,
+}
+
+impl WakeListener {
+    /// What messages say of a name, or of all, is told to `tell`.
+    pub(crate) fn new(
+        protocol: Arc<dyn Protocol>,
+        clock: Arc<dyn Clock>,
+        tell: impl Fn(Wake) + Send + Sync + 'static,
+    ) -> WakeListener {
+        let identity = protocol.identity();
+        let shared = Shared {
+            publishers: protocol.publishers(),
+            own: client_channel(identity),
+            thread: identity.threads().name(Role::Listener),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            live: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            clock,
+            tell: Box::new(tell),
+        };
+        WakeListener { shared: Arc::new(shared), protocol }
+    }
+
+    /// Whether messages are heard.
+    pub(crate) fn is_live(&self) -> bool {
+        self.shared.live.load(Ordering::Acquire)
+    }
+
+    /// Begins to listen, without waiting for it.
+    pub(crate) fn start(&self) {
+        if self.shared.state.lock().seen.is_none() {
+            self.shared.follow();
+        }
+    }
+
+    /// Waits until messages are heard.
+    pub(crate) fn ready(&self, deadline: Moment) -> Result<(), Error> {
+        if self.is_live() {
+            return Ok(());
+        }
+        self.start();
+        let mut state = self.shared.state.lock();
+        // A refusal may be over by now.
+        state.retries += u64::from(state.refused.take().is_some());
+        self.shared.changed.notify_all();
+        self.wait(state, deadline, |_| self.is_live().then_some(Ok(())))
+    }
+
+    /// Whether a channel of one name is heard, as far as is known.
+    pub(crate) fn hears(&self, name: &[u8]) -> bool {
+        let state = self.shared.state.lock();
+        let channel = state.channels.get(name);
+        channel.is_some_and(|channel| matches!(channel.state, ChannelState::Confirmed))
+    }
+
+    /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
+    pub(crate) fn wish_for<S: HearsReleases + 'static>(
+        &self,
+        name: &[u8],
+        slot: &Arc<S>,
+        deadline: Moment,
+    ) {
+        self.start();
+        let mut state = self.shared.state.lock();
+        let is_new = matches!(state.wish(name, slot, false), ChannelState::Wished);
+        drop(state);
+        // A thread that connects asks for all that is wished for.
+        if is_new && self.is_live() {
+            // Where that fails, the threads look by themselves, a little later.
+            let _ = self.protocol.listen_to(name, deadline);
+        }
+    }
+
+    /// Waits until a channel is heard, whose messages wake the slot's delegate.
+    pub(crate) fn listen_to<S: HearsReleases + 'static>(
+        &self,
+        name: &[u8],
+        slot: &Arc<S>,
+        deadline: Moment,
+    ) -> Result<(), Error> {
+        self.ready(deadline)?;
+        let mut state = self.shared.state.lock();
+        if matches!(state.wish(name, slot, true), ChannelState::Confirmed) {
+            return Ok(());
+        }
+        drop(state);
+        match self.protocol.listen_to(name, deadline) {
+            // The threads look by themselves, a little later.
+            Err(failure) if failure.is_passing() && !mutated!("untold-listener-ends-the-wait") => {}
+            told => told?,
+        }
+        self.wait(self.shared.state.lock(), deadline, |state| {
+            match &state.channels.get(name)?.state {
+                ChannelState::Confirmed => Some(Ok(())),
+                ChannelState::Refused(failure) => Some(Err(refusal(failure))),
+                ChannelState::Wished => None,
+            }
+        })
+    }
+
+    /// Waits for an outcome, or until this user turns out not to be allowed to listen at all.
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        deadline: Moment,
+        outcome: impl Fn(&State) -> Option<Result<(), Error>>,
+    ) -> Result<(), Error> {
+        loop {
+            if let Some(outcome) = outcome(&state) {
+                return outcome;
+            }
+            if let Some(failure) = &state.refused {
+                return Err(refusal(failure));
+            }
+            if deadline <= self.shared.clock.now() {
+                return Err(Error::unreachable(
+                    "the connection that listens for releases is not there yet; look whether Redis hangs",
+                ));
+            }
+            self.shared.clock.doze(deadline, &mut |left| {
+                self.shared.changed.wait_for(&mut state, left);
+            });
+        }
+    }
+}
+
+impl Drop for WakeListener {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for WakeListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WakeListener").field("live", &self.is_live()).finish_non_exhaustive()
+    }
+}
+
+fn refusal(failure: &Failure) -> Error {
+    Error::denied(format!(
+        "waiting needs publish/subscribe, which this user is denied ({failure}); allow SUBSCRIBE on \
+         the channels leasehold:* and redisson_lock__channel:*, or use Wait::spin()"
+    ))
+}

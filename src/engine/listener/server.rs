@@ -1,0 +1,350 @@
+//! The thread that listens to one server.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::base::panic::survive;
+use crate::base::sync::{self, Arc, Ordering};
+use crate::engine::listener::Shared;
+use crate::engine::listener::state::{ChannelState, Link, Reply, ServerState, State};
+use crate::protocol::wake::{Publisher, Wake, read};
+use crate::wire::failure::Failure;
+use crate::wire::retry::{Pauses, Refusal};
+use crate::wire::subscription::{Event, Subscriber};
+
+/// How often a thread looks whether it is still wanted, and what is wished for.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often the channels are looked through for those that nobody waits at.
+const SWEEP: Duration = Duration::from_secs(1);
+const FIRST_REST: Duration = Duration::from_millis(10);
+const LONGEST_REST: Duration = Duration::from_millis(500);
+/// The same while no server is heard, unless each is a replica: then many clients wait for one fail-over.
+const LONGEST_DEAF_REST: Duration = Duration::from_millis(100);
+
+impl Shared {
+    /// Listens to those servers that there are now, and to no others.
+    pub(super) fn follow(self: &Arc<Shared>) {
+        let version = self.publishers.version();
+        let mut state = self.state.lock();
+        let late = state.seen.is_some();
+        if state.seen == Some(version) || late && mutated!("cluster-new-master-not-listened-to") {
+            return;
+        }
+        if !late {
+            state.swept = self.clock.now();
+        }
+        state.seen = Some(version);
+        let all = self.publishers.all();
+        state.servers.retain(|server| {
+            let number = server.publisher.number();
+            let stays = all.iter().any(|publisher| publisher.number() == number);
+            if !stays {
+                server.publisher.set_heard(false);
+            }
+            stays
+        });
+        let mut unstarted = None;
+        for publisher in all {
+            let is_it = |server: &ServerState| server.publisher.number() == publisher.number();
+            if state.servers.iter().any(is_it) {
+                continue;
+            }
+            state.count += 1;
+            let number = state.count;
+            let thread = ServerThread { shared: Arc::clone(self), number, publisher };
+            let server = thread.state(late);
+            match sync::spawn(&self.thread, move || thread.run()) {
+                Ok(()) => state.servers.push(server),
+                Err(error) => (state.seen, unstarted) = (None, Some(error)),
+            }
+        }
+        drop(state);
+        if let Some(error) = unstarted {
+            log::error!("no thread to listen for wake-ups could be started: {error}");
+        }
+    }
+
+    /// A server is heard no longer. Returns whether it was, and whether others still are.
+    fn lose(&self, number: u64, failure: Failure) -> (bool, bool) {
+        let enough = self.publishers.enough();
+        let mut state = self.state.lock();
+        let Some(server) = state.server(number) else { return (false, true) };
+        let was_heard = matches!(server.link, Link::Heard);
+        (server.link, server.late, server.seen) = (Link::Down(failure), true, None);
+        server.asked.clear();
+        server.publisher.set_heard(false);
+        let down = |server: &ServerState| match &server.link {
+            Link::Down(failure) => Some(failure.clone()),
+            Link::Sought | Link::Heard => None,
+        };
+        let down: Vec<Failure> = state.servers.iter().filter_map(down).collect();
+        let is_lost = down.len() == state.servers.len();
+        let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_passing()).collect();
+        let is_refused = refusals.len() + enough > state.servers.len();
+        state.refused = refusals.pop().filter(|_| is_lost || is_refused);
+        if is_lost || is_refused {
+            self.live.store(false, Ordering::Release);
+            state.forget();
+        }
+        self.changed.notify_all();
+        (was_heard, !is_lost)
+    }
+
+    /// Leaves the channels that nobody waits at.
+    fn sweep(&self) {
+        let now = self.clock.now();
+        // Dropped after the lock is free: ours may be the last reference to a slot.
+        let mut slots = Vec::new();
+        let mut state = self.state.lock();
+        if now.since(state.swept) < SWEEP {
+            return;
+        }
+        let State { swept, channels, wishes, .. } = &mut *state;
+        *swept = now;
+        channels.retain(|_, channel| {
+            channel.slots.retain(|slot| {
+                let slot = slot.upgrade();
+                let waits = slot.as_ref().is_some_and(|slot| slot.is_waited_for());
+                slots.extend(slot);
+                waits
+            });
+            let waits = !channel.slots.is_empty();
+            *wishes += u64::from(!waits);
+            waits
+        });
+        drop(state);
+    }
+}
+
+/// What the thread of one server has.
+pub(super) struct ServerThread {
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: u64,
+    pub(super) publisher: Arc<dyn Publisher>,
+}
+
+impl ServerThread {
+    pub(super) fn state(&self, late: bool) -> ServerState {
+        let (publisher, asked) = (Arc::clone(&self.publisher), HashMap::new());
+        let (number, link) = (self.number, Link::Sought);
+        ServerState { number, publisher, link, late, asked, seen: None }
+    }
+
+    fn run(&self) {
+        let mut pauses = Pauses::between(FIRST_REST, LONGEST_REST);
+        while self.is_wanted() {
+            let round = || self.listen_and_rest(&mut pauses);
+            if survive("the listener, which starts again,", round).is_none() {
+                self.shared.lose(self.number, Failure::silent());
+                sync::sleep(LOOK);
+            }
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_wanted_in(&mut self.shared.state.lock())
+    }
+
+    fn is_wanted_in(&self, state: &mut State) -> bool {
+        !self.shared.closed.load(Ordering::Acquire) && state.server(self.number).is_some()
+    }
+
+    fn listen_and_rest(&self, pauses: &mut Pauses) {
+        // A caller whose attempt comes after the refusal may have found it mended.
+        let refusal = Refusal::before(self.publisher.tried(), self.shared.clock.now());
+        let retries = self.shared.state.lock().retries;
+        let Err(failure) = self.listen() else { return };
+        let (was_heard, is_heard) = self.shared.lose(self.number, failure.clone());
+        log::debug!("wake-ups of {} are not heard: {failure}", self.publisher.address());
+        if was_heard {
+            pauses.reset();
+        }
+        self.shared.follow();
+        let rest = pauses.next();
+        let is_urgent = !is_heard && !failure.is_not_a_master();
+        sync::sleep(if is_urgent { rest.min(LONGEST_DEAF_REST) } else { rest });
+        if !failure.is_passing() {
+            self.rest_while_refused(refusal, retries);
+        }
+    }
+
+    /// Rests until a waiter needs the listener. While enough other servers are heard none does, so then the rest
+    /// ends with a caller's attempt to connect, or after a minute.
+    fn rest_while_refused(&self, refusal: Refusal, retries: u64) {
+        let mut state = self.shared.state.lock();
+        let is_over = || refusal.is_over(self.publisher.tried(), self.shared.clock.now());
+        while self.is_wanted_in(&mut state)
+            && state.retries == retries
+            && (state.refused.is_some() || !is_over())
+            && !mutated!("refusing-server-listened-to-again")
+        {
+            self.shared.changed.wait_for(&mut state, LOOK);
+        }
+    }
+
+    /// Listens until nobody wants it (`Ok`) or the connection has failed.
+    fn listen(&self) -> Result<(), Failure> {
+        let mut subscriber = self.publisher.subscribe(&self.shared.own)?;
+        while self.is_wanted() {
+            self.ask(&mut *subscriber)?;
+            match subscriber.next(LOOK) {
+                Ok(event) => self.hear(event, subscriber.epoch()),
+                Err(failure @ Failure::Refused(_)) => self.refuse(subscriber.refused(), failure)?,
+                Err(failure) => return Err(failure),
+            }
+            self.shared.follow();
+            self.shared.sweep();
+        }
+        Ok(())
+    }
+
+    /// Asks for the channels that are wished for here, and leaves the others.
+    pub(super) fn ask(&self, subscriber: &mut dyn Subscriber) -> Result<(), Failure> {
+        let version = self.shared.publishers.version();
+        let mut state = self.shared.state.lock();
+        let State { servers, channels, wishes, .. } = &mut *state;
+        let seen = Some((*wishes, version));
+        let Some(server) = servers.iter_mut().find(|server| server.number == self.number) else {
+            return Ok(());
+        };
+        if server.seen == seen {
+            return Ok(());
+        }
+        server.seen = seen;
+        let is_due = |name: &[u8]| channels.contains_key(name) && self.publisher.has(name);
+        let left = server.asked.extract_if(|name, _| !is_due(name));
+        let left: Vec<Vec<u8>> = left.map(|(name, _)| name).collect();
+        let mut asked = Vec::new();
+        for (name, channel) in channels.iter().filter(|(name, _)| self.publisher.has(name)) {
+            if server.asked.get(name).is_none_or(|(wish, _)| *wish != channel.wish) {
+                server.asked.insert(name.clone(), (channel.wish, Reply::Due));
+                asked.push(name.clone());
+            }
+        }
+        drop(state);
+        asked.iter().try_for_each(|name| subscriber.subscribe(name))?;
+        left.iter().try_for_each(|name| subscriber.unsubscribe(name))
+    }
+
+    /// The server refused something: a channel that was asked for, or all of it. Where it is not known which
+    /// channel that is, it may be any that was asked for.
+    pub(super) fn refuse(&self, refused: Option<Vec<u8>>, failure: Failure) -> Result<(), Failure> {
+        let refused = refused.filter(|name| *name != self.shared.own);
+        let mut state = self.shared.state.lock();
+        let Some(server) = state.server(self.number) else { return Ok(()) };
+        // The channel may be wished for no longer, or anew.
+        let mut found = refused.is_some();
+        let mut names = Vec::new();
+        for (name, (wish, reply)) in &mut server.asked {
+            if *reply == Reply::Due && refused.as_ref().is_none_or(|refused| refused == name) {
+                (*reply, found) = (Reply::Refused, true);
+                names.push((name.clone(), *wish));
+            }
+        }
+        if !found || !matches!(server.link, Link::Heard) {
+            return Err(failure);
+        }
+        for (name, wish) in names {
+            let (refusals, able) = state.replies(&name, wish, Reply::Refused);
+            if let Some(channel) = state.channels.get_mut(&name)
+                && channel.wish == wish
+                && refusals + self.shared.publishers.enough() > able
+            {
+                channel.state = ChannelState::Refused(failure.clone());
+            }
+        }
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    pub(super) fn hear(&self, event: Event, epoch: u64) {
+        let Shared { publishers, own, tell, .. } = &*self.shared;
+        match event {
+            Event::Message { channel, payload } if channel == *own => {
+                // Also from a server that has gone: its message is an echo wherever else it is heard.
+                if publishers.is_news(true, &payload)
+                    && (self.is_wanted() || !mutated!("cluster-gone-master-not-believed"))
+                {
+                    let mut wake = read(&payload);
+                    if let Wake::Grant { grant, .. } = &mut wake {
+                        grant.epoch = epoch;
+                    }
+                    tell(wake);
+                }
+            }
+            Event::Message { channel, payload } => {
+                if publishers.is_news(false, &payload) {
+                    self.pause();
+                    let state = self.shared.state.lock();
+                    let slots = state.channels.get(&channel).map(|channel| channel.waiters());
+                    drop(state);
+                    slots.iter().flatten().for_each(|slot| slot.hear_release());
+                }
+            }
+            Event::Subscribed { channel } if channel == *own => self.come_live(),
+            Event::Subscribed { channel } => self.confirm(&channel),
+            Event::Nothing => {}
+        }
+    }
+
+    /// Lets time pass, since all clients hear of a release at once. Other servers' threads hear the messages that
+    /// come meanwhile.
+    fn pause(&self) {
+        let pause = self.shared.publishers.pause();
+        if !pause.is_zero() {
+            sync::sleep(pause.min(LOOK));
+        }
+    }
+
+    /// The client's own channel is confirmed.
+    fn come_live(&self) {
+        let mut state = self.shared.state.lock();
+        let Some(server) = state.server(self.number) else { return };
+        let late = server.late && !matches!(server.link, Link::Heard);
+        server.link = Link::Heard;
+        self.publisher.set_heard(true);
+        if state.heard() < self.shared.publishers.enough() {
+            return;
+        }
+        state.refused = None;
+        let came = !self.shared.live.swap(true, Ordering::AcqRel);
+        self.shared.changed.notify_all();
+        drop(state);
+        if came && !mutated!("reconnect-wakes-nobody") {
+            (self.shared.tell)(Wake::Live);
+        } else if late && !mutated!("cluster-return-wakes-nobody") {
+            (self.shared.tell)(self.publisher.missed());
+        }
+    }
+
+    /// The channel of a name is confirmed.
+    fn confirm(&self, name: &[u8]) {
+        let mut state = self.shared.state.lock();
+        let Some(wish) = state.channels.get(name).map(|channel| channel.wish) else { return };
+        // A confirmation of an earlier question says nothing of a wish that was left since.
+        let asked = state.server(self.number).and_then(|server| server.asked.get_mut(name));
+        match asked {
+            Some((asked, reply)) if *asked == wish && *reply != Reply::Confirmed => {
+                *reply = Reply::Confirmed;
+            }
+            _ => return,
+        }
+        if state.replies(name, wish, Reply::Confirmed).0 != self.shared.publishers.enough() {
+            return;
+        }
+        let Some(channel) = state.channels.get_mut(name) else { return };
+        let was_heard = matches!(channel.state, ChannelState::Confirmed);
+        let missed = was_heard | std::mem::take(&mut channel.missed);
+        channel.state = ChannelState::Confirmed;
+        let slots = channel.waiters();
+        // Before anybody can see that it is heard, and release the lock.
+        slots.iter().for_each(|slot| slot.listen_anew());
+        drop(state);
+        self.shared.changed.notify_all();
+        if missed {
+            // What was published since is made good by asking (rule 12).
+            self.pause();
+            slots.iter().for_each(|slot| slot.nudge());
+        }
+    }
+}

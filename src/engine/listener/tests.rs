@@ -1,0 +1,225 @@
+//! What messages and replies about channels mean to those who wish for them.
+
+use std::time::Duration;
+
+use super::server::ServerThread;
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::id::Identity;
+use crate::base::name::Name;
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{self, AtomicU64};
+use crate::base::thread::Threads;
+use crate::engine::slot::Slot;
+use crate::engine::{Bounds, Callbacks, Engine};
+use crate::kind::reentrant::ReentrantKind;
+use crate::protocol::scripted::Scripted;
+use crate::protocol::wake::Publisher;
+use crate::topology::memory::client::Memory;
+use crate::topology::memory::server::Server;
+use crate::wire::retry::REFUSED;
+use crate::wire::subscription::{Event, Subscriber};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The longest that a test waits for what must come.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A connection on which nothing comes.
+struct Nothing;
+
+impl Subscriber for Nothing {
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        sync::sleep(wait);
+        Ok(Event::Nothing)
+    }
+
+    fn subscribe(&mut self, _channel: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, _channel: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// A listener that is live, whose only thread the test is, and two channels that are wished for.
+struct Stage {
+    listener: WakeListener,
+    server: ServerThread,
+    slot: Arc<Slot>,
+    told: Receiver<Wake>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let clock = Arc::new(DrivenClock::new(false));
+        let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+        let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+        let memory = Arc::new(Scripted::new(memory));
+        let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+        let (sender, told) = unbounded();
+        let tell = move |wake| _ = sender.send(wake);
+        let protocol: Arc<dyn Protocol> = Arc::<Scripted<Memory>>::clone(&memory);
+        let listener = WakeListener::new(protocol, as_clock(), tell);
+        let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
+        let slot = engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());
+        let shared = Arc::clone(&listener.shared);
+        let publisher = shared.publishers.all().remove(0);
+        let server = ServerThread { shared, number: 1, publisher };
+        let mut state = listener.shared.state.lock();
+        state.seen = Some(0);
+        state.servers.push(server.state(false));
+        state.wish(b"x", &slot, false);
+        state.wish(b"y", &slot, false);
+        drop(state);
+        let stage = Stage { listener, server, slot, told };
+        stage.confirm(&stage.listener.shared.own);
+        assert!(stage.listener.is_live() && stage.told.try_recv() == Ok(Wake::Live));
+        stage
+    }
+
+    fn confirm(&self, channel: &[u8]) {
+        self.server.hear(Event::Subscribed { channel: channel.to_vec() }, 0);
+    }
+}
+
+#[test]
+fn confirmation_before_its_question_confirms_nothing() {
+    let stage = Stage::new();
+    stage.confirm(b"x");
+    assert!(!stage.listener.hears(b"x"), "it is not asked for yet");
+    stage.server.ask(&mut Nothing).unwrap();
+    stage.confirm(b"x");
+    assert!(stage.listener.hears(b"x") && !stage.listener.hears(b"y"));
+}
+
+#[test]
+fn refusal_of_one_channel_leaves_another_asked_for() {
+    let Stage { listener, server, slot, .. } = &Stage::new();
+    server.ask(&mut Nothing).unwrap();
+    server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
+    server.hear(Event::Subscribed { channel: b"y".to_vec() }, 0);
+    assert!(listener.hears(b"y"), "it was not refused");
+    // A pause does not ask again for what was refused.
+    listener.wish_for(b"x", slot, Moment::FAR);
+    let state = listener.shared.state.lock();
+    assert!(matches!(state.channels[b"x".as_slice()].state, ChannelState::Refused(_)));
+}
+
+#[test]
+fn what_a_server_said_before_it_went_is_believed() {
+    let stage = Stage::new();
+    stage.listener.shared.state.lock().servers.clear();
+    let own = &stage.listener.shared.own;
+    let message =
+        |payload: &[u8]| Event::Message { channel: own.clone(), payload: payload.to_vec() };
+    stage.server.hear(message(b"r 1f x"), 0);
+    stage.server.hear(message(b"p 1f 9 x"), 0);
+    let (name, number) = (b"x".to_vec(), 31);
+    let told: Vec<Wake> = std::iter::from_fn(|| stage.told.try_recv().ok()).collect();
+    assert_eq!(told, [Wake::Retry { name: name.clone() }, Wake::Request { name, number }]);
+}
+
+/// A server that refuses to be listened to. Its clock stands still.
+struct Refusing {
+    clock: Arc<DrivenClock>,
+    attempts: AtomicU64,
+    tried: AtomicU64,
+    /// How many callers connect between the first refusals and the rests after them.
+    callers: AtomicU64,
+}
+
+impl Publisher for Refusing {
+    fn address(&self) -> String {
+        "refusing:1".to_owned()
+    }
+
+    fn subscribe(&self, _: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        if self.callers.load(Ordering::SeqCst) > 0 {
+            self.callers.fetch_sub(1, Ordering::SeqCst);
+            self.tried.fetch_add(1, Ordering::SeqCst);
+        }
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        Err(Failure::wrong_type())
+    }
+
+    fn tried(&self) -> u64 {
+        self.tried.load(Ordering::SeqCst)
+    }
+}
+
+/// A server on whose connection nothing comes, and another one.
+struct Two(Arc<Refusing>);
+
+struct Silent;
+
+impl Publisher for Silent {
+    fn number(&self) -> usize {
+        1
+    }
+
+    fn address(&self) -> String {
+        "silent:1".to_owned()
+    }
+
+    fn subscribe(&self, _: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        Ok(Box::new(Nothing))
+    }
+}
+
+impl Publishers for Two {
+    fn all(&self) -> Vec<Arc<dyn Publisher>> {
+        vec![Arc::new(Silent), self.0.clone()]
+    }
+}
+
+/// Listens to a server that refuses, and to one that does not.
+fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
+    let refusing = Refusing {
+        clock: Arc::new(DrivenClock::new(false)),
+        attempts: AtomicU64::new(0),
+        tried: AtomicU64::new(0),
+        callers: AtomicU64::new(callers),
+    };
+    let refusing = Arc::new(refusing);
+    let shared = Arc::new(Shared {
+        publishers: Arc::new(Two(Arc::clone(&refusing))),
+        own: b"own".to_vec(),
+        thread: Threads::of_a_new_client().name(Role::Listener),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        live: AtomicBool::new(false),
+        closed: AtomicBool::new(false),
+        clock: Arc::<DrivenClock>::clone(&refusing.clock),
+        tell: Box::new(|_| {}),
+    });
+    shared.follow();
+    (refusing, shared)
+}
+
+#[track_caller]
+fn until_attempt(refusing: &Refusing, number: u64) {
+    let begin = std::time::Instant::now();
+    while refusing.attempts.load(Ordering::SeqCst) < number {
+        assert!(begin.elapsed() < LONG, "it rests on");
+        sync::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn attempt_between_refusal_and_rest_ends_the_rest() {
+    let (refusing, shared) = refused(1);
+    until_attempt(&refusing, 2);
+    shared.closed.store(true, Ordering::Release);
+}
+
+#[test]
+fn refusing_server_is_tried_again_after_a_minute() {
+    let (refusing, shared) = refused(0);
+    until_attempt(&refusing, 1);
+    sync::sleep(SECOND);
+    assert_eq!(refusing.attempts.load(Ordering::SeqCst), 1, "unasked");
+    refusing.clock.put_forward(refusing.clock.now().after(REFUSED));
+    until_attempt(&refusing, 2);
+    shared.closed.store(true, Ordering::Release);
+}
