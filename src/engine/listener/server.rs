@@ -60,7 +60,7 @@ impl Shared {
         }
         drop(state);
         if let Some(error) = unstarted {
-            log::error!("no thread to listen for wake-ups could be started: {error}");
+            log!(error, "no thread to listen for wake-ups could be started: {error}");
         }
     }
 
@@ -155,7 +155,7 @@ impl ServerThread {
         let retries = self.shared.state.lock().retries;
         let Err(failure) = self.listen() else { return };
         let (was_heard, is_heard) = self.shared.lose(self.number, failure.clone());
-        log::debug!("wake-ups of {} are not heard: {failure}", self.publisher.address());
+        log!(debug, "wake-ups of {} are not heard: {failure}", self.publisher.address());
         if was_heard {
             pauses.reset();
         }
