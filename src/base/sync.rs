@@ -32,11 +32,6 @@ pub(crate) fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Lets other threads go first.
-pub(crate) fn yield_now() {
-    std::thread::yield_now();
-}
-
 /// For a crowd that is woken at once: the standard library's `notify_all` takes one system call,
 /// where parking_lot's wakes one, which wakes the next.
 pub(crate) mod crowd {

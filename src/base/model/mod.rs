@@ -40,11 +40,6 @@ pub(crate) fn sleep(span: Duration) {
     time::sleep(span);
 }
 
-/// Lets other threads go first.
-pub(crate) fn yield_now() {
-    shuttle::thread::yield_now();
-}
-
 /// A cell that is written once. The standard library's would stop the one real thread for good.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::time::Duration;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
@@ -40,9 +39,8 @@ pub(super) struct Holder {
     pub(super) hold: Hold,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,
-    /// How often the lease was passed on since it was granted, and when that was last.
+    /// How often the lease was passed on since it was granted.
     pub(super) passed: u32,
-    pub(super) passed_at: Moment,
 }
 
 /// In whose hands a lease is.
@@ -106,11 +104,10 @@ impl Holder {
         }
     }
 
-    /// The next thread has it. Returns how long the one before had it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>, now: Moment) -> Duration {
+    /// The next thread has it.
+    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>) {
         self.hold = Hold::Held(Arc::downgrade(successor));
         self.passed = self.passed.saturating_add(1);
-        now.since(std::mem::replace(&mut self.passed_at, now))
     }
 }
 

@@ -2,9 +2,6 @@
 //!
 //! The states and their transitions are in `state`, which only computes. A slot is the lock around them: it
 //! has the threads wait, and carries out the effects.
-//!
-//! Where turns are short, a thread is woken one turn ahead of its own and looks out for it, so that
-//! nobody waits for a thread to wake.
 
 mod acquirer;
 mod bid;
@@ -25,7 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, Ordering};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::context::Context;
 use crate::engine::lease::LiveLease;
@@ -145,12 +142,6 @@ impl Slot {
         loop {
             if let Some(turn) = waiter.take() {
                 return turn;
-            }
-            if waiter.soon.swap(false, Ordering::Relaxed) {
-                drop(state);
-                waiter.look_out();
-                state = self.state.lock();
-                continue;
             }
             if deadline == Moment::FAR {
                 waiter.woken.wait(&mut state);

@@ -16,8 +16,6 @@ pub(super) struct Step {
     /// Threads that were told something, which are to be woken. Most events wake one.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
-    /// A thread that is to look out for its turn, which comes next.
-    pub(super) soon: Option<Arc<Waiter>>,
     pub(super) wakes_acquirer: bool,
     pub(super) look: Look,
     /// Dropped once the slot is unlocked: it may be the last reference to the lease or to the slot.
@@ -41,7 +39,6 @@ impl Step {
             shut_down,
             first: None,
             more: Vec::new(),
-            soon: None,
             wakes_acquirer: false,
             look: Look::Same,
             spent: None,
@@ -60,7 +57,7 @@ impl Step {
 
     /// Wakes the threads that were told something.
     pub(super) fn wake(&self) {
-        self.first.iter().chain(&self.more).chain(&self.soon).for_each(|waiter| {
+        self.first.iter().chain(&self.more).for_each(|waiter| {
             waiter.woken.notify_one();
         });
     }

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::bid::Bid;
 use crate::engine::slot::patience::Patience;
-
-/// How often it looks for its turn before it sleeps again.
-const LOOKS: u32 = 32;
 
 /// What a thread is told at the slot.
 #[derive(Debug)]
@@ -49,21 +46,11 @@ pub(super) struct Waiter {
     pub(super) woken: Condvar,
     /// Written once, under the slot's lock.
     turn: Mutex<Option<Turn>>,
-    /// Whether `turn` has been written.
-    told: AtomicBool,
-    /// Whether its turn is about to come.
-    pub(super) soon: AtomicBool,
 }
 
 impl Waiter {
     pub(super) fn new(request: Request) -> Waiter {
-        Waiter {
-            request,
-            woken: Condvar::new(),
-            turn: Mutex::new(None),
-            told: AtomicBool::new(false),
-            soon: AtomicBool::new(false),
-        }
+        Waiter { request, woken: Condvar::new(), turn: Mutex::new(None) }
     }
 
     /// What it was told, once.
@@ -73,16 +60,5 @@ impl Waiter {
 
     pub(super) fn assign(&self, turn: Turn) {
         *self.turn.lock() = Some(turn);
-        self.told.store(true, Ordering::Release);
-    }
-
-    /// Looks for its turn for a moment.
-    pub(super) fn look_out(&self) {
-        for _ in 0..LOOKS {
-            if self.told.load(Ordering::Acquire) {
-                break;
-            }
-            sync::yield_now();
-        }
     }
 }

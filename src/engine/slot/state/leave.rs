@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::WaitKind;
-use crate::base::sync::{Arc, Ordering};
+use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::courtesy::PASSED_ON_WHILE_LISTENED;
@@ -16,9 +16,6 @@ use crate::engine::slot::waiter::Turn;
 const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
 /// The same while none is known to: those that do not queue cannot make themselves known.
 const PASSED_ON: Duration = Duration::from_secs(1);
-/// Where a turn took no longer than this, the thread after the next is woken ahead of its own: to wake a
-/// thread takes longer than such a hold.
-const BRISK: Duration = Duration::from_micros(50);
 
 /// What becomes of a lease that its thread gives up.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,11 +46,7 @@ impl SlotState {
             next.and_then(|next| lease.successor(&next.request.options, step.now))
             && let Some(next) = self.queue.pop_front()
         {
-            let is_brisk = self.holders[index].pass_on(&successor, step.now) <= BRISK;
-            step.soon = self.queue.front().filter(|_| is_brisk).map(Arc::clone);
-            if let Some(after) = &step.soon {
-                after.soon.store(true, Ordering::Relaxed);
-            }
+            self.holders[index].pass_on(&successor);
             self.watch(&successor, step);
             step.tell(&next, Turn::Held(successor));
             return Left::ToThread;

@@ -237,7 +237,6 @@ impl SlotState {
             hold: Hold::Held(Arc::downgrade(lease)),
             demand: acquirer.demand,
             granted_at: step.now,
-            passed_at: step.now,
             passed: 0,
         });
         self.courtesy.end(false, step.now);
