@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::node::Node;
-use crate::wire::connection::{Reply, ServerRun};
+use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
@@ -113,6 +113,8 @@ struct NodeCall<'a> {
     node: &'a Node,
     pool: &'a Pool,
     calls: &'a [Call],
+    /// The replies so far. Where a connection breaks half-way, only the rest is sent again.
+    done: Vec<Result<Reply, Failure>>,
     outcomes: Option<Vec<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
     asked: Moment,
@@ -135,6 +137,7 @@ impl<'a> NodeCall<'a> {
             node,
             pool: node.transport().pool(lane),
             calls,
+            done: Vec::new(),
             outcomes: None,
             connection: None,
             asked,
@@ -170,7 +173,7 @@ impl<'a> NodeCall<'a> {
             self.outcomes = Some(Vec::new());
             return;
         }
-        match connection.send_all(self.calls, deadline) {
+        match connection.send_all(&self.calls[self.done.len()..], deadline) {
             Ok(sent) => self.sent = Some(sent),
             Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(None),
             Err(failure @ Failure::Unknown(_)) => self.hang_up(Some(failure)),
@@ -184,7 +187,7 @@ impl<'a> NodeCall<'a> {
         };
         let begin = clock.now();
         // An answer that is there already is read also when the time is over.
-        let replies = connection.receive_for(self.calls, deadline);
+        let mut replies = connection.receive_for(&self.calls[self.done.len()..], deadline);
         let end = clock.now();
         self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(sent)));
         let is_unknown =
@@ -195,12 +198,21 @@ impl<'a> NodeCall<'a> {
         }
         match replies.iter().find(is_unknown) {
             Some(Err(failure)) if failure.is_disconnect() => {
-                return self.hang_up(Some(failure.clone()));
+                let failure = failure.clone();
+                let is_final = |reply: &Result<Reply, Failure>| match reply {
+                    Ok(_) => true,
+                    Err(Failure::Refused(error)) => !is_no_script(error),
+                    Err(_) => false,
+                };
+                replies.truncate(replies.iter().take_while(|reply| is_final(reply)).count());
+                self.done.append(&mut replies);
+                return self.hang_up(Some(failure));
             }
             Some(_) => self.node.missed(clock.now().since(sent)),
             None => {}
         }
-        (self.outcomes, self.connection) = (Some(replies), None);
+        self.done.append(&mut replies);
+        (self.outcomes, self.connection) = (Some(std::mem::take(&mut self.done)), None);
     }
 
     /// The connection was dead; another may be alive.
@@ -239,10 +251,10 @@ impl<'a> NodeCall<'a> {
         // What was sent once may have been done, whatever came later.
         let repeated = self.doubt.is_some();
         let missing = self.doubt.or_else(|| self.hindrance.clone());
+        let mut outcomes = self.outcomes.unwrap_or(self.done);
+        outcomes.resize(self.calls.len(), Err(missing.unwrap_or_else(silent)));
         NodeReply {
-            outcomes: self
-                .outcomes
-                .unwrap_or_else(|| vec![Err(missing.unwrap_or_else(silent)); self.calls.len()]),
+            outcomes,
             asked: self.asked,
             standing: self.standing,
             repeated,
