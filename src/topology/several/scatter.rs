@@ -265,18 +265,26 @@ impl<'a> NodeCall<'a> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_support::{Server, WallClock};
+    use leasehold_support::{Action, Fault, Proxy, Server, WallClock};
 
     use super::*;
     use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
     use crate::base::thread::Threads;
+    use crate::base::time::BootClock;
     use crate::topology::several::node::NodeSettings;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;
 
     const SPAN: Duration = Duration::from_secs(30);
+
+    fn settings(probation: Option<Duration>) -> NodeSettings {
+        let span = Duration::from_secs(20);
+        let timeouts = Timeouts { connect: span, command: span, settings: ["node_timeout"; 2] };
+        let threads = Threads::of_a_new_client();
+        NodeSettings { pool: PoolSettings::default(), timeouts, probation, threads }
+    }
 
     fn standing(node: &Node, clock: &DrivenClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
@@ -298,25 +306,35 @@ mod tests {
         line.trim().parse().unwrap_or(0)
     }
 
+    #[test]
+    fn broken_pipeline_goes_on_after_its_last_reply() {
+        let server = Server::start().unwrap();
+        let proxy = Proxy::start(&server).unwrap();
+        let cut = proxy.add(Fault::reply("the-cut", Action::CutHalf));
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let info = endpoint::parse(&proxy.url()).unwrap();
+        let node = Node::new(info, &clock, &settings(None)).unwrap();
+        let words: [&[&[u8]]; 3] = [&[b"INCR", b"once"], &[b"ECHO", b"the-cut"], &[b"PING"]];
+        let calls = words.map(Call::plain);
+        let deadline = clock.now().after(Duration::from_secs(20));
+        let requests = [NodeRequest { node: &node, calls: &calls }];
+        let replies = ask(&requests, Lane::Callers, 1, deadline, &*clock);
+        assert_eq!(cut.fired(), 1);
+        assert!(replies[0].outcomes.iter().all(Result::is_ok), "{:?}", replies[0].outcomes);
+        assert!(replies[0].repeated);
+        let count: u64 = redis::cmd("GET").arg("once").query(&mut server.connection()).unwrap();
+        assert_eq!(count, 1, "what had its reply was sent again");
+    }
+
     /// The reply to a command bounds how old the next run can be, as a connection does.
     #[test]
     fn restarted_server_is_no_older_than_the_last_reply() {
         let wall = WallClock::new().unwrap();
         let server = Server::builder().envs(wall.variables()).start().unwrap();
         let clock = Arc::new(DrivenClock::new(false));
-        let settings = NodeSettings {
-            pool: PoolSettings::default(),
-            timeouts: Timeouts {
-                connect: Duration::from_secs(20),
-                command: Duration::from_secs(20),
-                settings: ["node_timeout"; 2],
-            },
-            probation: Some(SPAN),
-            threads: Threads::of_a_new_client(),
-        };
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
         let info = endpoint::parse(&server.unix_url()).unwrap();
-        let node = Node::new(info, &shared, &settings).unwrap();
+        let node = Node::new(info, &shared, &settings(Some(SPAN))).unwrap();
         let first = standing(&node, &clock);
         clock.put_forward(clock.now().after(Duration::from_secs(3_600)));
         // The same connection, and the same run.
