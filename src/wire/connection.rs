@@ -204,7 +204,8 @@ impl Connection {
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .filter_map(|index| Some((index, calls[index].with_source()?)))
             .collect();
-        if !missing.is_empty() {
+        // Where a reply is still due, it would be taken for the reply to one of these.
+        if !missing.is_empty() && self.unanswered == 0 {
             let whole: Vec<&Call> = missing.iter().map(|(_, whole)| whole).collect();
             for ((index, _), reply) in missing.iter().zip(self.call_all_once(&whole, deadline)) {
                 replies[*index] = reply;
@@ -306,14 +307,7 @@ impl Connection {
         if left.is_zero() && mutated!("reply-that-arrived-not-read") {
             return Err(Failure::Unknown(self.broken(silence())));
         }
-        let read = self.allow(left.max(GRACE)).and_then(|()| {
-            loop {
-                match self.inner.recv_response() {
-                    Ok(Value::Push { .. }) => {}
-                    reply => return reply,
-                }
-            }
-        });
+        let read = self.allow(left.max(GRACE)).and_then(|()| self.inner.recv_reply());
         // Errors inside a reply are those of single commands of a transaction.
         let reply = match read {
             Ok(Value::ServerError(error)) => Err(Failure::Refused(self.locate(error.into()))),

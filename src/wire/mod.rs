@@ -26,7 +26,6 @@
 //! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
-//! | `unanswered` | the commands about channels whose replies are due |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
@@ -55,4 +54,3 @@ pub(crate) mod subscription;
 pub(crate) mod tls;
 mod token;
 pub(crate) mod transport;
-mod unanswered;
