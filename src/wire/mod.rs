@@ -15,7 +15,7 @@
 //! | `batcher` | commands of many threads travel together |
 //! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
-//! | `process` | whether connections belong to this process, or to one that it was forked from |
+//! | `process` | whether this process made the first client, or was forked from the one that did |
 //! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no reply |
 //! | `fault` | the driver's errors in words, with the server's address |
