@@ -42,10 +42,10 @@ impl Session for Connection {
     fn call_slow(
         &mut self,
         call: &Call,
-        within: Duration,
+        _within: Duration,
         deadline: Moment,
     ) -> Result<Reply, Failure> {
-        Connection::call_slow(self, call, within, deadline)
+        Connection::call_slow(self, call, deadline)
     }
 
     fn longest_wait(&self, deadline: Moment) -> Duration {

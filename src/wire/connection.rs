@@ -141,21 +141,14 @@ impl Connection {
         left - left / MARGIN
     }
 
-    /// Sends a command that may keep the server silent for so long, as `WAIT` does. If no reply comes, that says
-    /// nothing about the other connections.
-    pub(crate) fn call_slow(
-        &mut self,
-        call: &Call,
-        within: Duration,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        let now = self.clock.now();
-        let until = now.after(within);
-        let before = self.common.excuse(now, until);
+    /// Sends a command that may keep the server silent, as `WAIT` does. If no reply comes, that says nothing about
+    /// the other connections.
+    pub(crate) fn call_slow(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         self.is_excused = true;
+        self.common.excuse(true);
         let outcome = self.call(call, deadline);
+        self.common.excuse(false);
         self.is_excused = false;
-        self.common.end_excuse(until, before);
         outcome
     }
 
