@@ -37,6 +37,29 @@ pub(crate) struct Reply {
     pub(crate) epoch: u64,
 }
 
+/// One connection for as long as an operation needs it.
+pub(crate) trait Session {
+    /// Sends one command and waits for its reply.
+    fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
+
+    /// Sends several commands at once and waits for their replies.
+    fn call_all(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>>;
+
+    /// As [`call`](Session::call), for a command to which the server replies only after `within`.
+    fn call_slow(
+        &mut self,
+        call: &Call,
+        within: Duration,
+        deadline: Moment,
+    ) -> Result<Reply, Failure>;
+
+    /// How long the server may take over a command so that its reply still arrives by the deadline.
+    fn longest_wait(&self, deadline: Moment) -> Duration;
+
+    /// Keeps the connection from being used again: it may be left watching, or within a transaction.
+    fn poison(&mut self);
+}
+
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
@@ -129,34 +152,6 @@ impl Connection {
         !self.is_poisoned() && !self.is_outdated()
     }
 
-    /// Marks the connection as not to be used again.
-    pub(crate) fn poison(&mut self) {
-        self.poisoned = true;
-    }
-
-    /// How long the server may wait before it replies to a command that is sent now, so that the reply comes
-    /// before the read times out.
-    pub(crate) fn longest_wait(&self, deadline: Moment) -> Duration {
-        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
-        left - left / MARGIN
-    }
-
-    /// Sends a command that may keep the server silent, as `WAIT` does. If no reply comes, that says nothing about
-    /// the other connections.
-    pub(crate) fn call_slow(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.is_excused = true;
-        self.common.excuse(true);
-        let outcome = self.call(call, deadline);
-        self.common.excuse(false);
-        self.is_excused = false;
-        outcome
-    }
-
-    /// Sends one command and waits for its reply until `deadline`.
-    pub(crate) fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.call_all(std::slice::from_ref(call), deadline).swap_remove(0)
-    }
-
     /// Asks a node of a cluster for something that it is only about to take over. The script goes with
     /// it, because the permission is for the next command alone.
     pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
@@ -168,20 +163,6 @@ impl Connection {
             (Err(denied), Err(Failure::Refused(_))) => Err(denied),
             // What has been taken over by now needs no leave.
             (_, reply) => reply,
-        }
-    }
-
-    /// Sends commands together and waits for all their replies until `deadline`.
-    ///
-    /// The first reply that does not come makes its own and all later outcomes unknown.
-    pub(crate) fn call_all(
-        &mut self,
-        calls: &[Call],
-        deadline: Moment,
-    ) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls, deadline) {
-            Ok(_) => self.receive_for(calls, deadline),
-            Err(failure) => vec![Err(failure); calls.len()],
         }
     }
 
@@ -349,6 +330,44 @@ impl Connection {
         let whole = self.allowed + SLACK >= span;
         let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
         locate(error, &self.address, limit)
+    }
+}
+
+impl Session for Connection {
+    fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        self.call_all(std::slice::from_ref(call), deadline).swap_remove(0)
+    }
+
+    /// The first reply that does not come makes its own and all later outcomes unknown.
+    fn call_all(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        match self.send_all(calls, deadline) {
+            Ok(_) => self.receive_for(calls, deadline),
+            Err(failure) => vec![Err(failure); calls.len()],
+        }
+    }
+
+    /// If no reply comes, that says nothing about the other connections.
+    fn call_slow(
+        &mut self,
+        call: &Call,
+        _within: Duration,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.is_excused = true;
+        self.common.excuse(true);
+        let outcome = self.call(call, deadline);
+        self.common.excuse(false);
+        self.is_excused = false;
+        outcome
+    }
+
+    fn longest_wait(&self, deadline: Moment) -> Duration {
+        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
+        left - left / MARGIN
+    }
+
+    fn poison(&mut self) {
+        self.poisoned = true;
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::batcher::Batcher;
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};

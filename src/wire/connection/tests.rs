@@ -100,7 +100,7 @@ fn excused_silence_outdates_nothing() {
     let (idle, mut slow, mut silent) = (connect(), connect(), connect());
     slow.call(&Call::plain(&[b"SET", b"x", b"1"]), Moment::FAR).unwrap();
     let wait = Call::plain(&[b"WAIT", b"1", b"0"]);
-    let failure = slow.call_slow(&wait, Moment::FAR).unwrap_err();
+    let failure = slow.call_slow(&wait, SECOND * 60, Moment::FAR).unwrap_err();
     assert!(matches!(failure, Failure::Unknown(_)), "{failure}");
     assert!(slow.is_poisoned() && !idle.is_outdated());
     // No reply is noted that did not come.
