@@ -156,7 +156,7 @@ impl Connection {
     /// it, because the permission is for the next command alone.
     pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let whole = call.with_source().unwrap_or_else(|| call.clone());
-        let mut replies = self.call_all_once(&[&Call::asking(), &whole], deadline);
+        let mut replies = self.call_all(&[Call::asking(), whole], deadline);
         let (reply, asked) = (replies.swap_remove(1), replies.swap_remove(0));
         match (asked, reply) {
             // Why it had no leave says more than that it was sent away.
@@ -174,35 +174,22 @@ impl Connection {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let mut replies = self.receive_all(deadline);
-        let missing: Vec<(usize, Call)> = (0..replies.len())
+        let (missing, whole): (Vec<usize>, Vec<Call>) = (0..replies.len())
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .filter_map(|index| Some((index, calls[index].with_source()?)))
-            .collect();
+            .unzip();
         // Where a reply is still due, it would be taken for the reply to one of these.
         if !missing.is_empty() && self.unanswered == 0 {
-            let whole: Vec<&Call> = missing.iter().map(|(_, whole)| whole).collect();
-            for ((index, _), reply) in missing.iter().zip(self.call_all_once(&whole, deadline)) {
-                replies[*index] = reply;
+            for (index, reply) in missing.into_iter().zip(self.call_all(&whole, deadline)) {
+                replies[index] = reply;
             }
         }
         replies
     }
 
-    /// Returns one outcome for each call.
-    fn call_all_once(&mut self, calls: &[&Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls.iter().copied(), deadline) {
-            Ok(_) => self.receive_all(deadline),
-            Err(failure) => vec![Err(failure); calls.len()],
-        }
-    }
-
     /// Sends commands together; returns when that began. [`receive_all`](Self::receive_all) is owed.
-    pub(crate) fn send_all<'a>(
-        &mut self,
-        calls: impl IntoIterator<Item = &'a Call>,
-        deadline: Moment,
-    ) -> Result<Moment, Failure> {
-        let packed: Vec<Vec<u8>> = calls.into_iter().map(Call::pack).collect();
+    pub(crate) fn send_all(&mut self, calls: &[Call], deadline: Moment) -> Result<Moment, Failure> {
+        let packed: Vec<Vec<u8>> = calls.iter().map(Call::pack).collect();
         self.send(&packed.concat(), packed.len(), deadline)
     }
 
