@@ -8,7 +8,7 @@ use redis::{ProtocolVersion, RedisError};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::attempt::Attempts;
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::Failure;

@@ -19,6 +19,7 @@ use crate::topology::several::node::Node;
 use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::{Borrowed, Pool};
+use crate::wire::process;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
@@ -144,7 +145,7 @@ impl<'a> NodeCall<'a> {
             standing: None,
             sent: None,
             doubt: None,
-            hindrance: node.transport().check_process().err(),
+            hindrance: process::check().err(),
             failed: node.attempts().counts().failed,
             ordered: false,
         }

@@ -11,7 +11,7 @@ pub(crate) use self::adapter::{Borrowed, Connector, connector};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Connection, Session as _};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::fault::connecting;
 use crate::wire::manager::Manager;
