@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late reply must not be read as
     /// the reply to the next command.
     poisoned: bool,
+    /// Whether it has been opened, and serves others than the thread that opened it.
+    is_in_use: bool,
     /// The server has leave to be silent: the command waits there.
     is_excused: bool,
     /// How many replies were not read. A panic between a command and its reply leaves some.
@@ -119,6 +121,7 @@ impl Connection {
             timeout: Duration::MAX,
             allowed: Duration::MAX,
             poisoned: false,
+            is_in_use: false,
             is_excused: false,
             unanswered: 0,
             generation: common.generation(),
@@ -145,6 +148,11 @@ impl Connection {
         self.generation != self.common.generation()
             || self.epoch.is_over()
             || self.common.covers(self.replied)
+    }
+
+    /// Hands it out: what becomes of it says something about the others.
+    pub(crate) fn hand_out(&mut self) {
+        self.is_in_use = true;
     }
 
     /// Whether it may be used again.
@@ -268,7 +276,8 @@ impl Connection {
         if left.is_zero() && mutated!("reply-that-arrived-not-read") {
             return Err(Failure::Unknown(self.broken(silence())));
         }
-        let read = self.allow(left.max(GRACE)).and_then(|()| self.inner.recv_reply());
+        let left = left.max(GRACE);
+        let read = self.allow(left).and_then(|()| self.inner.recv_reply(left.min(self.timeout)));
         // Errors inside a reply are those of single commands of a transaction.
         let reply = match read {
             Ok(Value::ServerError(error)) => Err(Failure::Refused(self.locate(error.into()))),
@@ -305,7 +314,10 @@ impl Connection {
         self.poisoned = true;
         let excused = self.is_excused && !mutated!("excused-silence-counts");
         if !error.is_timeout() {
-            self.common.outdate(self.generation);
+            // A server that hangs up on a newcomer says nothing about those that it serves.
+            if self.is_in_use {
+                self.common.outdate(self.generation);
+            }
         } else if !excused {
             self.common.note_silence(self.sent, self.clock.now());
         }

@@ -81,7 +81,7 @@ impl Line {
     /// One command and its reply, without a [`Connection`](crate::wire::connection::Connection).
     pub(crate) fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
         self.send_packed_command(&command.get_packed_command())?;
-        Ok(redis::from_redis_value(self.recv_reply()?.extract_error()?)?)
+        Ok(redis::from_redis_value(self.recv_reply(Duration::MAX)?.extract_error()?)?)
     }
 
     /// Sends a command that is packed. Each write takes no longer than the socket's time-out.
@@ -89,15 +89,18 @@ impl Line {
         Ok(self.stream.send(command)?)
     }
 
-    /// Waits for a reply, or a message. What comes after a time-out is what did not come before it.
-    pub(crate) fn recv(&mut self) -> Result<Value, RedisError> {
+    /// Waits for a reply, or a message, for so long in all. What comes after a time-out is what did not come
+    /// before it.
+    pub(crate) fn recv(&mut self, within: Duration) -> Result<Value, RedisError> {
+        self.stream.socket.begin_reply(within);
         self.parser.parse_value(&mut self.stream)
     }
 
     /// Waits for a reply, and drops the messages before it.
-    pub(crate) fn recv_reply(&mut self) -> Result<Value, RedisError> {
+    pub(crate) fn recv_reply(&mut self, within: Duration) -> Result<Value, RedisError> {
+        self.stream.socket.begin_reply(within);
         loop {
-            match self.recv()? {
+            match self.parser.parse_value(&mut self.stream)? {
                 Value::Push { .. } => {}
                 reply => return Ok(reply),
             }

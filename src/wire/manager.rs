@@ -187,6 +187,7 @@ impl Manager {
             let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.judge(&mut connection, reply.as_ref())?;
         }
+        connection.hand_out();
         Ok(connection)
     }
 

@@ -176,7 +176,7 @@ impl Subscription {
     /// Reads what comes next, if it comes in this time.
     fn read(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
-        match self.inner.recv() {
+        match self.inner.recv(wait) {
             Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
             Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),
             Err(error) if is_timeout(&error) => Ok(Event::Nothing),

@@ -116,10 +116,10 @@ impl Pool {
 
     /// Why no connection came free in this time.
     pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
-        let trouble = self.manager.attempts().trouble();
-        if trouble.is_some() || !self.raw.is_full() {
-            // One is being made, and takes longer than the caller has.
+        if !self.raw.is_full() {
+            // One could not be made, or is being made and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
+            let trouble = self.manager.attempts().trouble();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
         NotSentReason::Exhausted(Shortage {
