@@ -17,6 +17,8 @@ use crate::wire::stream::Stream;
 pub(crate) struct Line {
     pub(super) stream: Stream,
     parser: redis::Parser,
+    /// The reply to `HELLO`, or to `AUTH`, if one was sent.
+    pub(super) greeting: Value,
 }
 
 impl Line {
@@ -54,7 +56,7 @@ impl Line {
     /// Connects to one address, and says what there is to say.
     fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<Line, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
-        let mut line = Line { stream, parser: redis::Parser::new() };
+        let mut line = Line { stream, parser: redis::Parser::new(), greeting: Value::Nil };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
         let mut hello = if settings.protocol().supports_resp3() {
@@ -68,8 +70,11 @@ impl Line {
             password.map(|_| redis::cmd("AUTH").arg(user).take())
         };
         if let Some(hello) = &mut hello {
-            let said = line.query::<Value>(hello.arg(password));
-            said.map_err(|error| if password.is_some() { without_text(error) } else { error })?;
+            let said = line.query(hello.arg(password));
+            line.greeting = said.map_err(|error| match password {
+                Some(_) => without_text(error),
+                None => error,
+            })?;
         }
         if settings.db() != 0 {
             line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;

@@ -24,8 +24,7 @@ use crate::wire::subscription::Subscription;
 pub(crate) struct Manager {
     source: Arc<dyn Source>,
     clock: Arc<dyn Clock>,
-    /// Managers that share it know of the same moves.
-    server_clock: Arc<ServerClock>,
+    server_clock: ServerClock,
     timeouts: Timeouts,
     common: Arc<Common>,
     attempts: Attempts,
@@ -54,13 +53,12 @@ impl Manager {
     pub(crate) fn new(
         source: Arc<dyn Source>,
         clock: Arc<dyn Clock>,
-        server_clock: Arc<ServerClock>,
         timeouts: Timeouts,
     ) -> Manager {
         Manager {
             source,
             clock,
-            server_clock,
+            server_clock: ServerClock::default(),
             common: Arc::new(Common::new(timeouts.command, timeouts.settings[1])),
             timeouts,
             attempts: Attempts::new(),
@@ -73,6 +71,11 @@ impl Manager {
 
     pub(crate) fn attempts(&self) -> &Attempts {
         &self.attempts
+    }
+
+    /// The server's clock, and where the server is.
+    pub(crate) fn server_clock(&self) -> &ServerClock {
+        &self.server_clock
     }
 
     /// Outdates all connections made so far.

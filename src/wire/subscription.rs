@@ -10,7 +10,7 @@
 //!
 //! | when | it |
 //! | --- | --- |
-//! | it connects | asks, and listens once the server says that it is no replica |
+//! | it connects | asks, as each connection that speaks RESP3 does, and listens if the server is no replica |
 //! | [`ASK_SOON`] has passed since the last reply, and since its question a message was heard or the client made another connection, or a channel is unconfirmed | asks again |
 //! | [`ASK_QUIET`] has passed since the last reply | asks again |
 //! | there is no reply within [`SIGN_OF_LIFE`] | fails |
@@ -99,20 +99,20 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Takes over a connection that speaks RESP3, and asks for a first channel once the server has said
-    /// what it is. That, and each command, may take this long.
+    /// Takes over a connection that speaks RESP3, and asks for a first channel if the server has said that it is the
+    /// right one. Each write may take this long.
     pub(crate) fn new(
-        inner: Line,
+        mut inner: Line,
         patience: Duration,
         channel: &[u8],
         epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
         inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
-        let now = BootClock.now();
+        let greeting = std::mem::replace(&mut inner.greeting, Value::Nil);
         let mut subscription = Subscription {
             inner,
             epoch,
-            replied: now,
+            replied: BootClock.now(),
             was_master: false,
             asked: None,
             connections: 0,
@@ -120,15 +120,9 @@ impl Subscription {
             unanswered: VecDeque::new(),
             refused: None,
         };
-        subscription.ask(now)?;
-        while subscription.asked.is_some() {
-            let left = patience.saturating_sub(BootClock.now().since(now));
-            if left.is_zero() {
-                return Err(Failure::silent());
-            }
-            subscription.check_place()?;
-            subscription.read(left)?;
-        }
+        subscription.connections = subscription.connections_made();
+        subscription.check_place()?;
+        subscription.take_reply(greeting)?;
         subscription.subscribe(channel)?;
         Ok(subscription)
     }

@@ -28,7 +28,6 @@ pub(crate) struct Transport {
     /// take longer than what is left of the leases of which it is to tell that they are lost.
     worker: Pool,
     manager: Arc<Manager>,
-    server_clock: Arc<ServerClock>,
 }
 
 impl Transport {
@@ -39,15 +38,12 @@ impl Transport {
         timeouts: Timeouts,
         connector: Connector,
     ) -> Transport {
-        let server_clock = Arc::new(ServerClock::default());
-        let manager = Manager::new(source, Arc::clone(&clock), Arc::clone(&server_clock), timeouts);
-        let manager = Arc::new(manager);
+        let manager = Arc::new(Manager::new(source, Arc::clone(&clock), timeouts));
         Transport {
             batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
             pool: Pool::new(&manager, settings, connector),
             manager,
-            server_clock,
         }
     }
 
@@ -65,7 +61,7 @@ impl Transport {
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
-        &self.server_clock
+        self.manager.server_clock()
     }
 
     /// How many connections were tried so far, whatever came of it.
@@ -104,13 +100,15 @@ impl Transport {
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         process::check()?;
-        self.pool.exchange(deadline, exchange)
+        self.pool.exchange(self.manager.now(), deadline, exchange)
     }
 
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
         let told = process::check().and_then(|()| {
-            self.worker.exchange(deadline, |connection| Ok(connection.call_all(calls, deadline)))
+            let start = self.manager.now();
+            self.worker
+                .exchange(start, deadline, |connection| Ok(connection.call_all(calls, deadline)))
         });
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
     }

@@ -75,7 +75,7 @@ impl Member {
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let ear = self.ear.get_or_init(|| {
             let (source, clock) = (Fixed::new(self.info.clone()), Arc::clone(&self.clock));
-            Manager::new(Arc::new(source), clock, Arc::default(), self.settings.timeouts)
+            Manager::new(Arc::new(source), clock, self.settings.timeouts)
         });
         // Nodes pass on to each other what is published, so that a replica is as good a place as its master.
         ear.subscribe_at(&self.info, channel, None)

@@ -210,7 +210,7 @@ mod tests {
             let template = endpoint::parse("redis://mymaster").unwrap();
             let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone()));
             let timeouts = Timeouts::both(LONG);
-            let manager = Manager::new(sentinels.clone(), clock.clone(), Arc::default(), timeouts);
+            let manager = Manager::new(sentinels.clone(), clock.clone(), timeouts);
             let refusing = Refusing { server, clock, sentinels, manager: Arc::new(manager) };
             refusing.set_password("right");
             refusing

@@ -19,7 +19,7 @@ impl Carrier for Pool {
     fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         let (start, deadline) = batch.span();
         let mut carry = || {
-            self.exchange_since(start, deadline, |connection| {
+            self.exchange(start, deadline, |connection| {
                 let (packed, count, deadline) = batch.seal();
                 connection.send(packed, count, deadline)?;
                 connection.receive_each(deadline, |outcome| batch.tell(outcome))

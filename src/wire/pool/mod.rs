@@ -133,17 +133,9 @@ impl Pool {
         })
     }
 
-    /// Runs one exchange on a borrowed connection, and spoils that where the exchange did.
+    /// Runs one exchange on a borrowed connection, and spoils that where the exchange did. The caller has waited
+    /// for one since `start`.
     pub(crate) fn exchange<T>(
-        &self,
-        deadline: Moment,
-        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        self.exchange_since(self.manager.now(), deadline, exchange)
-    }
-
-    /// The same for a caller that has waited for a connection since then.
-    pub(crate) fn exchange_since<T>(
         &self,
         start: Moment,
         deadline: Moment,
@@ -151,14 +143,10 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
-        self.spoil_surplus(&mut connection);
-        outcome
-    }
-
-    fn spoil_surplus(&self, connection: &mut Connection) {
         if self.max_idle.is_some_and(|max_idle| self.raw.idle() >= max_idle) {
             connection.poison();
         }
+        outcome
     }
 }
 

@@ -45,7 +45,6 @@ fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
     let manager = Arc::new(Manager::new(
         Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(clock),
-        Arc::default(),
         Timeouts::both(LONG),
     ));
     let settings = PoolSettings::default().of_one();
@@ -90,7 +89,7 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
         let info = endpoint::parse(&format!("redis://{user}@{}", server.addr())).unwrap();
         let timeouts = Timeouts::both(LONG);
         let source = Arc::new(Fixed::new(info));
-        let manager = Manager::new(source, clock, Arc::default(), timeouts);
+        let manager = Manager::new(source, clock, timeouts);
         let settings = PoolSettings { min_idle, ..PoolSettings::default() };
         Pool::new(&Arc::new(manager), &settings, connector.clone())
     };
@@ -122,7 +121,6 @@ fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
     let manager = Arc::new(Manager::new(
         Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(&clock),
-        Arc::default(),
         Timeouts::both(LONG),
     ));
     let held_up = HeldUp::default();
