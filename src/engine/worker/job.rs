@@ -41,6 +41,14 @@ impl Job {
         }
     }
 
+    /// What it is for the agenda.
+    pub(super) fn duty(&self) -> Duty {
+        match self {
+            Job::Renew(slot, _) | Job::Show(slot, _) => Duty::Look(Arc::downgrade(slot)),
+            Job::GiveBack(duty) => Duty::GiveBack(Arc::clone(duty)),
+        }
+    }
+
     pub(super) fn gives_back(&self) -> Option<Arc<GiveBack>> {
         match self {
             Job::GiveBack(duty) => Some(Arc::clone(duty)),

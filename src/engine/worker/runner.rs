@@ -27,6 +27,9 @@ const TRIES_AHEAD: u32 = 2;
 /// What may take up to this many times as long travels together.
 const ALIKE: u32 = 4;
 
+/// What is named where one piece of work panics.
+const PART: &str = "the renewal worker, which goes on with other locks,";
+
 /// The worker's thread.
 pub(super) struct Runner {
     pub(super) protocol: Arc<dyn Protocol>,
@@ -49,7 +52,7 @@ impl Runner {
             match survive("the renewal worker, which goes on,", || self.turn()) {
                 Some(true) => {}
                 Some(false) => return,
-                None => self.put_back(),
+                None => _ = survive("the renewal worker, which goes on,", || self.put_back()),
             }
         }
     }
@@ -114,14 +117,20 @@ impl Runner {
     }
 
     fn carry_out(&mut self, now: Moment) {
-        let mut jobs = Vec::new();
-        let mut news = Vec::new();
+        let (mut jobs, mut news, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for duty in &self.hand {
             match duty {
                 Duty::Look(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
-                    for lease in Arc::clone(&slot).held(now) {
-                        jobs.extend(look(&slot, &lease, now, &mut self.report));
+                    // One that panics keeps no other lease from being renewed.
+                    let looked = survive(PART, || {
+                        for lease in Arc::clone(&slot).held(now) {
+                            jobs.extend(look(&slot, &lease, now, &mut self.report));
+                        }
+                    });
+                    if looked.is_none() {
+                        let duty = Duty::Look(Arc::downgrade(&slot));
+                        again.push(Entry { due: now.after(LONGEST_RETRY), duty });
                     }
                 }
                 // A place in the queue may outlive a short lease.
@@ -135,13 +144,16 @@ impl Runner {
         }
         // Told once, whatever happens next.
         self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
+        self.put(again);
         self.put(self.call_back(news, now));
         if !jobs.is_empty() {
             let told = self.ask(&jobs, now);
             let now = self.clock.now();
             for (job, told) in jobs.into_iter().zip(told) {
-                let gives_back = job.gives_back();
-                let next = job.settle(told, now, &*self.protocol, &mut self.report);
+                let (gives_back, duty) = (job.gives_back(), job.duty());
+                let report = &mut self.report;
+                let next = survive(PART, || job.settle(told, now, &*self.protocol, report))
+                    .unwrap_or_else(|| Some(Entry { due: now.after(LONGEST_RETRY), duty }));
                 if let Some(duty) = gives_back
                     && next.is_none()
                 {

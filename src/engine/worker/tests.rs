@@ -8,9 +8,10 @@ use super::duty::Duty;
 use super::job::Job;
 use super::report::Report;
 use super::runner::Runner;
-use super::{GiveBack, Worker};
+use super::{GiveBack, Tended, Worker};
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
+use crate::base::loss::Loss;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
@@ -153,6 +154,41 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     for turn in 1..=10 {
         assert!(runner.turn(), "{turn}");
     }
+}
+
+/// Counts the looks, and panics at each if it is to.
+#[derive(Debug)]
+struct Looked {
+    panics: bool,
+    looks: AtomicU64,
+}
+
+impl Tended for Looked {
+    fn held(self: Arc<Self>, _: Moment) -> Vec<Arc<LiveLease>> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics, "as a test wants");
+        Vec::new()
+    }
+
+    fn look_again(self: Arc<Self>, _: Moment) {}
+
+    fn lost(self: Arc<Self>, _: &Arc<LiveLease>, _: Loss) {}
+}
+
+#[test]
+fn look_that_panics_keeps_no_other_from_being_made() {
+    let clock = Arc::new(Busy::new());
+    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let worker =
+        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
+    let mut runner = worker.runner.lock().take().unwrap();
+    worker.started.store(true, Ordering::Release);
+    worker.agenda.announce(Moment::FAR.before(HOUR), News::Requested(b"x".to_vec()));
+    let slots = [true, false].map(|panics| Arc::new(Looked { panics, looks: AtomicU64::new(0) }));
+    slots.iter().for_each(|slot| _ = worker.agenda.look_at(slot, Moment::PAST));
+    assert!(runner.turn());
+    assert_eq!(slots.map(|slot| slot.looks.load(Ordering::SeqCst)), [1, 1]);
 }
 
 #[test]

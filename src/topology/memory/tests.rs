@@ -40,8 +40,13 @@ struct Stage {
 }
 
 impl Stage {
+    /// The clock stands still.
     fn new() -> Stage {
-        let clock = Arc::new(DrivenClock::new(true));
+        Stage::with(DrivenClock::new(false))
+    }
+
+    fn with(clock: DrivenClock) -> Stage {
+        let clock = Arc::new(clock);
         let server = Server::new(Arc::<DrivenClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
         let owner = MutexKind.owner(&identity, 1, LEASE, false);
@@ -71,10 +76,14 @@ impl Stage {
         let faults = link.faults();
         link.script(Fate::Served, 2);
         link.script(Fate::RequestDelayed(MOMENT * 2), 1);
-        let server = Arc::clone(&self.server);
+        let (server, clock, held) =
+            (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(link));
         spawn("meanwhile", move || {
-            sleep(MOMENT);
+            while held.faults() == faults {
+                sleep(Duration::from_millis(1));
+            }
             work(&server);
+            clock.put_forward(clock.now().after(MOMENT * 2));
         })
         .unwrap();
         let applied = self.apply(|pipe| _ = pipe.cmd("INCR").arg("count"));
@@ -187,7 +196,7 @@ fn release_by_watch_works_out_of_memory() {
 
 #[test]
 fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
-    let stage = Stage::new();
+    let stage = Stage::with(DrivenClock::new(true));
     let link = &stage.link;
     link.script(Fate::Served, 2);
     link.script(Fate::RequestDelayed(MOMENT * 2), 1);
@@ -197,13 +206,15 @@ fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
     let failure = stage.locks.apply(&stage.target, &stage.owner, &pipeline, deadline).unwrap_err();
     assert!(failure.is_unknown(), "{failure}");
     assert_eq!(stage.count(), Value::Nil);
-    sleep(MOMENT * 2);
+    while stage.count() == Value::Nil {
+        sleep(Duration::from_millis(1));
+    }
     assert_eq!(stage.count(), text("1"));
 }
 
 #[test]
 fn wait_for_replicas_takes_its_time_and_finds_none() {
-    let stage = Stage::new();
+    let stage = Stage::with(DrivenClock::new(true));
     let begin = stage.clock.now();
     let wanted = Durability { on_disk: false, local: false, replicas: 1, within: MOMENT };
     let found = stage.locks.replicate(&stage.target, &stage.owner, wanted, stage.deadline());

@@ -122,7 +122,7 @@ fn connection_that_cannot_be_opened_outdates_no_other() {
     let timeouts =
         Timeouts { connect: SECOND * 20, command: SECOND * 20, settings: ["command_timeout"; 2] };
     let source = Arc::new(Fixed::new(endpoint));
-    let manager = Manager::new(source, Arc::new(BootClock), Arc::default(), timeouts);
+    let manager = Manager::new(source, Arc::new(BootClock), timeouts);
     let mut healthy = manager.open().unwrap();
     let cut = proxy.add(Fault::request("TIME", Action::Cut));
     manager.open().unwrap_err();
