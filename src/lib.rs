@@ -55,7 +55,7 @@
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Loss`], [`LossCause`] | which lock was lost, and why |
-//! | [`Error`] | what went wrong, with one predicate for each kind of failure |
+//! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
@@ -92,7 +92,7 @@ pub mod testing;
 mod topology;
 mod wire;
 
-pub use base::error::{Error, Result};
+pub use base::error::{Error, ErrorKind, Result};
 pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};

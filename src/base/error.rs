@@ -1,5 +1,6 @@
 //! What can go wrong, told so that a program can decide and a person can act.
 
+mod kind;
 mod predicate;
 
 use std::error::Error as StdError;
@@ -8,6 +9,8 @@ use std::fmt;
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::text::clean;
+
+pub use kind::ErrorKind;
 
 /// The result of this crate's calls.
 ///
@@ -20,8 +23,6 @@ use crate::base::text::clean;
 /// }
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-type Source = Box<dyn StdError + Send + Sync>;
 
 /// Why a call did not do what was asked.
 ///
@@ -45,29 +46,12 @@ type Source = Box<dyn StdError + Send + Sync>;
 pub struct Error(Box<Inner>);
 
 struct Inner {
-    kind: Kind,
+    kind: ErrorKind,
     /// Of an unknown outcome: it came of an outage.
     in_outage: bool,
     lock: Option<Name>,
     text: String,
-    source: Option<Source>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Timeout,
-    Lost,
-    NotHeld,
-    Unreachable,
-    UnknownOutcome,
-    Config,
-    Denied,
-    WrongType,
-    Cancelled,
-    Exhausted,
-    Refused,
-    NotReplicated,
-    NotFsynced,
+    source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 /// A constructor for each of these kinds, which takes the text.
@@ -75,7 +59,7 @@ macro_rules! constructors {
     ($($constructor:ident: $kind:ident),+ $(,)?) => {
         impl Error {
             $(pub(crate) fn $constructor(text: impl Into<String>) -> Error {
-                Error::new(Kind::$kind, text)
+                Error::new(ErrorKind::$kind, text)
             })+
         }
     };
@@ -89,17 +73,89 @@ constructors! {
     denied: Denied,
     wrong_type: WrongType,
     cancelled: Cancelled,
-    exhausted: Exhausted,
+    exhausted: PoolExhausted,
     refused: Refused,
     not_replicated: NotReplicated,
     not_fsynced: NotFsynced,
 }
 
 impl Error {
-    /// The text may repeat what a server said.
-    fn new(kind: Kind, text: impl Into<String>) -> Error {
-        let text = clean(&text.into()).into_owned();
+    /// An error for an implementation of [`DistributedLock`](crate::DistributedLock) outside of this crate.
+    ///
+    /// The message says what happened and what to do about it, in one line: control characters are escaped.
+    /// Errors are logged, so it must not have secrets in it. For [`ErrorKind::Config`] it names the setting, the
+    /// value, and what is allowed.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Error, ErrorKind, Lease, Result};
+    /// use std::time::Duration;
+    ///
+    /// /// A lock service that is down.
+    /// struct Down;
+    ///
+    /// impl DistributedLock for Down {
+    ///     fn try_lock(&self, key: &str, _wait: Duration, _lease: Lease) -> Result<bool> {
+    ///         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    ///         Err(Error::new(ErrorKind::Unreachable, "the lock service is down; try again later")
+    ///             .with_lock_name(key)
+    ///             .with_source(cause))
+    ///     }
+    ///
+    ///     fn unlock(&self, key: &str) -> Result<()> {
+    ///         Err(Error::new(ErrorKind::NotHeld, "not held by this thread").with_lock_name(key))
+    ///     }
+    ///
+    ///     fn is_held(&self, _key: &str) -> bool {
+    ///         false
+    ///     }
+    /// }
+    ///
+    /// let error = Down.try_lock("orders:42", Duration::ZERO, Lease::default()).unwrap_err();
+    /// assert!(error.is_unreachable() && error.is_transient());
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "lock \"orders:42\": the lock service is down; try again later"
+    /// );
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        // The message may repeat what a server said.
+        let text = clean(&message.into()).into_owned();
         Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
+    }
+
+    /// Puts the name of the lock before the message, unless the error names a lock already.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::NotHeld, "not held by this thread").with_lock_name("a\n");
+    /// assert_eq!(error.to_string(), r#"lock "a\n": not held by this thread"#);
+    /// ```
+    #[must_use = "it returns the error"]
+    pub fn with_lock_name(self, name: impl AsRef<[u8]>) -> Error {
+        self.of(&Name::unchecked(name.as_ref()))
+    }
+
+    /// Keeps the error that caused this one, as its [source](std::error::Error::source). The message does not
+    /// change.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind, Result};
+    /// use std::error::Error as _;
+    ///
+    /// fn port(text: &str) -> Result<u16> {
+    ///     text.parse().map_err(|cause| {
+    ///         Error::new(ErrorKind::Config, format!("invalid port: {text:?}, expected 0 to 65535"))
+    ///             .with_source(cause)
+    ///     })
+    /// }
+    /// let error = port("x").unwrap_err();
+    /// assert!(error.source().unwrap().is::<std::num::ParseIntError>());
+    /// ```
+    #[must_use = "it returns the error"]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.0.source = Some(source.into());
+        self
     }
 
     /// The one form that all of these have: what is wrong with which setting, and what is allowed.
@@ -108,7 +164,7 @@ impl Error {
         wrong: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Error {
-        Error::new(Kind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
+        Error::new(ErrorKind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
@@ -117,7 +173,7 @@ impl Error {
             _ => ", and another holder may have had it since",
         };
         let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
-        Error::new(Kind::Lost, text).of(loss.lock())
+        Error::new(ErrorKind::Lost, text).of(loss.lock())
     }
 
     /// Names the lock, unless it is named already.
@@ -137,12 +193,7 @@ impl Error {
 
     /// Says that Redis could not be reached, besides that an outcome is unknown.
     pub(crate) fn in_outage(mut self) -> Error {
-        self.0.in_outage = self.0.kind == Kind::UnknownOutcome;
-        self
-    }
-
-    pub(crate) fn caused_by(mut self, source: impl Into<Source>) -> Error {
-        self.0.source = Some(source.into());
+        self.0.in_outage = self.0.kind == ErrorKind::UnknownOutcome;
         self
     }
 }
@@ -181,6 +232,15 @@ mod tests {
 
     fn lock() -> Name {
         Name::new(b"", b"orders:42").unwrap()
+    }
+
+    #[test]
+    fn error_made_elsewhere_is_cleaned_names_its_lock_once_and_keeps_its_source() {
+        let error = Error::new(ErrorKind::Denied, "no\nentry").with_source("the cause");
+        assert_eq!(error.to_string(), r"no\nentry");
+        let named = error.with_lock_name("a\n").with_lock_name("b");
+        assert_eq!(named.to_string(), r#"lock "a\n": no\nentry"#);
+        assert_eq!(named.source().unwrap().to_string(), "the cause");
     }
 
     #[test]

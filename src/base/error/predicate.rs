@@ -1,8 +1,55 @@
 //! What a program asks an error.
 
-use crate::base::error::{Error, Kind};
+use crate::base::error::{Error, ErrorKind};
 
 impl Error {
+    /// What kind of failure it is: for a `match`, or to count failures by kind.
+    ///
+    /// Of an error for which two predicates are true, this is the more precise one: [`ErrorKind::Lost`] is also
+    /// [not held](Error::is_not_held), and an [`ErrorKind::UnknownOutcome`] may also be
+    /// [unreachable](Error::is_unreachable).
+    ///
+    /// ```
+    /// use leasehold::ErrorKind;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let error = client.mutex("").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Config);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later although nobody changes the program, its settings or the server.
+    ///
+    /// It depends on the kind alone; the table of [`ErrorKind`] says why. Locking again is always safe. Before
+    /// another [`transaction`](crate::Guard::transaction) or [forced release](crate::Mutex::force_release),
+    /// look at [`is_unknown_outcome`](Error::is_unknown_outcome).
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Lease, Result};
+    /// use std::thread::sleep;
+    /// use std::time::Duration;
+    ///
+    /// /// Locks for a job that can wait for the end of an outage of a minute.
+    /// fn lock(locks: &dyn DistributedLock, key: &str) -> Result<bool> {
+    ///     let mut tries = 6;
+    ///     loop {
+    ///         tries -= 1;
+    ///         match locks.try_lock(key, Duration::from_secs(2), Lease::default()) {
+    ///             Err(error) if error.is_transient() && tries > 0 => sleep(Duration::from_secs(10)),
+    ///             outcome => return outcome,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn is_transient(&self) -> bool {
+        self.0.kind.is_transient()
+    }
+
     /// The wait ended before the lock was free, or the grant arrived when the lease or `max_hold` was
     /// already over.
     ///
@@ -24,7 +71,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_timeout(&self) -> bool {
-        self.0.kind == Kind::Timeout
+        self.0.kind == ErrorKind::Timeout
     }
 
     /// The lock was held, and was lost before its release; [`Guard::loss`](crate::Guard::loss) has the cause.
@@ -39,7 +86,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_lost(&self) -> bool {
-        self.0.kind == Kind::Lost
+        self.0.kind == ErrorKind::Lost
     }
 
     /// This thread does not hold the lock: it never did, or it has lost it.
@@ -56,7 +103,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_not_held(&self) -> bool {
-        matches!(self.0.kind, Kind::NotHeld | Kind::Lost)
+        matches!(self.0.kind, ErrorKind::NotHeld | ErrorKind::Lost)
     }
 
     /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
@@ -74,7 +121,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_unreachable(&self) -> bool {
-        self.0.kind == Kind::Unreachable || self.0.in_outage
+        self.0.kind == ErrorKind::Unreachable || self.0.in_outage
     }
 
     /// The command was sent and no reply came: it may have been done or not. Or the client heard that Redis
@@ -95,7 +142,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_unknown_outcome(&self) -> bool {
-        self.0.kind == Kind::UnknownOutcome
+        self.0.kind == ErrorKind::UnknownOutcome
     }
 
     /// A setting or an argument is not allowed: `invalid <setting>: <what is wrong>, expected <what is
@@ -111,7 +158,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_config(&self) -> bool {
-        self.0.kind == Kind::Config
+        self.0.kind == ErrorKind::Config
     }
 
     /// Redis refused the user, the password, or the user's permissions.
@@ -128,7 +175,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_denied(&self) -> bool {
-        self.0.kind == Kind::Denied
+        self.0.kind == ErrorKind::Denied
     }
 
     /// The key holds something that is not a lock of this kind.
@@ -143,7 +190,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_wrong_type(&self) -> bool {
-        self.0.kind == Kind::WrongType
+        self.0.kind == ErrorKind::WrongType
     }
 
     /// Another thread ended the wait, or the client was shut down.
@@ -158,7 +205,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_cancelled(&self) -> bool {
-        self.0.kind == Kind::Cancelled
+        self.0.kind == ErrorKind::Cancelled
     }
 
     /// Every connection of the pool was in use for as long as `max_wait` allows, and the server replied
@@ -175,7 +222,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_pool_exhausted(&self) -> bool {
-        self.0.kind == Kind::Exhausted
+        self.0.kind == ErrorKind::PoolExhausted
     }
 
     /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for had the lock in time,
@@ -194,7 +241,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_not_replicated(&self) -> bool {
-        self.0.kind == Kind::NotReplicated
+        self.0.kind == ErrorKind::NotReplicated
     }
 
     /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time, so it
@@ -213,7 +260,7 @@ impl Error {
     /// # }
     /// ```
     pub fn is_not_fsynced(&self) -> bool {
-        self.0.kind == Kind::NotFsynced
+        self.0.kind == ErrorKind::NotFsynced
     }
 
     /// Redis returned an error that no other predicate covers, such as being out of memory; or the client
@@ -229,6 +276,6 @@ impl Error {
     /// # }
     /// ```
     pub fn is_refused(&self) -> bool {
-        self.0.kind == Kind::Refused
+        self.0.kind == ErrorKind::Refused
     }
 }
