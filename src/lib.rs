@@ -57,6 +57,7 @@
 //! | [`Loss`], [`LossCause`] | which lock was lost, and why |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
+//! | [`LocalLocks`] | the same inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
 //! # The guide
@@ -98,7 +99,7 @@ pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;
 pub use client::{
-    DistributedLock, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
+    DistributedLock, LocalLocks, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
 };
 pub use kind::{Guard, Mutex, OwnedLease, ReentrantLock};
 pub use redis;
