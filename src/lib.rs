@@ -55,8 +55,9 @@
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Loss`], [`LossCause`] | which lock was lost, and why |
-//! | [`Error`] | what went wrong, with one predicate for each kind of failure |
+//! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
+//! | [`LocalLocks`] | the same inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
 //! # The guide
@@ -92,13 +93,13 @@ pub mod testing;
 mod topology;
 mod wire;
 
-pub use base::error::{Error, Result};
+pub use base::error::{Error, ErrorKind, Result};
 pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;
 pub use client::{
-    DistributedLock, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
+    DistributedLock, LocalLocks, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
 };
 pub use kind::{Guard, Mutex, OwnedLease, ReentrantLock};
 pub use redis;

@@ -1,11 +1,16 @@
 //! What can go wrong, told so that a program can decide and a person can act.
 
+mod kind;
+mod predicate;
+
 use std::error::Error as StdError;
 use std::fmt;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::text::clean;
+
+pub use kind::ErrorKind;
 
 /// The result of this crate's calls.
 ///
@@ -18,8 +23,6 @@ use crate::base::text::clean;
 /// }
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-type Source = Box<dyn StdError + Send + Sync>;
 
 /// Why a call did not do what was asked.
 ///
@@ -43,29 +46,12 @@ type Source = Box<dyn StdError + Send + Sync>;
 pub struct Error(Box<Inner>);
 
 struct Inner {
-    kind: Kind,
+    kind: ErrorKind,
     /// Of an unknown outcome: it came of an outage.
     in_outage: bool,
     lock: Option<Name>,
     text: String,
-    source: Option<Source>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Timeout,
-    Lost,
-    NotHeld,
-    Unreachable,
-    UnknownOutcome,
-    Config,
-    Denied,
-    WrongType,
-    Cancelled,
-    Exhausted,
-    Refused,
-    NotReplicated,
-    NotFsynced,
+    source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 /// A constructor for each of these kinds, which takes the text.
@@ -73,7 +59,7 @@ macro_rules! constructors {
     ($($constructor:ident: $kind:ident),+ $(,)?) => {
         impl Error {
             $(pub(crate) fn $constructor(text: impl Into<String>) -> Error {
-                Error::new(Kind::$kind, text)
+                Error::new(ErrorKind::$kind, text)
             })+
         }
     };
@@ -87,17 +73,89 @@ constructors! {
     denied: Denied,
     wrong_type: WrongType,
     cancelled: Cancelled,
-    exhausted: Exhausted,
+    exhausted: PoolExhausted,
     refused: Refused,
     not_replicated: NotReplicated,
     not_fsynced: NotFsynced,
 }
 
 impl Error {
-    /// The text may repeat what a server said.
-    fn new(kind: Kind, text: impl Into<String>) -> Error {
-        let text = clean(&text.into()).into_owned();
+    /// An error for an implementation of [`DistributedLock`](crate::DistributedLock) outside of this crate.
+    ///
+    /// The message says what happened and what to do about it, in one line: control characters are escaped.
+    /// Errors are logged, so it must not have secrets in it. For [`ErrorKind::Config`] it names the setting, the
+    /// value, and what is allowed.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Error, ErrorKind, Lease, Result};
+    /// use std::time::Duration;
+    ///
+    /// /// A lock service that is down.
+    /// struct Down;
+    ///
+    /// impl DistributedLock for Down {
+    ///     fn try_lock(&self, key: &str, _wait: Duration, _lease: Lease) -> Result<bool> {
+    ///         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    ///         Err(Error::new(ErrorKind::Unreachable, "the lock service is down; try again later")
+    ///             .with_lock_name(key)
+    ///             .with_source(cause))
+    ///     }
+    ///
+    ///     fn unlock(&self, key: &str) -> Result<()> {
+    ///         Err(Error::new(ErrorKind::NotHeld, "not held by this thread").with_lock_name(key))
+    ///     }
+    ///
+    ///     fn is_held(&self, _key: &str) -> bool {
+    ///         false
+    ///     }
+    /// }
+    ///
+    /// let error = Down.try_lock("orders:42", Duration::ZERO, Lease::default()).unwrap_err();
+    /// assert!(error.is_unreachable() && error.is_transient());
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "lock \"orders:42\": the lock service is down; try again later"
+    /// );
+    /// ```
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        // The message may repeat what a server said.
+        let text = clean(&message.into()).into_owned();
         Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
+    }
+
+    /// Puts the name of the lock before the message, unless the error names a lock already.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::NotHeld, "not held by this thread").with_lock_name("a\n");
+    /// assert_eq!(error.to_string(), r#"lock "a\n": not held by this thread"#);
+    /// ```
+    #[must_use = "it returns the error"]
+    pub fn with_lock_name(self, name: impl AsRef<[u8]>) -> Error {
+        self.of(&Name::unchecked(name.as_ref()))
+    }
+
+    /// Keeps the error that caused this one, as its [source](std::error::Error::source). The message does not
+    /// change.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind, Result};
+    /// use std::error::Error as _;
+    ///
+    /// fn port(text: &str) -> Result<u16> {
+    ///     text.parse().map_err(|cause| {
+    ///         Error::new(ErrorKind::Config, format!("invalid port: {text:?}, expected 0 to 65535"))
+    ///             .with_source(cause)
+    ///     })
+    /// }
+    /// let error = port("x").unwrap_err();
+    /// assert!(error.source().unwrap().is::<std::num::ParseIntError>());
+    /// ```
+    #[must_use = "it returns the error"]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.0.source = Some(source.into());
+        self
     }
 
     /// The one form that all of these have: what is wrong with which setting, and what is allowed.
@@ -106,7 +164,7 @@ impl Error {
         wrong: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Error {
-        Error::new(Kind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
+        Error::new(ErrorKind::Config, format!("invalid {field}: {wrong}, expected {expected}"))
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
@@ -115,7 +173,7 @@ impl Error {
             _ => ", and another holder may have had it since",
         };
         let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
-        Error::new(Kind::Lost, text).of(loss.lock())
+        Error::new(ErrorKind::Lost, text).of(loss.lock())
     }
 
     /// Names the lock, unless it is named already.
@@ -135,242 +193,8 @@ impl Error {
 
     /// Says that Redis could not be reached, besides that an outcome is unknown.
     pub(crate) fn in_outage(mut self) -> Error {
-        self.0.in_outage = self.0.kind == Kind::UnknownOutcome;
+        self.0.in_outage = self.0.kind == ErrorKind::UnknownOutcome;
         self
-    }
-
-    pub(crate) fn caused_by(mut self, source: impl Into<Source>) -> Error {
-        self.0.source = Some(source.into());
-        self
-    }
-
-    /// The wait ended before the lock was free, or the grant arrived when the lease or `max_hold` was
-    /// already over.
-    ///
-    /// The first happens only in calls that cannot return `Ok(None)`, as `try_lock_for` does. The second
-    /// happens in any call, and asks for a longer lease or `max_hold`. A call about a lock also fails like
-    /// this if its thread was kept from sending the command for as long as a call may take; then nothing
-    /// was done.
-    ///
-    /// ```
-    /// # use leasehold::{Lease, LockClient};
-    /// # use std::time::Duration;
-    /// # fn demo(client: &LockClient) -> leasehold::Result<()> {
-    /// let soon = Duration::from_secs(2);
-    /// match client.with_lock("orders:42", soon, Lease::default(), || { /* the work */ }) {
-    ///     Err(error) if error.is_timeout() => println!("somebody else has it: try later"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_timeout(&self) -> bool {
-        self.0.kind == Kind::Timeout
-    }
-
-    /// The lock was held, and was lost before its release; [`Guard::loss`](crate::Guard::loss) has the cause.
-    ///
-    /// ```
-    /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
-    /// match guard.release() {
-    ///     Err(error) if error.is_lost() => eprintln!("somebody else may have been here: {error}"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_lost(&self) -> bool {
-        self.0.kind == Kind::Lost
-    }
-
-    /// This thread does not hold the lock: it never did, or it has lost it.
-    ///
-    /// ```
-    /// use leasehold::DistributedLock;
-    ///
-    /// # fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// // This thread never had it.
-    /// let error = client.unlock("orders:42").unwrap_err();
-    /// assert!(error.is_not_held() && !error.is_lost());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_not_held(&self) -> bool {
-        matches!(self.0.kind, Kind::NotHeld | Kind::Lost)
-    }
-
-    /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
-    ///
-    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then an
-    /// earlier request had no reply, or the client heard that Redis granted the lock.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// match lock.with(|_guard| { /* the work */ }) {
-    ///     Err(error) if error.is_unreachable() => println!("Redis is down: try later"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_unreachable(&self) -> bool {
-        self.0.kind == Kind::Unreachable || self.0.in_outage
-    }
-
-    /// The command was sent and no reply came: it may have been done or not. Or the client heard that Redis
-    /// granted the lock, and no reply confirmed the grant.
-    ///
-    /// A lock that the command may have taken is released in the background, and ends with its lease at the
-    /// latest; after an [`extend`](crate::Guard::extend) without a reply, with the longer lease. What a
-    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) may have
-    /// done stays done.
-    ///
-    /// ```
-    /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
-    /// match guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("sales")) {
-    ///     Err(error) if error.is_unknown_outcome() => println!("look whether it was counted"),
-    ///     outcome => println!("{:?}", outcome?),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_unknown_outcome(&self) -> bool {
-        self.0.kind == Kind::UnknownOutcome
-    }
-
-    /// A setting or an argument is not allowed: `invalid <setting>: <what is wrong>, expected <what is
-    /// allowed>`. It is found before any I/O, but for what only a server can tell.
-    ///
-    /// ```
-    /// # fn main() -> leasehold::Result<()> {
-    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
-    /// let error = client.mutex("").unwrap_err();
-    /// assert!(error.is_config());
-    /// assert!(error.to_string().contains("name"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_config(&self) -> bool {
-        self.0.kind == Kind::Config
-    }
-
-    /// Redis refused the user, the password, or the user's permissions.
-    ///
-    /// ```
-    /// use leasehold::LockClient;
-    ///
-    /// # fn demo() -> leasehold::Result<()> {
-    /// match LockClient::open("redis://:secret@127.0.0.1:6379") {
-    ///     Err(error) if error.is_denied() => eprintln!("is the password right? {error}"),
-    ///     outcome => println!("{:?}", outcome?),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_denied(&self) -> bool {
-        self.0.kind == Kind::Denied
-    }
-
-    /// The key holds something that is not a lock of this kind.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// match lock.is_locked() {
-    ///     Err(error) if error.is_wrong_type() => eprintln!("this key has other data: {error}"),
-    ///     outcome => println!("locked: {}", outcome?),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_wrong_type(&self) -> bool {
-        self.0.kind == Kind::WrongType
-    }
-
-    /// Another thread ended the wait, or the client was shut down.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// match lock.with(|_guard| { /* the work */ }) {
-    ///     Err(error) if error.is_cancelled() => println!("told to go home"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_cancelled(&self) -> bool {
-        self.0.kind == Kind::Cancelled
-    }
-
-    /// Every connection of the pool was in use for as long as `max_wait` allows, and the server replied
-    /// meanwhile. If it did not, [`is_unreachable`](Error::is_unreachable) is true instead: a larger pool
-    /// would not help.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// match lock.is_locked() {
-    ///     Err(error) if error.is_pool_exhausted() => eprintln!("is max_size too small? {error}"),
-    ///     outcome => println!("locked: {}", outcome?),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_pool_exhausted(&self) -> bool {
-        self.0.kind == Kind::Exhausted
-    }
-
-    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for had the lock in time,
-    /// so it was released again.
-    ///
-    /// ```
-    /// # use leasehold::LockOptions;
-    /// # use std::time::Duration;
-    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
-    /// let options = LockOptions::new().min_replicas(1, Duration::from_millis(100));
-    /// match client.mutex_with("orders:42", options)?.with(|_guard| { /* the work */ }) {
-    ///     Err(error) if error.is_not_replicated() => eprintln!("is a replica down? {error}"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_not_replicated(&self) -> bool {
-        self.0.kind == Kind::NotReplicated
-    }
-
-    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time, so it
-    /// was released again.
-    ///
-    /// ```
-    /// # use leasehold::LockOptions;
-    /// # use std::time::Duration;
-    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
-    /// let options = LockOptions::new().min_fsyncs(true, 0, Duration::from_millis(900));
-    /// match client.mutex_with("orders:42", options)?.with(|_guard| { /* the work */ }) {
-    ///     Err(error) if error.is_not_fsynced() => eprintln!("is the disk slow? {error}"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_not_fsynced(&self) -> bool {
-        self.0.kind == Kind::NotFsynced
-    }
-
-    /// Redis returned an error that no other predicate covers, such as being out of memory; or the client
-    /// refuses to work here, as in a fork. Nothing was done.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// match lock.with(|_guard| { /* the work */ }) {
-    ///     Err(error) if error.is_refused() => eprintln!("is Redis out of memory? {error}"),
-    ///     outcome => outcome?,
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_refused(&self) -> bool {
-        self.0.kind == Kind::Refused
     }
 }
 
@@ -408,6 +232,15 @@ mod tests {
 
     fn lock() -> Name {
         Name::new(b"", b"orders:42").unwrap()
+    }
+
+    #[test]
+    fn error_made_elsewhere_is_cleaned_names_its_lock_once_and_keeps_its_source() {
+        let error = Error::new(ErrorKind::Denied, "no\nentry").with_source("the cause");
+        assert_eq!(error.to_string(), r"no\nentry");
+        let named = error.with_lock_name("a\n").with_lock_name("b");
+        assert_eq!(named.to_string(), r#"lock "a\n": no\nentry"#);
+        assert_eq!(named.source().unwrap().to_string(), "the cause");
     }
 
     #[test]

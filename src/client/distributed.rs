@@ -17,8 +17,10 @@ use crate::kind::mutex::MutexKind;
 /// its own `unlock`. When a thread ends, the client releases what the thread still holds, as long as the
 /// process lives.
 ///
-/// On a [`LockClient`] and a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex). A reference to an
-/// implementation, a `&`, a [`Box`] or an [`Arc`], is an implementation too.
+/// On a [`LockClient`] and a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex).
+/// [`LocalLocks`](crate::LocalLocks) needs no Redis, and excludes the threads of one process. An implementation of
+/// your own makes its errors with [`Error::new`]. A reference to an implementation, a `&`, a [`Box`] or an [`Arc`],
+/// is an implementation too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -129,7 +131,7 @@ macro_rules! with_lock {
             /// [`DistributedLock::try_lock`].
             ///
             /// ```
-            /// # use leasehold::{DistributedLock, Lease, LockClient, QuorumClient, Result};
+            /// # use leasehold::{DistributedLock, Lease, LocalLocks, LockClient, QuorumClient, Result};
             /// # use std::time::Duration;
             #[doc = concat!("# fn demo(locks: &(", stringify!($locks), ")) -> Result<()> {")]
             /// let soon = Duration::from_secs(2);
@@ -148,7 +150,8 @@ macro_rules! with_lock {
                 work: impl FnOnce() -> T,
             ) -> Result<T> {
                 let name: fn(&Self, &[u8]) -> Result<Name> = $name;
-                with_lock(self, || name(self, key.as_bytes()), key, wait, lease, work)
+                let name = || name(self, key.as_bytes());
+                $crate::client::distributed::with_lock(self, name, key, wait, lease, work)
             }
         }
     };
@@ -160,7 +163,7 @@ with_lock!(dyn DistributedLock + Sync + '_, |_, key| Name::new(&[], key));
 with_lock!(dyn DistributedLock + Send + Sync + '_, |_, key| Name::new(&[], key));
 
 /// The work under the lock, which an error names as `name` does.
-fn with_lock<T>(
+pub(super) fn with_lock<T>(
     locks: &(impl DistributedLock + ?Sized),
     name: impl FnOnce() -> Result<Name>,
     key: &str,

@@ -2,7 +2,9 @@
 
 mod address;
 mod builder;
+#[macro_use]
 mod distributed;
+mod local_locks;
 mod lock_client;
 mod quorum_builder;
 mod quorum_client;
@@ -11,6 +13,7 @@ mod settings;
 
 pub use builder::LockClientBuilder;
 pub use distributed::DistributedLock;
+pub use local_locks::LocalLocks;
 pub use lock_client::LockClient;
 pub use quorum_builder::QuorumClientBuilder;
 pub use quorum_client::QuorumClient;

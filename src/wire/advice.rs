@@ -47,7 +47,7 @@ impl From<Failure> for Error {
                 "{}, so it is not known whether the command ran",
                 words(&error)
             ))
-            .caused_by(error),
+            .with_source(error),
         }
     }
 }
@@ -79,7 +79,7 @@ fn refused_command(error: RedisError) -> Error {
         )),
         RefusalKind::Other => Error::refused(format!("{redis} refused the command ({said})")),
     }
-    .caused_by(error)
+    .with_source(error)
 }
 
 fn refused_connection(error: RedisError) -> Error {
@@ -118,7 +118,7 @@ fn refused_connection(error: RedisError) -> Error {
         }
         _ => Error::refused(no_redis(&error, &redis, &said)),
     }
-    .caused_by(error)
+    .with_source(error)
 }
 
 /// What to do where the system, or nobody, replied.

@@ -20,6 +20,7 @@ mod input;
 mod layer;
 mod linger;
 mod link;
+mod local_locks;
 mod lock_client;
 mod loss;
 mod mutex;

@@ -114,7 +114,7 @@ impl Delegate<'_> {
                     "a request had no reply, so {MAYBE_TAKEN}; the next try failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
-                unknown.caused_by(error)
+                unknown.with_source(error)
             }
             Some(bid) if bid.unknown => error.so(MAYBE_TAKEN),
             _ => error,

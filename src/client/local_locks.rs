@@ -1,0 +1,145 @@
+//! Locks by key inside one process.
+
+mod registry;
+mod thread_hold;
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::name::Name;
+use crate::base::option::{Lease, LockOptions};
+use crate::base::sync::Arc;
+use crate::base::time::{BootClock, Clock};
+use crate::base::token::FencingToken;
+use crate::client::DistributedLock;
+use registry::Registry;
+
+/// Locks by key inside this process, without Redis: for tests, and for a program that runs as one process.
+///
+/// It has no thread of its own and does no I/O. Clones are the same locks.
+///
+/// Code that is written against [`DistributedLock`] sees what it would see over Redis:
+///
+/// - A lock is held by one thread at most, and that thread can take it again. Threads get it in the order in which
+///   they came.
+/// - A fixed lease ends on this machine's monotonic clock, which on Linux counts through suspend. Then the next
+///   thread gets the lock, and the [`unlock`](DistributedLock::unlock) of the thread that had it
+///   [reports the loss](crate::Error::is_lost).
+/// - A renewed lease lasts until the lock is released: the process that would renew it is there as long as the lock.
+/// - A thread that ends releases what it still holds.
+/// - The same names and leases are refused as by a [`LockClient`](crate::LockClient) without a prefix.
+///
+/// It does *not* keep out another process, which includes a fork of this one, or another `LocalLocks`. Redis cannot
+/// fail here, so code that handles an outage is better tested with the feature `testing`.
+///
+/// ```
+/// use leasehold::{DistributedLock, Lease, LocalLocks, Result};
+/// use std::time::Duration;
+///
+/// fn ship(locks: &dyn DistributedLock, order: &str) -> Result<&'static str> {
+///     locks.with_lock(order, Duration::from_secs(2), Lease::default(), || "shipped")
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let locks = LocalLocks::new();
+/// assert_eq!(ship(&locks, "orders:42")?, "shipped");
+///
+/// // Somebody else has it: another thread.
+/// std::thread::scope(|scope| {
+///     assert!(locks.try_lock("orders:42", Duration::ZERO, Lease::default())?);
+///     let busy = scope.spawn(|| locks.try_lock("orders:42", Duration::ZERO, Lease::default()));
+///     assert!(!busy.join().unwrap()?);
+///     locks.unlock("orders:42")
+/// })
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LocalLocks(Arc<Registry>);
+
+impl LocalLocks {
+    /// New locks, of which none is held.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, LocalLocks};
+    ///
+    /// let locks = LocalLocks::new();
+    /// assert!(!locks.is_held("orders:42"));
+    /// ```
+    pub fn new() -> LocalLocks {
+        LocalLocks::with_clock(Arc::new(BootClock))
+    }
+
+    fn with_clock(clock: Arc<dyn Clock>) -> LocalLocks {
+        LocalLocks(Arc::new(Registry::new(clock)))
+    }
+
+    /// The token of this thread's hold of the key; `None` if it does not hold the key, or has lost it.
+    ///
+    /// Tokens grow from hold to hold, whatever the keys. A token is at least this machine's time in microseconds.
+    /// So tokens go on growing when the program starts again, or moves to locks on Redis, as long as no clock was
+    /// set back meanwhile.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Lease, LocalLocks};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let locks = LocalLocks::new();
+    /// locks.with_lock("orders:42", Duration::ZERO, Lease::default(), || {
+    ///     let token = locks.fencing_token("orders:42");
+    ///     assert!(token.is_some());
+    ///     // … a write that refuses a token below the highest that was seen …
+    /// })?;
+    /// assert_eq!(locks.fencing_token("orders:42"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fencing_token(&self, key: &str) -> Option<FencingToken> {
+        thread_hold::token(&self.0, &name(key).ok()?)
+    }
+}
+
+with_lock!(LocalLocks, |_, key| Name::new(&[], key));
+
+/// A key, as a client without a prefix would take it.
+fn name(key: &str) -> Result<Name> {
+    Name::new(&[], key.as_bytes())
+}
+
+impl DistributedLock for LocalLocks {
+    fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
+        LockOptions::new().lease(lease).check()?;
+        let name = name(key)?;
+        if thread_hold::enter(&self.0, &name)? {
+            return Ok(true);
+        }
+        let grant = self.0.acquire(&name, wait, lease);
+        Ok(grant.map(|grant| thread_hold::adopt(&self.0, name, grant)).is_some())
+    }
+
+    fn unlock(&self, key: &str) -> Result<()> {
+        thread_hold::leave(&self.0, &name(key)?)
+    }
+
+    fn is_held(&self, key: &str) -> bool {
+        self.fencing_token(key).is_some()
+    }
+}
+
+impl Default for LocalLocks {
+    fn default() -> LocalLocks {
+        LocalLocks::new()
+    }
+}
+
+// A panic leaves none of its locks poisoned.
+impl UnwindSafe for LocalLocks {}
+impl RefUnwindSafe for LocalLocks {}
+
+impl fmt::Debug for LocalLocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalLocks").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+use std::cell::RefCell;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::base::driven::DrivenClock;
+use crate::base::error::Result;
+use crate::client::{DistributedLock, LocalLocks};
+
+const NOW: Duration = Duration::ZERO;
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Locks on a clock that stands still until it is put forward.
+fn standing_still() -> (LocalLocks, Arc<DrivenClock>) {
+    let clock = Arc::new(DrivenClock::new(false));
+    (LocalLocks::with_clock(Arc::clone(&clock) as Arc<dyn Clock>), clock)
+}
+
+impl Registry {
+    fn look<T>(&self, key: &str, look: impl FnOnce(Option<&Lock>) -> T) -> T {
+        look(self.state.lock().locks.get(key.as_bytes()))
+    }
+
+    fn waiting(&self, key: &str) -> usize {
+        self.look(key, |lock| lock.map_or(0, |lock| lock.queue.len()))
+    }
+
+    fn has_holder(&self, key: &str) -> bool {
+        let holder = self.look(key, |lock| lock.and_then(|lock| lock.holder));
+        holder.is_some_and(|holder| self.is_valid(holder))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state.lock().locks.is_empty()
+    }
+}
+
+impl DrivenClock {
+    fn pass(&self, span: Duration) {
+        self.put_forward(self.now().after(span));
+    }
+}
+
+/// What another thread does, which then ends.
+fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it did not come to pass");
+}
+
+/// Another thread could have it at this moment.
+fn is_free(locks: &LocalLocks) -> bool {
+    elsewhere(|| {
+        let is_free = locks.try_lock("x", NOW, Lease::default()).unwrap();
+        if is_free {
+            locks.unlock("x").unwrap();
+        }
+        is_free
+    })
+}
+
+#[test]
+fn fixed_lease_ends_at_its_time_and_not_before() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    clock.pass(SECOND - Duration::from_nanos(1));
+    assert!(locks.is_held("x") && !is_free(&locks));
+    clock.pass(Duration::from_nanos(1));
+    assert!(!locks.is_held("x") && is_free(&locks));
+    let error = locks.unlock("x").unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "lock \"x\": lost: its lease ran out, and another holder may have had it since; use Lease::renewed \
+         or a longer lease"
+    );
+    assert!(locks.unlock("x").unwrap_err().is_not_held());
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+}
+
+#[test]
+fn renewed_lease_lasts_as_long_as_the_hold() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::renewed(SECOND)).unwrap());
+    clock.pass(HOUR);
+    assert!(locks.is_held("x") && !is_free(&locks));
+    locks.unlock("x").unwrap();
+    assert!(is_free(&locks));
+}
+
+#[test]
+fn lost_hold_is_reported_at_each_unlock_and_leaves_the_next_holder_alone() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    assert!(locks.try_lock("x", NOW, Lease::fixed(HOUR)).unwrap(), "reentry");
+    clock.pass(SECOND);
+    assert!(locks.try_lock("x", NOW, Lease::default()).unwrap_err().is_lost());
+    thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            assert!(locks.try_lock("x", NOW, Lease::fixed(HOUR)).unwrap());
+            thread::park();
+            assert!(locks.is_held("x"));
+            locks.unlock("x").unwrap();
+        });
+        until(|| locks.0.has_holder("x"));
+        assert!(locks.unlock("x").unwrap_err().is_lost());
+        assert!(locks.unlock("x").unwrap_err().is_lost());
+        let error = locks.unlock("x").unwrap_err();
+        assert!(error.is_not_held() && !error.is_lost());
+        assert!(!is_free(&locks));
+        next.thread().unpark();
+    });
+    assert!(is_free(&locks));
+}
+
+#[test]
+fn waiting_thread_gets_the_lock_when_the_lease_of_its_holder_ends() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap());
+        until(|| clock.next_due() == Some(clock.now().after(SECOND)));
+        clock.pass(SECOND);
+        assert!(waiting.join().unwrap());
+    });
+    assert!(locks.unlock("x").unwrap_err().is_lost());
+}
+
+#[test]
+fn wait_ends_at_its_deadline() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.try_lock("x", SECOND, Lease::default()).unwrap());
+        until(|| clock.next_due() == Some(clock.now().after(SECOND)));
+        clock.pass(SECOND);
+        assert!(!waiting.join().unwrap());
+    });
+    locks.unlock("x").unwrap();
+    assert!(is_free(&locks), "its place in the queue is free again");
+}
+
+#[test]
+fn threads_get_the_lock_in_the_order_in_which_they_came() {
+    let (locks, _clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());
+    let served = std::sync::Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let (locks, served) = (&locks, &served);
+            scope.spawn(move || {
+                assert!(locks.try_lock("x", Duration::MAX, Lease::default()).unwrap());
+                served.lock().unwrap().push((number, locks.fencing_token("x").unwrap()));
+                locks.unlock("x").unwrap();
+            });
+            until(|| locks.0.waiting("x") == number + 1);
+        }
+        locks.unlock("x").unwrap();
+    });
+    let served = served.into_inner().unwrap();
+    assert_eq!(served.iter().map(|one| one.0).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+    assert!(served.is_sorted_by(|one, next| one.1 < next.1), "{served:?}");
+}
+
+#[test]
+fn thread_that_gives_up_at_the_head_of_the_queue_leaves_its_place_to_the_next() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(2 * SECOND)).unwrap());
+    thread::scope(|scope| {
+        let first = scope.spawn(|| locks.try_lock("x", SECOND, Lease::default()).unwrap());
+        until(|| locks.0.waiting("x") == 1);
+        let second = scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap());
+        until(|| locks.0.waiting("x") == 2);
+        clock.pass(SECOND);
+        assert!(!first.join().unwrap());
+        clock.pass(SECOND);
+        assert!(second.join().unwrap());
+    });
+}
+
+#[test]
+fn nothing_is_kept_of_a_lock_that_nobody_has_or_wants() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    assert!(!is_free(&locks));
+    locks.unlock("x").unwrap();
+    assert!(locks.0.is_empty());
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    clock.pass(SECOND);
+    assert!(locks.unlock("x").unwrap_err().is_lost());
+    assert!(locks.0.is_empty());
+}
+
+/// The thread-locals of a thread end in the reverse order of their first use.
+#[cfg(target_os = "linux")]
+#[test]
+fn ending_thread_has_released_its_holds_and_can_take_no_other() {
+    struct AtTheEnd(LocalLocks, mpsc::Sender<[Result<bool>; 3]>);
+
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            let AtTheEnd(locks, told) = self;
+            let taken = locks.try_lock("y", NOW, Lease::default());
+            let left = locks.unlock("x").map(|()| true);
+            told.send([taken, left, Ok(locks.is_held("x"))]).unwrap();
+        }
+    }
+
+    thread_local! {
+        static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+
+    let locks = LocalLocks::new();
+    let (told, hears) = mpsc::channel();
+    let at_the_end = AtTheEnd(locks.clone(), told);
+    let others = locks.clone();
+    let thread = thread::spawn(move || {
+        AT_THE_END.set(Some(at_the_end));
+        assert!(others.try_lock("x", NOW, Lease::default()).unwrap());
+        assert!(others.try_lock("x", NOW, Lease::default()).unwrap());
+    });
+    let [taken, left, is_held] = hears.recv().unwrap();
+    assert!(taken.unwrap_err().is_refused());
+    assert!(left.unwrap_err().is_not_held() && !is_held.unwrap());
+    thread.join().unwrap();
+    assert!(is_free(&locks) && locks.0.is_empty());
+}

@@ -1,0 +1,114 @@
+//! The holds of a thread, and their counts. What a thread still holds when it ends is released.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::base::error::{Error, Result};
+use crate::base::loss::{Loss, LossCause};
+use crate::base::name::Name;
+use crate::base::sync::{Arc, thread_local};
+use crate::base::token::FencingToken;
+use crate::client::local_locks::registry::{Grant, Registry};
+
+/// By the registry's address, which stays its own while a hold keeps the registry alive.
+type ByName = HashMap<(*const Registry, Name), Hold>;
+
+/// What one thread holds of one lock, and how many times.
+struct Hold {
+    registry: Arc<Registry>,
+    grant: Grant,
+    count: u32,
+}
+
+impl Hold {
+    /// Whether it may still be relied on.
+    fn check(&self, name: &Name) -> Result<()> {
+        if self.registry.is_valid(self.grant) { Ok(()) } else { Err(self.lost(name)) }
+    }
+
+    fn lost(&self, name: &Name) -> Error {
+        // A renewed lease does not end.
+        Error::lost(&Loss::new(name.clone(), self.grant.token, LossCause::Expired, false))
+    }
+}
+
+#[derive(Default)]
+struct Holds(RefCell<ByName>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        for ((_, name), hold) in self.0.take() {
+            hold.registry.release(&name, hold.grant);
+        }
+    }
+}
+
+thread_local! {
+    static HOLDS: Holds = Holds::default();
+}
+
+/// `None` when the thread is ending and its holds have been released.
+fn with_holds<T>(work: impl FnOnce(&mut ByName) -> T) -> Option<T> {
+    HOLDS.try_with(|holds| work(&mut holds.0.borrow_mut())).ok()
+}
+
+fn key(registry: &Arc<Registry>, name: &Name) -> (*const Registry, Name) {
+    (Arc::as_ptr(registry), name.clone())
+}
+
+/// Counts one more if this thread holds the lock, and returns whether it does.
+pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
+    let entered = with_holds(|holds| {
+        let Some(hold) = holds.get_mut(&key(registry, name)) else { return Ok(false) };
+        hold.check(name)?;
+        let Some(count) = hold.count.checked_add(1) else {
+            return Err(Error::config("hold count", u32::MAX, "a smaller one; unlock it").of(name));
+        };
+        hold.count = count;
+        Ok(true)
+    });
+    entered.unwrap_or_else(|| {
+        let text = "this thread is ending and cannot keep the lock; lock it before the thread ends";
+        Err(Error::refused(text).of(name))
+    })
+}
+
+/// Makes a grant the hold of this thread.
+pub(super) fn adopt(registry: &Arc<Registry>, name: Name, grant: Grant) {
+    let hold = Hold { registry: Arc::clone(registry), grant, count: 1 };
+    // `enter` has found that the thread can keep it.
+    with_holds(|holds| holds.insert(key(registry, &name), hold));
+}
+
+/// Counts one less, and releases the lock after the last.
+pub(super) fn leave(registry: &Arc<Registry>, name: &Name) -> Result<()> {
+    let key = key(registry, name);
+    let left = with_holds(|holds| {
+        let Some(hold) = holds.get_mut(&key) else { return Err(not_held(name)) };
+        hold.count -= 1;
+        if hold.count > 0 {
+            return hold.check(name).map(|()| None);
+        }
+        Ok(holds.remove(&key))
+    });
+    match left.unwrap_or_else(|| Err(not_held(name)))? {
+        Some(hold) if !registry.release(name, hold.grant) => Err(hold.lost(name)),
+        _ => Ok(()),
+    }
+}
+
+fn not_held(name: &Name) -> Error {
+    Error::not_held(
+        "not held by this thread: it has not locked it, or has unlocked it already; unlock it in the thread \
+         that locked it",
+    )
+    .of(name)
+}
+
+/// The token of this thread's hold, while it is valid.
+pub(super) fn token(registry: &Arc<Registry>, name: &Name) -> Option<FencingToken> {
+    with_holds(|holds| {
+        let hold = holds.get(&key(registry, name))?;
+        registry.is_valid(hold.grant).then_some(hold.grant.token)
+    })?
+}
