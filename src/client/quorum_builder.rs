@@ -16,7 +16,7 @@ use crate::topology::quorum::{Quorum, Rules};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
-use crate::wire::process::Process;
+use crate::wire::process;
 
 impl QuorumClient {
     /// Connects to these servers with default settings. It succeeds if a majority can be reached.
@@ -223,7 +223,7 @@ impl QuorumClientBuilder {
     /// ```
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
-        Process::settle()?;
+        process::check()?;
         if servers.len().is_multiple_of(2) {
             log!(
                 warn,

@@ -10,7 +10,6 @@
 //! | `answer` | what scripts answer |
 //! | `wake` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
-//! | `session` | several round trips on one connection, for `transaction` and `replica` |
 //! | `replica` | making sure that replicas or disks have a lock |
 //! | `backend` | how calls reach the server that has a lock |
 //! | `scripted` | the protocol where one server at a time has a lock, over any backend |
@@ -72,7 +71,6 @@ pub(crate) mod recipe;
 mod replica;
 pub(crate) mod request;
 pub(crate) mod scripted;
-pub(crate) mod session;
 pub(crate) mod target;
 pub(crate) mod transaction;
 pub(crate) mod wake;

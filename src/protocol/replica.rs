@@ -11,8 +11,8 @@ use crate::base::option::Durability;
 use crate::base::time::{Moment, millis};
 use crate::protocol::answer::Verdict;
 use crate::protocol::answer::{unexpected, verdict};
-use crate::protocol::session::Session;
 use crate::protocol::target::Target;
+use crate::wire::connection::Session;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 

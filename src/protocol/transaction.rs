@@ -5,8 +5,8 @@
 use crate::base::time::Moment;
 use crate::protocol::answer::{Verdict, unexpected};
 use crate::protocol::request::Return;
-use crate::protocol::session::Session;
 use crate::protocol::target::{Target, fence};
+use crate::wire::connection::Session;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};

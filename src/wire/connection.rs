@@ -37,6 +37,29 @@ pub(crate) struct Reply {
     pub(crate) epoch: u64,
 }
 
+/// One connection for as long as an operation needs it.
+pub(crate) trait Session {
+    /// Sends one command and waits for its reply.
+    fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
+
+    /// Sends several commands at once and waits for their replies.
+    fn call_all(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>>;
+
+    /// As [`call`](Session::call), for a command to which the server replies only after `within`.
+    fn call_slow(
+        &mut self,
+        call: &Call,
+        within: Duration,
+        deadline: Moment,
+    ) -> Result<Reply, Failure>;
+
+    /// How long the server may take over a command so that its reply still arrives by the deadline.
+    fn longest_wait(&self, deadline: Moment) -> Duration;
+
+    /// Keeps the connection from being used again: it may be left watching, or within a transaction.
+    fn poison(&mut self);
+}
+
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
@@ -53,6 +76,8 @@ pub(crate) struct Connection {
     /// Set by every error that did not come from the server: a late reply must not be read as
     /// the reply to the next command.
     poisoned: bool,
+    /// Whether it has been opened, and serves others than the thread that opened it.
+    is_in_use: bool,
     /// The server has leave to be silent: the command waits there.
     is_excused: bool,
     /// How many replies were not read. A panic between a command and its reply leaves some.
@@ -96,6 +121,7 @@ impl Connection {
             timeout: Duration::MAX,
             allowed: Duration::MAX,
             poisoned: false,
+            is_in_use: false,
             is_excused: false,
             unanswered: 0,
             generation: common.generation(),
@@ -124,71 +150,27 @@ impl Connection {
             || self.common.covers(self.replied)
     }
 
+    /// Hands it out: what becomes of it says something about the others.
+    pub(crate) fn hand_out(&mut self) {
+        self.is_in_use = true;
+    }
+
     /// Whether it may be used again.
     pub(crate) fn is_usable(&self) -> bool {
         !self.is_poisoned() && !self.is_outdated()
-    }
-
-    /// Marks the connection as not to be used again.
-    pub(crate) fn poison(&mut self) {
-        self.poisoned = true;
-    }
-
-    /// How long the server may wait before it replies to a command that is sent now, so that the reply comes
-    /// before the read times out.
-    pub(crate) fn longest_wait(&self, deadline: Moment) -> Duration {
-        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
-        left - left / MARGIN
-    }
-
-    /// Sends a command that may keep the server silent for so long, as `WAIT` does. If no reply comes, that says
-    /// nothing about the other connections.
-    pub(crate) fn call_slow(
-        &mut self,
-        call: &Call,
-        within: Duration,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
-        let now = self.clock.now();
-        let until = now.after(within);
-        let before = self.common.excuse(now, until);
-        self.is_excused = true;
-        let outcome = self.call(call, deadline);
-        self.is_excused = false;
-        self.common.end_excuse(until, before);
-        outcome
-    }
-
-    /// Sends one command and waits for its reply until `deadline`.
-    pub(crate) fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.call_all(std::slice::from_ref(call), deadline).swap_remove(0)
     }
 
     /// Asks a node of a cluster for something that it is only about to take over. The script goes with
     /// it, because the permission is for the next command alone.
     pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let whole = call.with_source().unwrap_or_else(|| call.clone());
-        let mut replies = self.call_all_once(&[&Call::asking(), &whole], deadline);
+        let mut replies = self.call_all(&[Call::asking(), whole], deadline);
         let (reply, asked) = (replies.swap_remove(1), replies.swap_remove(0));
         match (asked, reply) {
             // Why it had no leave says more than that it was sent away.
             (Err(denied), Err(Failure::Refused(_))) => Err(denied),
             // What has been taken over by now needs no leave.
             (_, reply) => reply,
-        }
-    }
-
-    /// Sends commands together and waits for all their replies until `deadline`.
-    ///
-    /// The first reply that does not come makes its own and all later outcomes unknown.
-    pub(crate) fn call_all(
-        &mut self,
-        calls: &[Call],
-        deadline: Moment,
-    ) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls, deadline) {
-            Ok(_) => self.receive_for(calls, deadline),
-            Err(failure) => vec![Err(failure); calls.len()],
         }
     }
 
@@ -200,34 +182,22 @@ impl Connection {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let mut replies = self.receive_all(deadline);
-        let missing: Vec<(usize, Call)> = (0..replies.len())
+        let (missing, whole): (Vec<usize>, Vec<Call>) = (0..replies.len())
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .filter_map(|index| Some((index, calls[index].with_source()?)))
-            .collect();
-        if !missing.is_empty() {
-            let whole: Vec<&Call> = missing.iter().map(|(_, whole)| whole).collect();
-            for ((index, _), reply) in missing.iter().zip(self.call_all_once(&whole, deadline)) {
-                replies[*index] = reply;
+            .unzip();
+        // Where a reply is still due, it would be taken for the reply to one of these.
+        if !missing.is_empty() && self.unanswered == 0 {
+            for (index, reply) in missing.into_iter().zip(self.call_all(&whole, deadline)) {
+                replies[index] = reply;
             }
         }
         replies
     }
 
-    /// Returns one outcome for each call.
-    fn call_all_once(&mut self, calls: &[&Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        match self.send_all(calls.iter().copied(), deadline) {
-            Ok(_) => self.receive_all(deadline),
-            Err(failure) => vec![Err(failure); calls.len()],
-        }
-    }
-
     /// Sends commands together; returns when that began. [`receive_all`](Self::receive_all) is owed.
-    pub(crate) fn send_all<'a>(
-        &mut self,
-        calls: impl IntoIterator<Item = &'a Call>,
-        deadline: Moment,
-    ) -> Result<Moment, Failure> {
-        let packed: Vec<Vec<u8>> = calls.into_iter().map(Call::pack).collect();
+    pub(crate) fn send_all(&mut self, calls: &[Call], deadline: Moment) -> Result<Moment, Failure> {
+        let packed: Vec<Vec<u8>> = calls.iter().map(Call::pack).collect();
         self.send(&packed.concat(), packed.len(), deadline)
     }
 
@@ -306,14 +276,8 @@ impl Connection {
         if left.is_zero() && mutated!("reply-that-arrived-not-read") {
             return Err(Failure::Unknown(self.broken(silence())));
         }
-        let read = self.allow(left.max(GRACE)).and_then(|()| {
-            loop {
-                match self.inner.recv_response() {
-                    Ok(Value::Push { .. }) => {}
-                    reply => return reply,
-                }
-            }
-        });
+        let left = left.max(GRACE);
+        let read = self.allow(left).and_then(|()| self.inner.recv_reply(left.min(self.timeout)));
         // Errors inside a reply are those of single commands of a transaction.
         let reply = match read {
             Ok(Value::ServerError(error)) => Err(Failure::Refused(self.locate(error.into()))),
@@ -350,7 +314,10 @@ impl Connection {
         self.poisoned = true;
         let excused = self.is_excused && !mutated!("excused-silence-counts");
         if !error.is_timeout() {
-            self.common.outdate(self.generation);
+            // A server that hangs up on a newcomer says nothing about those that it serves.
+            if self.is_in_use {
+                self.common.outdate(self.generation);
+            }
         } else if !excused {
             self.common.note_silence(self.sent, self.clock.now());
         }
@@ -362,6 +329,44 @@ impl Connection {
         let whole = self.allowed + SLACK >= span;
         let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
         locate(error, &self.address, limit)
+    }
+}
+
+impl Session for Connection {
+    fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        self.call_all(std::slice::from_ref(call), deadline).swap_remove(0)
+    }
+
+    /// The first reply that does not come makes its own and all later outcomes unknown.
+    fn call_all(&mut self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+        match self.send_all(calls, deadline) {
+            Ok(_) => self.receive_for(calls, deadline),
+            Err(failure) => vec![Err(failure); calls.len()],
+        }
+    }
+
+    /// If no reply comes, that says nothing about the other connections.
+    fn call_slow(
+        &mut self,
+        call: &Call,
+        _within: Duration,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.is_excused = true;
+        self.common.excuse(true);
+        let outcome = self.call(call, deadline);
+        self.common.excuse(false);
+        self.is_excused = false;
+        outcome
+    }
+
+    fn longest_wait(&self, deadline: Moment) -> Duration {
+        let left = deadline.since(self.clock.now()).min(self.common.limit.span);
+        left - left / MARGIN
+    }
+
+    fn poison(&mut self) {
+        self.poisoned = true;
     }
 }
 

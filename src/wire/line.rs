@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use redis::io::tcp::socket2::SockAddr;
-use redis::{Cmd, ConnectionAddr, ErrorKind, FromRedisValue, PushKind, RedisError, Value};
+use redis::{Cmd, ConnectionAddr, ErrorKind, FromRedisValue, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock as _};
 use crate::wire::endpoint::Endpoint;
@@ -17,8 +17,6 @@ use crate::wire::stream::Stream;
 pub(crate) struct Line {
     pub(super) stream: Stream,
     parser: redis::Parser,
-    /// How many replies are to be skipped, since nobody waits for them any longer.
-    late: usize,
 }
 
 impl Line {
@@ -56,7 +54,7 @@ impl Line {
     /// Connects to one address, and says what there is to say.
     fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<Line, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
-        let mut line = Line { stream, parser: redis::Parser::new(), late: 0 };
+        let mut line = Line { stream, parser: redis::Parser::new() };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
         let mut hello = if settings.protocol().supports_resp3() {
@@ -83,12 +81,7 @@ impl Line {
     /// One command and its reply, without a [`Connection`](crate::wire::connection::Connection).
     pub(crate) fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
         self.send_packed_command(&command.get_packed_command())?;
-        loop {
-            match self.recv_response()? {
-                Value::Push { .. } => {}
-                reply => return Ok(redis::from_redis_value(reply.extract_error()?)?),
-            }
-        }
+        Ok(redis::from_redis_value(self.recv_reply(Duration::MAX)?.extract_error()?)?)
     }
 
     /// Sends a command that is packed. Each write takes no longer than the socket's time-out.
@@ -96,37 +89,20 @@ impl Line {
         Ok(self.stream.send(command)?)
     }
 
-    /// Waits for a reply, or a message. A time-out is taken for a reply that comes late, and skipped then.
-    pub(crate) fn recv_response(&mut self) -> Result<Value, RedisError> {
-        loop {
-            let read = self.parser.parse_value(&mut self.stream);
-            match (&read, read.as_ref().err().and_then(io_kind)) {
-                (Ok(Value::Push { .. }), _) | (_, Some(io::ErrorKind::UnexpectedEof)) => {
-                    return read;
-                }
-                (_, Some(_)) => {
-                    self.late += 1;
-                    return read;
-                }
-                _ if self.late == 0 => return read,
-                _ => self.late -= 1,
-            }
-        }
+    /// Waits for a reply, or a message, for so long in all. What comes after a time-out is what did not come
+    /// before it.
+    pub(crate) fn recv(&mut self, within: Duration) -> Result<Value, RedisError> {
+        self.stream.socket.begin_reply(within);
+        self.parser.parse_value(&mut self.stream)
     }
 
-    /// Waits for a message, and drops what else comes. Unlike with [`recv_response`](Self::recv_response), a
-    /// time-out is taken for no reply that comes late.
-    pub(crate) fn recv_message(&mut self) -> Result<(Vec<u8>, Vec<u8>), RedisError> {
+    /// Waits for a reply, and drops the messages before it.
+    pub(crate) fn recv_reply(&mut self, within: Duration) -> Result<Value, RedisError> {
+        self.stream.socket.begin_reply(within);
         loop {
             match self.parser.parse_value(&mut self.stream)? {
-                Value::Push { kind: PushKind::Message, data } => {
-                    let mut parts = data.into_iter().map(redis::from_redis_value::<Vec<u8>>);
-                    if let (Some(channel), Some(payload)) = (parts.next(), parts.next()) {
-                        return Ok((channel?, payload?));
-                    }
-                }
                 Value::Push { .. } => {}
-                _ => self.late = self.late.saturating_sub(1),
+                reply => return Ok(reply),
             }
         }
     }

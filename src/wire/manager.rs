@@ -8,7 +8,7 @@ use redis::{ProtocolVersion, RedisError};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::attempt::Attempts;
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::Failure;
@@ -187,6 +187,7 @@ impl Manager {
             let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.judge(&mut connection, reply.as_ref())?;
         }
+        connection.hand_out();
         Ok(connection)
     }
 

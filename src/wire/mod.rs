@@ -15,7 +15,7 @@
 //! | `batcher` | commands of many threads travel together |
 //! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
-//! | `process` | whether connections belong to this process, or to one that it was forked from |
+//! | `process` | whether this process made the first client, or was forked from the one that did |
 //! | `advice` | what a caller is told of a failure, and what to do |
 //! | `failure` | what became of a command that brought no reply |
 //! | `fault` | the driver's errors in words, with the server's address |
@@ -26,7 +26,6 @@
 //! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
 //! | `token` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
-//! | `unanswered` | the commands about channels whose replies are due |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
@@ -55,4 +54,3 @@ pub(crate) mod subscription;
 pub(crate) mod tls;
 mod token;
 pub(crate) mod transport;
-mod unanswered;

@@ -25,20 +25,21 @@ const MEANINGFUL: Duration = Duration::from_millis(200);
 pub(crate) struct Common {
     /// The longest wait for a reply, and the setting that says so.
     pub(crate) limit: Limit,
-    /// When a reply was last received on any of them, in nanoseconds; in the future, while a command runs
-    /// that has leave to wait for so long.
+    /// When a reply was last received on any of them, in nanoseconds.
     replied: AtomicU64,
     /// When the last request was sent that got no reply in time.
     unanswered: AtomicU64,
     /// How often all connections made so far were outdated.
     generation: AtomicU64,
+    /// How many commands run that may keep the server silent.
+    excused: AtomicU64,
 }
 
 impl Common {
     pub(crate) fn new(span: Duration, setting: &'static str) -> Common {
         let zero = || AtomicU64::new(0);
         let limit = Limit { span, setting: Some(setting) };
-        Common { limit, replied: zero(), unanswered: zero(), generation: zero() }
+        Common { limit, replied: zero(), unanswered: zero(), generation: zero(), excused: zero() }
     }
 
     /// To which generation a connection belongs that is made now.
@@ -57,18 +58,13 @@ impl Common {
         self.replied.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Notes that a command runs which may keep the server silent until then. Returns what was noted before.
-    pub(crate) fn excuse(&self, now: Moment, until: Moment) -> Moment {
-        let before = self.replied.swap(until.as_nanos(), Ordering::Relaxed);
-        // Another such command may end before this one.
-        Moment::from_nanos(before).min(now)
-    }
-
-    /// Such a command has ended. Without a reply, all is as it was before.
-    pub(crate) fn end_excuse(&self, until: Moment, before: Moment) {
-        let (until, before) = (until.as_nanos(), before.as_nanos());
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.replied.compare_exchange(until, before, success, failure);
+    /// Notes that a command begins or ends which may keep the server silent.
+    pub(crate) fn excuse(&self, begins: bool) {
+        if begins {
+            self.excused.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.excused.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a request got no reply until now, of the time that one may take.
@@ -85,9 +81,11 @@ impl Common {
         replied.as_nanos() < unanswered && !mutated!("silence-outdates-nothing")
     }
 
-    /// For how long no reply was received.
+    /// For how long no reply was received, without a reason.
     pub(crate) fn silence(&self, now: Moment) -> Duration {
-        now.since(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
+        let is_excused = self.excused.load(Ordering::Relaxed) > 0;
+        let replied = Moment::from_nanos(self.replied.load(Ordering::Relaxed));
+        if is_excused { Duration::ZERO } else { now.since(replied) }
     }
 }
 

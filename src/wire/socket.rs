@@ -20,6 +20,10 @@ pub(super) struct Socket {
     pub(super) inner: TcpStream,
     /// Until when all reads and writes together may take. Without one, each takes as long as the socket lets it.
     pub(super) deadline: Option<Moment>,
+    /// No read begins after this but the first, which finds what is there already. A server that trickles would
+    /// keep its reader for as long as it likes, since the socket's time-out is for each read.
+    latest: Moment,
+    has_read: bool,
 }
 
 impl Socket {
@@ -36,7 +40,17 @@ impl Socket {
             socket.set_tcp_nodelay(true)?;
             socket.set_tcp_keepalive(&keepalive())?;
         }
-        Ok(Socket { inner: socket.into(), deadline: Some(deadline) })
+        Ok(Socket {
+            inner: socket.into(),
+            deadline: Some(deadline),
+            latest: Moment::FAR,
+            has_read: false,
+        })
+    }
+
+    /// A reply is read from now on, which may take so long.
+    pub(super) fn begin_reply(&mut self, within: Duration) {
+        (self.latest, self.has_read) = (BootClock.now().after(within), false);
     }
 
     fn by_deadline(&mut self) -> io::Result<&mut TcpStream> {
@@ -71,7 +85,16 @@ fn keepalive() -> TcpKeepalive {
 
 impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.by_deadline()?.read(into)
+        loop {
+            if std::mem::replace(&mut self.has_read, true) && self.latest <= BootClock.now() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match self.by_deadline()?.read(into) {
+                // A signal, or a process that was stopped.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
     }
 }
 

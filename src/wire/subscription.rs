@@ -11,7 +11,7 @@
 //! | when | it |
 //! | --- | --- |
 //! | it connects | asks, and listens once the server says that it is no replica |
-//! | [`ASK_SOON`] has passed since the last reply, and since its question a message was heard or the client made another connection | asks again |
+//! | [`ASK_SOON`] has passed since the last reply, and since its question a message was heard or the client made another connection, or a channel is unconfirmed | asks again |
 //! | [`ASK_QUIET`] has passed since the last reply | asks again |
 //! | there is no reply within [`SIGN_OF_LIFE`] | fails |
 //! | the server refuses a channel | returns the refusal |
@@ -22,20 +22,10 @@
 //! Its old connections lead to the replica, which refuses the write and so ends the epoch. A connection
 //! that replaces an old one makes the listener ask soon.
 //!
-//! # Replies
-//!
-//! redis-rs counts each time-out of `recv_response` as a reply that comes late, and skips as many replies
-//! as it has counted, but no message. `get_message` counts no time-out, but drops every reply and every
-//! confirmation. So `get_message` reads while nothing is due, and `recv_response` while a reply to `HELLO`
-//! or the confirmation of a channel is due.
-//!
-//! If such a read times out, the driver will skip one reply. The listener then sends `HELLO` once more. So
-//! one more reply is on its way than the driver will skip, and the one that it returns is the reply to the
-//! last `HELLO`. Replies come in order: a channel that was asked for before that `HELLO` and is still
-//! unanswered was refused, and the driver skipped the refusal. The listener asks for that channel again, and
-//! waits longer now that it knows how long a reply takes. The driver then returns one reply more, which says
-//! the same of the server, a moment earlier.
+//! A confirmation names its channel, a refusal does not. Each command has one reply, and these come in the order of
+//! the commands. So a refusal is about the oldest command without a reply.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -48,7 +38,6 @@ use crate::wire::failure::{Failure, not_a_master};
 use crate::wire::fault::io_kind;
 use crate::wire::line::Line;
 use crate::wire::script::Call;
-use crate::wire::unanswered::{SUBSCRIBE, UNSUBSCRIBE, Unanswered};
 
 /// How long a reply counts where a move would matter.
 const ASK_SOON: Duration = Duration::from_secs(3);
@@ -56,11 +45,6 @@ const ASK_SOON: Duration = Duration::from_secs(3);
 const ASK_QUIET: Duration = Duration::from_secs(15);
 /// How long a reply may take.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-/// How long a read for a reply waits at least. It is longer than a usual reply takes, since each time-out
-/// costs one more question. Meanwhile the listener does not notice that the epoch is over.
-const REPLY: Duration = Duration::from_secs(1);
-/// How long a read waits at most because of earlier replies.
-const SLOW_REPLY: Duration = Duration::from_secs(4);
 
 /// What was heard.
 #[derive(Debug)]
@@ -97,7 +81,6 @@ pub(crate) struct Subscription {
     inner: Line,
     /// The time during which the master is there. `None`: the server is listened to whatever its role.
     epoch: Option<Epoch>,
-    timeout: Option<Duration>,
     /// When the server last replied.
     replied: Moment,
     /// Whether a reply on this connection was no replica's.
@@ -108,10 +91,9 @@ pub(crate) struct Subscription {
     connections: u64,
     /// Whether a message was heard since it last asked.
     heard: bool,
-    /// How long a read for a reply waits: twice as long as the last reply took.
-    patience: Duration,
-    /// The commands about channels that are neither confirmed nor refused; the question is `HELLO`.
-    unanswered: Unanswered,
+    /// The channels of the commands without a reply, in the order of sending. A channel may be left and asked for
+    /// anew before the first confirmation comes: only the last reply about it tells whether it is heard.
+    unanswered: VecDeque<Vec<u8>>,
     /// Which channel the last refusal was about.
     refused: Option<Vec<u8>>,
 }
@@ -130,14 +112,12 @@ impl Subscription {
         let mut subscription = Subscription {
             inner,
             epoch,
-            timeout: None,
             replied: now,
             was_master: false,
             asked: None,
             connections: 0,
             heard: false,
-            patience: REPLY,
-            unanswered: Unanswered::default(),
+            unanswered: VecDeque::new(),
             refused: None,
         };
         subscription.ask(now)?;
@@ -147,19 +127,20 @@ impl Subscription {
                 return Err(Failure::silent());
             }
             subscription.check_place()?;
-            subscription.read_reply(left)?;
+            subscription.read(left)?;
         }
         subscription.subscribe(channel)?;
         Ok(subscription)
     }
 
-    fn send_about(&mut self, verb: &'static [u8], channel: &[u8]) -> Result<(), Failure> {
-        let packed = self.unanswered.add(verb, channel);
-        self.send(&packed)
+    fn send_about(&mut self, verb: &[u8], channel: &[u8]) -> Result<(), Failure> {
+        self.unanswered.push_back(channel.to_vec());
+        self.send(&[verb, channel])
     }
 
-    fn send(&mut self, packed: &[u8]) -> Result<(), Failure> {
-        self.inner.send_packed_command(packed).map_err(Failure::Unknown)
+    fn send(&mut self, command: &[&[u8]]) -> Result<(), Failure> {
+        let packed = Call::plain(command).pack();
+        self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
     }
 
     /// Fails if this is the place to listen no longer, as another connection has seen.
@@ -176,7 +157,8 @@ impl Subscription {
     /// How long the last reply counts.
     fn validity(&self) -> Duration {
         let connected = self.connections != self.connections_made();
-        if self.heard || connected { ASK_SOON } else { ASK_QUIET }
+        let matters = self.heard || connected || !self.unanswered.is_empty();
+        if matters { ASK_SOON } else { ASK_QUIET }
     }
 
     fn connections_made(&self) -> u64 {
@@ -187,56 +169,19 @@ impl Subscription {
         self.asked = Some(now);
         self.connections = self.connections_made();
         self.heard = false;
-        self.send_hello(1)
-    }
-
-    fn send_hello(&mut self, times: usize) -> Result<(), Failure> {
-        self.unanswered.ask();
         // The connection began with this command. The server allows it again, and it changes nothing.
-        self.send(&Call::plain(&[b"HELLO", b"3"]).pack().repeat(times))
+        self.send(&[b"HELLO", b"3"])
     }
 
-    /// Reads while no reply is due. A time-out has no consequence.
-    fn read_message(&mut self, wait: Duration) -> Result<Event, Failure> {
-        self.set_timeout(wait)?;
-        match self.inner.recv_message() {
-            Ok((channel, payload)) => {
-                self.heard = true;
-                Ok(Event::Message { channel, payload })
-            }
+    /// Reads what comes next, if it comes in this time.
+    fn read(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
+        match self.inner.recv(wait) {
+            Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
+            Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),
             Err(error) if is_timeout(&error) => Ok(Event::Nothing),
             Err(error) => Err(Failure::Unknown(error)),
         }
-    }
-
-    /// Reads while a reply or a confirmation is due. If the read times out, the driver will skip a reply.
-    fn read_reply(&mut self, wait: Duration) -> Result<Event, Failure> {
-        self.set_timeout(wait)?;
-        match self.inner.recv_response() {
-            Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
-            Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),
-            Err(error) if is_timeout(&error) => {
-                if self.asked.is_some() {
-                    self.send_hello(1)?;
-                } else {
-                    self.asked = Some(BootClock.now());
-                    self.send_hello(2)?;
-                }
-                Ok(Event::Nothing)
-            }
-            Err(error) if error.is_io_error() || error.code().is_none() => {
-                Err(Failure::Unknown(error))
-            }
-            Err(error) => Err(Failure::Refused(error)),
-        }
-    }
-
-    fn set_timeout(&mut self, wait: Duration) -> Result<(), Failure> {
-        if self.timeout != Some(wait) {
-            self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
-            self.timeout = Some(wait);
-        }
-        Ok(())
     }
 
     fn take_push(&mut self, kind: &PushKind, data: Vec<Value>) -> Event {
@@ -250,14 +195,12 @@ impl Subscription {
                 self.heard = true;
                 Event::Message { channel, payload }
             }
-            (PushKind::Subscribe, Some(channel), _)
-                if self.unanswered.confirm(SUBSCRIBE, &channel) =>
-            {
+            (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel), _) => {
+                self.unanswered.pop_front();
+                if *kind == PushKind::Unsubscribe || self.unanswered.contains(&channel) {
+                    return Event::Nothing;
+                }
                 Event::Subscribed { channel }
-            }
-            (PushKind::Unsubscribe, Some(channel), _) => {
-                self.unanswered.confirm(UNSUBSCRIBE, &channel);
-                Event::Nothing
             }
             _ => Event::Nothing,
         }
@@ -265,18 +208,13 @@ impl Subscription {
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
         let reply = reply.extract_error().map_err(|refusal| {
-            // What was sent before is confirmed: replies and confirmations come in order.
-            self.refused = self.unanswered.refuse();
+            self.refused = self.unanswered.pop_front();
             Failure::Refused(refusal)
         })?;
         let Value::Map(fields) = reply else {
             return Err(Failure::Unknown((redis::ErrorKind::Parse, "no reply to HELLO").into()));
         };
-        let now = BootClock.now();
-        if let Some(asked) = self.asked.take() {
-            self.patience = (now.since(asked) * 2).clamp(REPLY, SLOW_REPLY);
-        }
-        self.replied = now;
+        (self.asked, self.replied) = (None, BootClock.now());
         if let Some(epoch) = &self.epoch
             && is_of_replica(&fields)
             && !mutated!("replica-not-noticed-by-the-listener")
@@ -289,48 +227,28 @@ impl Subscription {
             return Err(Failure::Unknown(not_a_master("the server is a replica")));
         }
         self.was_master = true;
-        self.repeat_refused()
-    }
-
-    /// Repeats the commands whose refusal the driver has skipped.
-    fn repeat_refused(&mut self) -> Result<(), Failure> {
-        let packed = self.unanswered.answer();
-        if packed.is_empty() { Ok(()) } else { self.send(&packed) }
+        Ok(())
     }
 }
 
 impl Subscriber for Subscription {
-    /// While a reply is due it waits at least [`REPLY`] for it, and longer the longer replies take: a read
-    /// that does not time out costs no question.
     fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.check_place()?;
         let now = BootClock.now();
-        if self.asked.is_none() && now.since(self.replied) >= self.validity() {
-            self.ask(now)?;
-        }
-        let wait_for_reply = wait.max(self.patience);
         match self.asked {
-            Some(asked) => {
-                let awaited = now.since(asked);
-                if awaited >= SIGN_OF_LIFE {
-                    return Err(Failure::silent());
-                }
-                // Each read waits longer than the one before. Otherwise a reply could come just after
-                // each time-out, for as long as replies take.
-                self.read_reply((wait_for_reply + awaited).min(SIGN_OF_LIFE - awaited))
-            }
-            None if !self.unanswered.is_empty() => self.read_reply(wait_for_reply),
-            None if mutated!("silence-counted-as-late-replies") => self.read_reply(wait),
-            None => self.read_message(wait),
+            Some(asked) if now.since(asked) >= SIGN_OF_LIFE => return Err(Failure::silent()),
+            None if now.since(self.replied) >= self.validity() => self.ask(now)?,
+            _ => {}
         }
+        self.read(wait)
     }
 
     fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(SUBSCRIBE, channel)
+        self.send_about(b"SUBSCRIBE", channel)
     }
 
     fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        self.send_about(UNSUBSCRIBE, channel)
+        self.send_about(b"UNSUBSCRIBE", channel)
     }
 
     fn refused(&mut self) -> Option<Vec<u8>> {
@@ -356,5 +274,39 @@ fn is_of_replica(fields: &[(Value, Value)]) -> bool {
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_support::Server;
+
+    use super::*;
+    use crate::wire::endpoint;
+
+    #[test]
+    fn each_reply_is_about_the_oldest_command_without_one() {
+        let server = Server::builder().tcp().start().unwrap();
+        let mut user = redis::cmd("ACL");
+        user.arg(&["SETUSER", "locks", "on", ">secret", "+@all", "resetchannels", "&x", "&y"]);
+        user.exec(&mut server.connection()).unwrap();
+        let url = format!("redis://locks:secret@{}?protocol=resp3", server.addr());
+        let second = Duration::from_secs(1);
+        let line = Line::connect(&endpoint::parse(&url).unwrap(), second).unwrap();
+        let mut subscription = Subscription::new(line, second, b"x", None).unwrap();
+        subscription.unsubscribe(b"x").unwrap();
+        for channel in [b"x", b"z", b"y"] {
+            subscription.subscribe(channel).unwrap();
+        }
+        let mut told = Vec::new();
+        while !subscription.unanswered.is_empty() {
+            match subscription.next(second * 10) {
+                Ok(Event::Subscribed { channel }) => told.push((true, channel)),
+                Err(Failure::Refused(_)) => told.push((false, subscription.refused().unwrap())),
+                other => assert!(matches!(other, Ok(Event::Nothing)), "{other:?}"),
+            }
+        }
+        let expected = [(true, b"x"), (false, b"z"), (true, b"y")];
+        assert_eq!(told, expected.map(|(heard, channel)| (heard, channel.to_vec())));
     }
 }

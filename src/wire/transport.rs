@@ -3,11 +3,11 @@
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::batcher::Batcher;
-use crate::wire::connection::{Connection, Reply};
+use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::failure::Failure;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{Connector, Pool, PoolSettings};
-use crate::wire::process::Process;
+use crate::wire::process;
 use crate::wire::script::{Call, trial};
 use crate::wire::server_clock::ServerClock;
 use crate::wire::source::Source;
@@ -29,7 +29,6 @@ pub(crate) struct Transport {
     worker: Pool,
     manager: Arc<Manager>,
     server_clock: Arc<ServerClock>,
-    process: Process,
 }
 
 impl Transport {
@@ -49,7 +48,6 @@ impl Transport {
             pool: Pool::new(&manager, settings, connector),
             manager,
             server_clock,
-            process: Process::here(),
         }
     }
 
@@ -64,11 +62,6 @@ impl Transport {
             Lane::Callers => &self.pool,
             Lane::Worker => &self.worker,
         }
-    }
-
-    /// Whether this process may use it.
-    pub(crate) fn check_process(&self) -> Result<(), Failure> {
-        self.process.check()
     }
 
     pub(crate) fn server_clock(&self) -> &ServerClock {
@@ -87,7 +80,7 @@ impl Transport {
 
     /// Makes sure that a connection can be made; a new one tells the server's time.
     pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
-        self.process.check()?;
+        process::check()?;
         self.pool.get(deadline).map(drop)
     }
 
@@ -99,7 +92,7 @@ impl Transport {
 
     /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        self.process.check()?;
+        process::check()?;
         let outcome = self.batcher.call(call, deadline, &self.pool);
         outcome.map_err(|failure| failure.at(&self.manager.address(), self.manager.reply_limit()))
     }
@@ -110,13 +103,13 @@ impl Transport {
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.process.check()?;
+        process::check()?;
         self.pool.exchange(deadline, exchange)
     }
 
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        let told = self.process.check().and_then(|()| {
+        let told = process::check().and_then(|()| {
             self.worker.exchange(deadline, |connection| Ok(connection.call_all(calls, deadline)))
         });
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())

@@ -251,7 +251,7 @@ fn a_new_connection_makes_a_silent_listener_ask_soon() {
     hand_over(&pair.new, &client);
 }
 
-/// A read that times out while a reply is due makes the driver skip a reply. Here several do.
+/// Several reads time out before the reply comes.
 #[test]
 fn a_slow_reply_keeps_the_listener() {
     let server = server();

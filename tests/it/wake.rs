@@ -489,7 +489,7 @@ fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
     });
 }
 
-/// The line becomes slow. A read times out before the refusal comes, and so the driver skips the refusal.
+/// The line becomes slow. Reads time out before the refusal comes.
 #[test]
 fn slow_refusal_of_a_channel_is_told() {
     let (server, proxy) = behind_proxy();

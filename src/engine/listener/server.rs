@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::panic::survive;
 use crate::base::sync::{self, Arc, Ordering};
+use crate::base::time::Moment;
 use crate::engine::listener::Shared;
 use crate::engine::listener::state::{ChannelState, Link, Reply, ServerState, State};
 use crate::protocol::wake::{Publisher, Wake, read};
@@ -43,6 +44,7 @@ impl Shared {
             }
             stays
         });
+        self.go_down_if_deaf(&mut state);
         let mut unstarted = None;
         for publisher in all {
             let is_it = |server: &ServerState| server.publisher.number() == publisher.number();
@@ -65,7 +67,7 @@ impl Shared {
     }
 
     /// A server is heard no longer. Returns whether it was, and whether others still are.
-    fn lose(&self, number: u64, failure: Failure) -> (bool, bool) {
+    pub(super) fn lose(&self, number: u64, failure: Failure) -> (bool, bool) {
         let enough = self.publishers.enough();
         let mut state = self.state.lock();
         let Some(server) = state.server(number) else { return (false, true) };
@@ -82,12 +84,24 @@ impl Shared {
         let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_passing()).collect();
         let is_refused = refusals.len() + enough > state.servers.len();
         state.refused = refusals.pop().filter(|_| is_lost || is_refused);
-        if is_lost || is_refused {
-            self.live.store(false, Ordering::Release);
-            state.forget();
+        if is_refused {
+            self.go_down(&mut state);
         }
+        self.go_down_if_deaf(&mut state);
         self.changed.notify_all();
-        (was_heard, !is_lost)
+        (was_heard, state.heard() > 0)
+    }
+
+    /// The client is not live while no server is heard, also while it still connects to some.
+    fn go_down_if_deaf(&self, state: &mut State) {
+        if state.heard() == 0 {
+            self.go_down(state);
+        }
+    }
+
+    fn go_down(&self, state: &mut State) {
+        self.live.store(false, Ordering::Release);
+        state.forget();
     }
 
     /// Leaves the channels that nobody waits at.
@@ -153,7 +167,10 @@ impl ServerThread {
         // A caller whose attempt comes after the refusal may have found it mended.
         let refusal = Refusal::before(self.publisher.tried(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;
-        let Err(failure) = self.listen() else { return };
+        let mut delayed = Delayed::default();
+        let outcome = self.listen(&mut delayed);
+        self.wake(delayed.take(Moment::FAR));
+        let Err(failure) = outcome else { return };
         let (was_heard, is_heard) = self.shared.lose(self.number, failure.clone());
         log!(debug, "wake-ups of {} are not heard: {failure}", self.publisher.address());
         if was_heard {
@@ -183,12 +200,14 @@ impl ServerThread {
     }
 
     /// Listens until nobody wants it (`Ok`) or the connection has failed.
-    fn listen(&self) -> Result<(), Failure> {
+    fn listen(&self, delayed: &mut Delayed) -> Result<(), Failure> {
         let mut subscriber = self.publisher.subscribe(&self.shared.own)?;
         while self.is_wanted() {
             self.ask(&mut *subscriber)?;
-            match subscriber.next(LOOK) {
-                Ok(event) => self.hear(event, subscriber.epoch()),
+            let now = self.shared.clock.now();
+            self.wake(delayed.take(now));
+            match subscriber.next(delayed.next(now).min(LOOK)) {
+                Ok(event) => self.hear(event, subscriber.epoch(), delayed),
                 Err(failure @ Failure::Refused(_)) => self.refuse(subscriber.refused(), failure)?,
                 Err(failure) => return Err(failure),
             }
@@ -257,7 +276,7 @@ impl ServerThread {
         Ok(())
     }
 
-    pub(super) fn hear(&self, event: Event, epoch: u64) {
+    pub(super) fn hear(&self, event: Event, epoch: u64, delayed: &mut Delayed) {
         let Shared { publishers, own, tell, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
@@ -274,25 +293,34 @@ impl ServerThread {
             }
             Event::Message { channel, payload } => {
                 if publishers.is_news(false, &payload) {
-                    self.pause();
-                    let state = self.shared.state.lock();
-                    let slots = state.channels.get(&channel).map(|channel| channel.waiters());
-                    drop(state);
-                    slots.iter().flatten().for_each(|slot| slot.hear_release());
+                    self.wake_later(channel, Reason::Released, delayed);
                 }
             }
             Event::Subscribed { channel } if channel == *own => self.come_live(),
-            Event::Subscribed { channel } => self.confirm(&channel),
+            Event::Subscribed { channel } => self.confirm(channel, delayed),
             Event::Nothing => {}
         }
     }
 
-    /// Lets time pass, since all clients hear of a release at once. Other servers' threads hear the messages that
-    /// come meanwhile.
-    fn pause(&self) {
+    /// Wakes those that wait at a channel after the pause of the publishers, and meanwhile goes on reading.
+    fn wake_later(&self, channel: Vec<u8>, reason: Reason, delayed: &mut Delayed) {
         let pause = self.shared.publishers.pause();
-        if !pause.is_zero() {
-            sync::sleep(pause.min(LOOK));
+        if pause.is_zero() {
+            self.wake(vec![(channel, reason)]);
+        } else {
+            delayed.add(channel, reason, self.shared.clock.now().after(pause.min(LOOK)));
+        }
+    }
+
+    fn wake(&self, channels: Vec<(Vec<u8>, Reason)>) {
+        for (channel, reason) in channels {
+            let state = self.shared.state.lock();
+            let slots = state.channels.get(&channel).map(|channel| channel.waiters());
+            drop(state);
+            slots.iter().flatten().for_each(|slot| match reason {
+                Reason::Released => slot.hear_release(),
+                Reason::Missed => slot.nudge(),
+            });
         }
     }
 
@@ -318,7 +346,8 @@ impl ServerThread {
     }
 
     /// The channel of a name is confirmed.
-    fn confirm(&self, name: &[u8]) {
+    fn confirm(&self, channel: Vec<u8>, delayed: &mut Delayed) {
+        let name = channel.as_slice();
         let mut state = self.shared.state.lock();
         let Some(wish) = state.channels.get(name).map(|channel| channel.wish) else { return };
         // A confirmation of an earlier question says nothing of a wish that was left since.
@@ -332,19 +361,51 @@ impl ServerThread {
         if state.replies(name, wish, Reply::Confirmed).0 != self.shared.publishers.enough() {
             return;
         }
-        let Some(channel) = state.channels.get_mut(name) else { return };
-        let was_heard = matches!(channel.state, ChannelState::Confirmed);
-        let missed = was_heard | std::mem::take(&mut channel.missed);
-        channel.state = ChannelState::Confirmed;
-        let slots = channel.waiters();
+        let Some(known) = state.channels.get_mut(name) else { return };
+        let was_heard = matches!(known.state, ChannelState::Confirmed);
+        let missed = was_heard | std::mem::take(&mut known.missed);
+        known.state = ChannelState::Confirmed;
+        let slots = known.waiters();
         // Before anybody can see that it is heard, and release the lock.
         slots.iter().for_each(|slot| slot.listen_anew());
         drop(state);
         self.shared.changed.notify_all();
         if missed {
             // What was published since is made good by asking (rule 12).
-            self.pause();
-            slots.iter().for_each(|slot| slot.nudge());
+            self.wake_later(channel, Reason::Missed, delayed);
         }
+    }
+}
+
+/// Why those that wait at a channel ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    Released,
+    /// What was published meanwhile was not heard.
+    Missed,
+}
+
+/// The channels at which waiters are woken a little later, since all clients hear of a release at once.
+#[derive(Debug, Default)]
+pub(super) struct Delayed(Vec<(Moment, Vec<u8>, Reason)>);
+
+impl Delayed {
+    pub(super) fn add(&mut self, channel: Vec<u8>, reason: Reason, due: Moment) {
+        let is_known = |(_, other, why): &(_, Vec<u8>, Reason)| *other == channel && *why == reason;
+        if !self.0.iter().any(is_known) {
+            self.0.push((due, channel, reason));
+        }
+    }
+
+    /// How long it is until the first of them.
+    pub(super) fn next(&self, now: Moment) -> Duration {
+        let due = self.0.iter().map(|(due, ..)| *due).min().unwrap_or(Moment::FAR);
+        // A socket takes no time-out of zero.
+        due.since(now).max(Duration::from_millis(1))
+    }
+
+    /// Takes out those that are due.
+    pub(super) fn take(&mut self, now: Moment) -> Vec<(Vec<u8>, Reason)> {
+        self.0.extract_if(.., |(due, ..)| *due <= now).map(|(_, name, why)| (name, why)).collect()
     }
 }

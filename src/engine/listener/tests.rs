@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::server::ServerThread;
+use super::server::{Delayed, Reason, ServerThread};
 use super::*;
 use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
@@ -79,7 +79,11 @@ impl Stage {
     }
 
     fn confirm(&self, channel: &[u8]) {
-        self.server.hear(Event::Subscribed { channel: channel.to_vec() }, 0);
+        self.server.hear(
+            Event::Subscribed { channel: channel.to_vec() },
+            0,
+            &mut Delayed::default(),
+        );
     }
 }
 
@@ -98,12 +102,37 @@ fn refusal_of_one_channel_leaves_another_asked_for() {
     let Stage { listener, server, slot, .. } = &Stage::new();
     server.ask(&mut Nothing).unwrap();
     server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
-    server.hear(Event::Subscribed { channel: b"y".to_vec() }, 0);
+    server.hear(Event::Subscribed { channel: b"y".to_vec() }, 0, &mut Delayed::default());
     assert!(listener.hears(b"y"), "it was not refused");
     // A pause does not ask again for what was refused.
     listener.wish_for(b"x", slot, Moment::FAR);
     let state = listener.shared.state.lock();
     assert!(matches!(state.channels[b"x".as_slice()].state, ChannelState::Refused(_)));
+}
+
+#[test]
+fn client_is_down_while_it_hears_no_server_and_seeks_another() {
+    let stage = Stage::new();
+    let (shared, publisher) =
+        (Arc::clone(&stage.listener.shared), Arc::clone(&stage.server.publisher));
+    let sought = ServerThread { shared, number: 2, publisher };
+    stage.listener.shared.state.lock().servers.push(sought.state(true));
+    stage.listener.shared.lose(1, Failure::silent());
+    assert!(!stage.listener.is_live());
+}
+
+#[test]
+fn wake_ups_are_delayed_together_and_not_put_off() {
+    let mut delayed = Delayed::default();
+    let now = DrivenClock::START;
+    let later = now.after(SECOND);
+    delayed.add(b"x".to_vec(), Reason::Released, later);
+    delayed.add(b"x".to_vec(), Reason::Released, later.after(SECOND));
+    delayed.add(b"x".to_vec(), Reason::Missed, later.after(SECOND));
+    assert_eq!((delayed.next(now), delayed.take(now)), (SECOND, vec![]));
+    assert_eq!(delayed.take(later), [(b"x".to_vec(), Reason::Released)]);
+    assert_eq!(delayed.next(later), SECOND);
+    assert_eq!(delayed.take(Moment::FAR), [(b"x".to_vec(), Reason::Missed)]);
 }
 
 #[test]
@@ -113,8 +142,8 @@ fn what_a_server_said_before_it_went_is_believed() {
     let own = &stage.listener.shared.own;
     let message =
         |payload: &[u8]| Event::Message { channel: own.clone(), payload: payload.to_vec() };
-    stage.server.hear(message(b"r 1f x"), 0);
-    stage.server.hear(message(b"p 1f 9 x"), 0);
+    stage.server.hear(message(b"r 1f x"), 0, &mut Delayed::default());
+    stage.server.hear(message(b"p 1f 9 x"), 0, &mut Delayed::default());
     let (name, number) = (b"x".to_vec(), 31);
     let told: Vec<Wake> = std::iter::from_fn(|| stage.told.try_recv().ok()).collect();
     assert_eq!(told, [Wake::Retry { name: name.clone() }, Wake::Request { name, number }]);

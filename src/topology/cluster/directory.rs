@@ -26,7 +26,7 @@ use crate::topology::cluster::member::Member;
 use crate::topology::several::node::NodeSettings;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::process::Process;
+use crate::wire::process;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Lane;
@@ -48,7 +48,6 @@ pub(crate) struct Directory {
     asked: Condvar,
     /// Grows whenever another may have the word on a slot.
     changes: AtomicU64,
-    process: Process,
 }
 
 /// Ends the search for the slots, whatever becomes of who searches.
@@ -79,7 +78,6 @@ impl Directory {
             map: Mutex::default(),
             asked: Condvar::new(),
             changes: AtomicU64::new(0),
-            process: Process::here(),
         };
         directory.seeds = seeds.iter().map(|seed| directory.member(seed)).collect();
         directory
@@ -137,7 +135,7 @@ impl Directory {
         member: &Arc<Member>,
         channel: &[u8],
     ) -> Result<Subscription, Failure> {
-        self.process.check()?;
+        process::check()?;
         member.subscribe(channel).inspect_err(|failure| {
             // A member that is on the map no longer has gone, and its thread is about to.
             if failure.is_passing() && self.map.lock().has(member) {

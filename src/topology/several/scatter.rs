@@ -16,9 +16,10 @@ use std::time::Duration;
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::node::Node;
-use crate::wire::connection::{Reply, ServerRun};
+use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::{Borrowed, Pool};
+use crate::wire::process;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
@@ -113,6 +114,8 @@ struct NodeCall<'a> {
     node: &'a Node,
     pool: &'a Pool,
     calls: &'a [Call],
+    /// The replies so far. Where a connection breaks half-way, only the rest is sent again.
+    done: Vec<Result<Reply, Failure>>,
     outcomes: Option<Vec<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
     asked: Moment,
@@ -135,13 +138,14 @@ impl<'a> NodeCall<'a> {
             node,
             pool: node.transport().pool(lane),
             calls,
+            done: Vec::new(),
             outcomes: None,
             connection: None,
             asked,
             standing: None,
             sent: None,
             doubt: None,
-            hindrance: node.transport().check_process().err(),
+            hindrance: process::check().err(),
             failed: node.attempts().counts().failed,
             ordered: false,
         }
@@ -170,7 +174,7 @@ impl<'a> NodeCall<'a> {
             self.outcomes = Some(Vec::new());
             return;
         }
-        match connection.send_all(self.calls, deadline) {
+        match connection.send_all(&self.calls[self.done.len()..], deadline) {
             Ok(sent) => self.sent = Some(sent),
             Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(None),
             Err(failure @ Failure::Unknown(_)) => self.hang_up(Some(failure)),
@@ -184,7 +188,7 @@ impl<'a> NodeCall<'a> {
         };
         let begin = clock.now();
         // An answer that is there already is read also when the time is over.
-        let replies = connection.receive_for(self.calls, deadline);
+        let mut replies = connection.receive_for(&self.calls[self.done.len()..], deadline);
         let end = clock.now();
         self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(sent)));
         let is_unknown =
@@ -195,12 +199,21 @@ impl<'a> NodeCall<'a> {
         }
         match replies.iter().find(is_unknown) {
             Some(Err(failure)) if failure.is_disconnect() => {
-                return self.hang_up(Some(failure.clone()));
+                let failure = failure.clone();
+                let is_final = |reply: &Result<Reply, Failure>| match reply {
+                    Ok(_) => true,
+                    Err(Failure::Refused(error)) => !is_no_script(error),
+                    Err(_) => false,
+                };
+                replies.truncate(replies.iter().take_while(|reply| is_final(reply)).count());
+                self.done.append(&mut replies);
+                return self.hang_up(Some(failure));
             }
             Some(_) => self.node.missed(clock.now().since(sent)),
             None => {}
         }
-        (self.outcomes, self.connection) = (Some(replies), None);
+        self.done.append(&mut replies);
+        (self.outcomes, self.connection) = (Some(std::mem::take(&mut self.done)), None);
     }
 
     /// The connection was dead; another may be alive.
@@ -239,10 +252,10 @@ impl<'a> NodeCall<'a> {
         // What was sent once may have been done, whatever came later.
         let repeated = self.doubt.is_some();
         let missing = self.doubt.or_else(|| self.hindrance.clone());
+        let mut outcomes = self.outcomes.unwrap_or(self.done);
+        outcomes.resize(self.calls.len(), Err(missing.unwrap_or_else(silent)));
         NodeReply {
-            outcomes: self
-                .outcomes
-                .unwrap_or_else(|| vec![Err(missing.unwrap_or_else(silent)); self.calls.len()]),
+            outcomes,
             asked: self.asked,
             standing: self.standing,
             repeated,
@@ -253,18 +266,26 @@ impl<'a> NodeCall<'a> {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_support::{Server, WallClock};
+    use leasehold_support::{Action, Fault, Proxy, Server, WallClock};
 
     use super::*;
     use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
     use crate::base::thread::Threads;
+    use crate::base::time::BootClock;
     use crate::topology::several::node::NodeSettings;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;
 
     const SPAN: Duration = Duration::from_secs(30);
+
+    fn settings(probation: Option<Duration>) -> NodeSettings {
+        let span = Duration::from_secs(20);
+        let timeouts = Timeouts { connect: span, command: span, settings: ["node_timeout"; 2] };
+        let threads = Threads::of_a_new_client();
+        NodeSettings { pool: PoolSettings::default(), timeouts, probation, threads }
+    }
 
     fn standing(node: &Node, clock: &DrivenClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
@@ -286,25 +307,35 @@ mod tests {
         line.trim().parse().unwrap_or(0)
     }
 
+    #[test]
+    fn broken_pipeline_goes_on_after_its_last_reply() {
+        let server = Server::start().unwrap();
+        let proxy = Proxy::start(&server).unwrap();
+        let cut = proxy.add(Fault::reply("the-cut", Action::CutHalf));
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let info = endpoint::parse(&proxy.url()).unwrap();
+        let node = Node::new(info, &clock, &settings(None)).unwrap();
+        let words: [&[&[u8]]; 3] = [&[b"INCR", b"once"], &[b"ECHO", b"the-cut"], &[b"PING"]];
+        let calls = words.map(Call::plain);
+        let deadline = clock.now().after(Duration::from_secs(20));
+        let requests = [NodeRequest { node: &node, calls: &calls }];
+        let replies = ask(&requests, Lane::Callers, 1, deadline, &*clock);
+        assert_eq!(cut.fired(), 1);
+        assert!(replies[0].outcomes.iter().all(Result::is_ok), "{:?}", replies[0].outcomes);
+        assert!(replies[0].repeated);
+        let count: u64 = redis::cmd("GET").arg("once").query(&mut server.connection()).unwrap();
+        assert_eq!(count, 1, "what had its reply was sent again");
+    }
+
     /// The reply to a command bounds how old the next run can be, as a connection does.
     #[test]
     fn restarted_server_is_no_older_than_the_last_reply() {
         let wall = WallClock::new().unwrap();
         let server = Server::builder().envs(wall.variables()).start().unwrap();
         let clock = Arc::new(DrivenClock::new(false));
-        let settings = NodeSettings {
-            pool: PoolSettings::default(),
-            timeouts: Timeouts {
-                connect: Duration::from_secs(20),
-                command: Duration::from_secs(20),
-                settings: ["node_timeout"; 2],
-            },
-            probation: Some(SPAN),
-            threads: Threads::of_a_new_client(),
-        };
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
         let info = endpoint::parse(&server.unix_url()).unwrap();
-        let node = Node::new(info, &shared, &settings).unwrap();
+        let node = Node::new(info, &shared, &settings(Some(SPAN))).unwrap();
         let first = standing(&node, &clock);
         clock.put_forward(clock.now().after(Duration::from_secs(3_600)));
         // The same connection, and the same run.

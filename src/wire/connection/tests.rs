@@ -1,10 +1,13 @@
-use leasehold_support::Server;
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::*;
 use crate::base::driven::DrivenClock;
 use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::time::BootClock;
 use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
+use crate::wire::manager::{Manager, Timeouts};
+use crate::wire::source::Fixed;
 
 fn refused(line: &str) -> Result<Value, Failure> {
     match redis::parse_redis_value(line.as_bytes()) {
@@ -108,6 +111,27 @@ fn excused_silence_outdates_nothing() {
     // Without leave it is what it is.
     silent.call(&Call::plain(&[b"BLPOP", b"y", b"0"]), Moment::FAR).unwrap_err();
     assert!(idle.is_outdated());
+}
+
+/// As a balancer does that is full: it takes the connection, and hangs up at the first command.
+#[test]
+fn connection_that_cannot_be_opened_outdates_no_other() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(&server).unwrap();
+    let endpoint = endpoint::parse(&proxy.url()).unwrap();
+    let timeouts =
+        Timeouts { connect: SECOND * 20, command: SECOND * 20, settings: ["command_timeout"; 2] };
+    let source = Arc::new(Fixed::new(endpoint));
+    let manager = Manager::new(source, Arc::new(BootClock), Arc::default(), timeouts);
+    let mut healthy = manager.open().unwrap();
+    let cut = proxy.add(Fault::request("TIME", Action::Cut));
+    manager.open().unwrap_err();
+    assert_eq!(cut.fired(), 1);
+    assert!(healthy.is_usable());
+    // One that served is another matter.
+    proxy.cut();
+    healthy.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap_err();
+    assert!(healthy.is_outdated());
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Connecting to one address of several.
 
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 
 use leasehold_support::Server;
 
 use super::*;
+use crate::base::sync;
 use crate::wire::endpoint;
 
 const TIME: Duration = Duration::from_millis(200);
@@ -48,4 +50,22 @@ fn server_that_refuses_has_the_last_word() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = through([gone, gone], "redis://host:1").err().unwrap();
     assert!(error.is_connection_refusal(), "{error}");
+}
+
+/// It sends a byte now and then, always sooner than a socket's time-out, until its client hangs up.
+#[test]
+fn reply_that_trickles_in_takes_no_longer_than_it_may() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let trickle = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"$1000000\r\n");
+        while stream.write_all(b"x").is_ok() {
+            sync::sleep(TIME / 20);
+        }
+    };
+    sync::spawn("trickle", trickle).unwrap();
+    let mut line = through([address, address], "redis://host:1").unwrap();
+    line.set_read_timeout(Some(TIME)).unwrap();
+    assert!(line.recv_reply(TIME * 2).unwrap_err().is_timeout());
 }

@@ -11,7 +11,7 @@ pub(crate) use self::adapter::{Borrowed, Connector, connector};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Connection, Session as _};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::fault::connecting;
 use crate::wire::manager::Manager;
@@ -116,10 +116,10 @@ impl Pool {
 
     /// Why no connection came free in this time.
     pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
-        let trouble = self.manager.attempts().trouble();
-        if trouble.is_some() || !self.raw.is_full() {
-            // One is being made, and takes longer than the caller has.
+        if !self.raw.is_full() {
+            // One could not be made, or is being made and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
+            let trouble = self.manager.attempts().trouble();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
         NotSentReason::Exhausted(Shortage {

@@ -5,6 +5,7 @@ use leasehold_support::Server;
 use super::*;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::{BootClock, Clock};
+use crate::wire::connection::Session as _;
 use crate::wire::endpoint;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::Pool;

@@ -399,12 +399,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     // What a listener hears.
     bug(
-        "silence-counted-as-late-replies",
-        "idle budget",
-        "it::demotion::a_silent_listener_asks_seldom",
-    ),
-    bug("skipped-refusal-not-noticed", "outcomes", "it::wake::slow_refusal_of_a_channel_is_told"),
-    bug(
         "one-waiter-of-a-shared-channel",
         "rule 12",
         "leasehold::testing::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
