@@ -1,15 +1,22 @@
-//! The library and its tests, built with all bugs planted and none chosen.
+//! A copy of the library and its tests, built with all bugs planted and none chosen.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::{edit, tree};
+
 /// The library's own tests are named after it.
 pub(crate) const LIBRARY: &str = "leasehold";
 
-/// Where the programs are that have the checkers.
-pub(crate) struct Build(BTreeMap<String, PathBuf>);
+/// What was built.
+pub(crate) struct Build {
+    /// The copy of the workspace.
+    pub(crate) tree: PathBuf,
+    /// The programs that have the checkers.
+    programs: BTreeMap<String, PathBuf>,
+}
 
 impl Build {
     /// Builds what has these checkers.
@@ -17,10 +24,12 @@ impl Build {
         let root = crate::root();
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let tree = target.join("mutation/tree");
+        tree::plant(&edit::all(), &tree);
         let flags = env::var("RUSTFLAGS").unwrap_or_default();
         let mut cargo = Command::new(env!("CARGO"));
         cargo
-            .current_dir(&root)
+            .current_dir(&tree)
             .args([
                 "test",
                 "--package",
@@ -52,13 +61,13 @@ impl Build {
             let (name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;
             Some((name.to_owned(), path))
         });
-        Build(programs.collect())
+        Build { programs: programs.collect(), tree }
     }
 
     /// The program that has a checker, and the checker's name there.
     pub(crate) fn find(&self, checker: &'static str) -> (&Path, &'static str) {
         let program = program(checker);
-        (&self.0[program], &checker[program.len() + 2..])
+        (&self.programs[program], &checker[program.len() + 2..])
     }
 }
 

@@ -5,8 +5,8 @@
 //! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture
 //! ```
 //!
-//! builds the library once with `--cfg leasehold_mutation`, into a target directory of its own, runs
-//! every checker without a bug and then with it, and prints what caught what. A bug counts as caught
+//! copies the workspace, plants all bugs in the copy (`edit`, `script`), builds that once, into a target
+//! directory of its own, runs every checker without a bug and then with it, and prints what caught what. A bug counts as caught
 //! if its checker passes without it and fails, or does not end, with it, and the bug came to pass. A
 //! checker that says `SKIPPED` has not run, and the gate does not pass. With
 //! `LEASEHOLD_MUTATION` only those run whose name has that in it, and with `LEASEHOLD_SAMPLE` so many of
@@ -15,8 +15,10 @@
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
 mod build;
+mod edit;
 mod script;
 mod table;
+mod tree;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,10 +150,31 @@ fn places() -> BTreeMap<String, String> {
             places.insert(name.to_owned(), format!("{}:{line}", path.display()));
         }
     }
+    for edit in edit::all() {
+        let text = std::fs::read_to_string(root().join(&edit.path)).expect("a text");
+        let line = edit.lines(&text)[0];
+        for name in edit.bugs() {
+            places.insert(name.to_owned(), format!("{}:{line}", edit.path.display()));
+        }
+    }
     for (name, script, _, _) in script::PATCHES {
         places.insert((*name).to_owned(), format!("src/{script}"));
     }
     places
+}
+
+#[test]
+fn every_edit_applies_to_its_file_once() {
+    let clean: BTreeMap<PathBuf, String> = source("src").into_iter().collect();
+    let mut planted = clean.clone();
+    for edit in edit::all() {
+        let (path, from) = (edit.path.display(), &edit.from);
+        let text = clean.get(&edit.path).unwrap_or_else(|| panic!("no file {path}"));
+        assert_eq!(edit.lines(text).len(), 1, "in {path}:\n{from}");
+        assert_ne!(*from, edit.to, "in {path}: it changes nothing");
+        // Nor do those before it get in its way.
+        planted.entry(edit.path.clone()).and_modify(|text| *text = edit.apply(text));
+    }
 }
 
 #[test]

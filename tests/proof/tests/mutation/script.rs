@@ -1,4 +1,4 @@
-//! The bugs planted in the scripts: see `src/base/mutation.rs`.
+//! The bugs planted in the scripts, which `plant.rs` puts there when a script is read.
 
 /// Name, script, the piece to replace, and its replacement. One name may have several.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[

@@ -47,7 +47,7 @@ impl Trial {
         let output = File::create(&told).expect("a file");
         let mut command = Command::new(program);
         command
-            .current_dir(crate::root())
+            .current_dir(&build.tree)
             .args([test, "--exact", "--nocapture"])
             .env("LEASEHOLD_MUTATION", self.mutation.unwrap_or_default())
             .env("LEASEHOLD_MUTATION_NOTE", &note)

@@ -1,16 +1,10 @@
-//! Planted bugs, by which the tests show that they would catch real ones.
+//! The part of the planted bugs that runs inside the library: a bug is at work if the environment variable
+//! `LEASEHOLD_MUTATION` names it.
 //!
-//! Only a build with `--cfg leasehold_mutation` has any, and in it only the one that the environment
-//! variable `LEASEHOLD_MUTATION` names is at work. `tests/proof/tests/mutation` tells of each what it breaks
-//! and which test catches it.
-//!
-//! | language | planted by | where |
-//! | --- | --- | --- |
-//! | Rust | [`mutated!`] | in its place |
-//! | Lua | replacing a piece of a script | `tests/proof/tests/mutation/script.rs` |
+//! A module of the library's `base` in the copy that the gate builds, and of no other build.
 
 #[cfg(leasehold_mutation)]
-#[path = "../../tests/proof/tests/mutation/script.rs"]
+#[path = "script.rs"]
 mod script;
 
 use std::borrow::Cow;
@@ -24,8 +18,8 @@ macro_rules! mutated {
     };
 }
 
-/// Whether the bug of this name was chosen. That it came to pass is noted in the file that
-/// `LEASEHOLD_MUTATION_NOTE` names.
+/// Whether the bug of this name was chosen. If it was, this writes a note into the file that
+/// `LEASEHOLD_MUTATION_NOTE` names: the bug came to pass.
 pub(crate) fn is_at_work(name: &str) -> bool {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     static NOTED: OnceLock<()> = OnceLock::new();

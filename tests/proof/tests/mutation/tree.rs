@@ -1,0 +1,50 @@
+//! The copy of the workspace in which the bugs are planted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::edit::Edit;
+
+/// Makes a folder the workspace with these edits. What is the same there already stays as it is, so that cargo
+/// builds only the rest.
+pub(crate) fn plant(edits: &[Edit], folder: &Path) {
+    let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+    let root = crate::root();
+    for path in paths(&root) {
+        files.insert(path.clone(), fs::read(root.join(path)).expect("a file"));
+    }
+    for edit in edits {
+        let text = files.get_mut(&edit.path).expect("a file with edits");
+        *text = edit.apply(str::from_utf8(text).expect("a text")).into_bytes();
+    }
+    for path in paths(folder).difference(&files.keys().cloned().collect()) {
+        fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
+    }
+    for (path, text) in files {
+        let path = folder.join(path);
+        if fs::read(&path).is_ok_and(|before| before == text) {
+            continue;
+        }
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+}
+
+/// The files below a folder, without what cargo built and what git keeps.
+fn paths(root: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).into_iter().flatten() {
+            let entry = entry.expect("an entry");
+            let path = folder.join(entry.file_name());
+            if !entry.path().is_dir() {
+                found.insert(path);
+            } else if entry.file_name() != ".git" && !entry.path().join("CACHEDIR.TAG").exists() {
+                folders.push(path);
+            }
+        }
+    }
+    found
+}
