@@ -1,9 +1,6 @@
 //! What every layer uses: errors, names, options, time, tokens, synchronisation.
 
 #[macro_use]
-#[path = "../../tests/proof/tests/mutation/plant.rs"]
-pub(crate) mod mutation;
-#[macro_use]
 pub(crate) mod panic;
 
 #[cfg(any(test, feature = "testing"))]

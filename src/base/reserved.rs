@@ -81,9 +81,6 @@ impl Name {
         } else {
             return Ok(name);
         };
-        if mutated!("helper-key-as-a-name") {
-            return Ok(name);
-        }
         Err(Error::config(
             "name",
             format_args!("{name:?} is reserved for {purpose}"),

@@ -295,8 +295,7 @@ impl Delegate<'_> {
             return Next::Again(Duration::ZERO);
         }
         let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
-        let heartbeat = if mutated!("no-heartbeat") { Duration::MAX } else { HEARTBEAT };
-        let most = if polls && busy.ahead == 0 { self.backoff.next() } else { heartbeat };
+        let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
         // Redis rounds what is left down to a millisecond.
         let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         Next::Again(most.min(ttl).min(left))

@@ -34,13 +34,12 @@ impl Holding {
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
                 |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
-            let remains = told.as_ref().is_err_and(may_remain);
-            if remains && !mutated!("unanswered-extension-forgotten") {
+            if told.as_ref().is_err_and(may_remain) {
                 self.lease.may_last_until(context.now().after(ttl));
             }
             told
         });
-        if unanswered && !mutated!("repeated-extension-forgotten") {
+        if unanswered {
             under_way.remains();
         }
         let Told { verdict, sent } = match told {

@@ -77,8 +77,7 @@ impl LiveLease {
     /// passed on.
     pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
         // What is left would be all that a hold without renewals ever has (rule 9).
-        let whole = options.is_renewed() || mutated!("cut-lease-never-renewed");
-        if !self.terms.options.asks_as(options) || !whole || !self.may_last(now) {
+        if !self.terms.options.asks_as(options) || !options.is_renewed() || !self.may_last(now) {
             return None;
         }
         let terms = self.terms.successor(options, now)?;
@@ -116,10 +115,10 @@ impl LiveLease {
     /// (rule 17), not said to be another's, and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
-            && (!self.is_under_way() || mutated!("passed-on-unanswered"))
+            && !self.is_under_way()
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
-            && (self.terms.settled <= now || mutated!("passed-on-unsettled"))
+            && self.terms.settled <= now
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
 
@@ -182,8 +181,7 @@ impl LiveLease {
     /// hold of the same lease takes over when it ends and when it is renewed, and the two must agree.
     pub(crate) fn renewed(&self, sent: Moment) {
         let phase = self.phase.lock();
-        let counts = self.lengthen_inner(&phase, sent, self.terms.ttl());
-        if counts || mutated!("renewal-moved-for-a-hold-that-is-over") {
+        if self.lengthen_inner(&phase, sent, self.terms.ttl()) {
             let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             let next = self.terms.renewal_after(sent, self.terms.ttl(), renewals);
             self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
@@ -196,15 +194,12 @@ impl LiveLease {
     /// lock since, and a late request of this attempt may have got it back (rule 30).
     fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
         let now = self.terms.clock.now();
-        let lasts = self.is_valid_at(now) || mutated!("late-reply-revives-a-hold");
-        if !matches!(phase, Phase::Live) || !lasts {
+        if !matches!(phase, Phase::Live) || !self.is_valid_at(now) {
             // Redis keeps it for so long all the same.
             self.may_last_until(now.after(ttl));
             return false;
         }
-        let least = self.leased_until();
-        let least = if mutated!("extension-that-shortens") { Moment::PAST } else { least };
-        let leased = validity(sent, ttl).max(least);
+        let leased = validity(sent, ttl).max(self.leased_until());
         self.leased_until.store(leased.as_nanos(), Ordering::Release);
         self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
         self.failing.store(false, Ordering::Relaxed);
@@ -279,9 +274,7 @@ impl LiveLease {
         let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
         let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
-        if !mutated!("valid-after-the-loss") {
-            self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
-        }
+        self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         *phase = Phase::Lost(loss.clone());
         loss
     }
@@ -301,9 +294,7 @@ impl LiveLease {
         if !matches!(*phase, Phase::Live) {
             return None;
         }
-        if !mutated!("renewed-after-release") {
-            *phase = Phase::Releasing;
-        }
+        *phase = Phase::Releasing;
         Some(Moment::from_nanos(self.valid_until.swap(Moment::PAST.as_nanos(), Ordering::AcqRel)))
     }
 

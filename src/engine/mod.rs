@@ -38,9 +38,6 @@
 //! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
 //! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
 //! them, and a lease has callbacks of the user, whose destructors may do anything.
-//!
-//! Here and there a condition asks `mutated!`, with a name. That is a planted bug, by which the tests
-//! show that they would catch a real one (`base::mutation`); it is compiled away in any other build.
 
 pub(crate) mod acquire;
 mod backoff;

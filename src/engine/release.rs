@@ -52,8 +52,7 @@ impl Holding {
         // A connection that was silent may have been idle for as long as the lock was held. To give a lock
         // back twice does no harm, so where that leaves time it is done on another.
         let is_worth_it = |failure: &Failure| {
-            let silent = failure.is_unknown() && !mutated!("silent-request-not-repeated");
-            failure.is_disconnect() || silent && context.now() < deadline
+            failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
         let answer = Failure::repeating_while(is_worth_it, || {
             sent = context.now();
@@ -63,8 +62,7 @@ impl Holding {
         });
         // A request for this attempt may have run after the release did, however late that was
         // answered, or be on its way still, and must find no lock (rule 6).
-        let behind =
-            self.lease.terms.settled > sent && !mutated!("no-reconciliation-after-release");
+        let behind = self.lease.terms.settled > sent;
         if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
             self.slot.give_back(&self.lease);
         }
@@ -87,19 +85,13 @@ impl Holding {
         match verdict {
             Ok(Verdict::Done) => Ok(()),
             // The first request may have been the one that did it (rule 15).
-            Ok(_) if context.now() < valid_until || mutated!("late-release-as-done") => Ok(()),
+            Ok(_) if context.now() < valid_until => Ok(()),
             Ok(_) => Err(Error::unknown_outcome(
                 "the first release request had no reply, and by now another holder may have the lock",
             )),
             Err(failure) => {
-                if !mutated!("failed-release-forgotten") {
-                    self.slot.give_back(&self.lease);
-                }
-                if mutated!("unknown-release-as-released") {
-                    Ok(())
-                } else {
-                    Err(Error::from(failure).so("the release goes on in the background"))
-                }
+                self.slot.give_back(&self.lease);
+                Err(Error::from(failure).so("the release goes on in the background"))
             }
         }
     }

@@ -29,9 +29,7 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     let deadline = start.after(wanted.within + context.bounds.exchange);
     let deadline = deadline.min(lease.valid_until());
     match context.protocol.replicate(target, &lease.terms.owner, wanted, deadline) {
-        Ok(Ok(have)) if have.covers(&wanted) || mutated!("too-few-replicas") => {
-            holding.check_valid().err()
-        }
+        Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
         Ok(Ok(have)) => {
             let is_cut = lease.valid_until() < start.after(wanted.within);
             Some(short(have, wanted, is_cut))

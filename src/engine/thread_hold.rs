@@ -49,7 +49,7 @@ impl ThreadHold {
             }
             count => {
                 self.set(count - 1);
-                mutated!("inner-release-ends-the-hold")
+                false
             }
         }
     }

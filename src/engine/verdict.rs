@@ -8,11 +8,7 @@ use crate::wire::failure::{Failure, NotSentReason};
 /// What a refusal says about the owner that was asked about: a key that holds something else is
 /// another's, as one of the same type with another owner is.
 pub(super) fn taken(failure: Failure) -> Result<Verdict, Failure> {
-    if failure.is_wrong_type() && !mutated!("wrong-type-as-no-loss") {
-        Ok(Verdict::Taken)
-    } else {
-        Err(failure)
-    }
+    if failure.is_wrong_type() { Ok(Verdict::Taken) } else { Err(failure) }
 }
 
 /// What Redis says about an owner that is not, as the cause of a loss.

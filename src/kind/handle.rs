@@ -53,9 +53,7 @@ impl Handle {
 
     fn take(&self, patience: Patience) -> Result<Option<Guard>> {
         if let Some(hold) = find(&self.slot) {
-            if let Err(error) = hold.holding().check_valid()
-                && !mutated!("reentry-after-loss")
-            {
+            if let Err(error) = hold.holding().check_valid() {
                 return Err(error.of(self.name()));
             }
             return if hold.enter() {

@@ -32,7 +32,6 @@ pub(crate) fn replicate(
     }
     // A lease may end before the wait does. The server's word for too few copies has to come before that.
     let within = wanted.within.min(session.longest_wait(deadline));
-    let within = if mutated!("wait-outlasts-its-lease") { wanted.within } else { within };
     let local = u8::from(wanted.local).to_string();
     let (replicas, span) = (wanted.replicas.to_string(), millis(within).to_string());
     let (local, replicas, span) = (local.as_bytes(), replicas.as_bytes(), span.as_bytes());
@@ -51,7 +50,7 @@ pub(crate) fn replicate(
         _ => return Err(unexpected(&value)),
     };
     let replicas = u32::try_from(replicas).map_err(|_| unexpected(&value))?;
-    let local = local > 0 || mutated!("own-disk-not-looked-at");
+    let local = local > 0;
     Ok(Ok(Durability { local, replicas, ..wanted }))
 }
 

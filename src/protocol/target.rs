@@ -35,9 +35,7 @@ impl Target {
     /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
     /// cluster, and a node that has not all of a slot refuses them as a whole.
     pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
-        let stops = mutated!("cluster-script-stops-half-way");
-        let last = if stops { reserved::FENCE } else { reserved::NEVER };
-        Target::with_last(kind, name, Some(last))
+        Target::with_last(kind, name, Some(reserved::NEVER))
     }
 
     fn with_last(kind: &'static dyn Kind, name: Name, last: Option<Word>) -> Arc<Target> {
@@ -128,11 +126,9 @@ impl Target {
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
-        let all = mutated!("cluster-renewal-with-all-keys");
-        let keys = if all { &self.keys } else { self.lasting() };
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
+        self.kind.scripts().renew.call(self.lasting(), [Bytes(owner), ttl, count, keep])
     }
 
     /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.

@@ -89,13 +89,11 @@ fn apply_inner(
     deadline: Moment,
 ) -> Result<Applied, Failure> {
     loop {
-        if !mutated!("transaction-without-watch") {
-            session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
-        }
+        session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
         let found = session.call(&target.inspect(), deadline)?.value;
         let holder = target.kind().inspected(found)?;
         let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
-        if !ours && !mutated!("transaction-without-a-look") {
+        if !ours {
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
             return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
         }
@@ -122,9 +120,7 @@ pub(crate) fn release(
     deadline: Moment,
 ) -> Result<Verdict, Failure> {
     let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
-    if let (Some(token), [_, key]) = (returned.last_token, target.lasting())
-        && !mutated!("token-not-written-back-by-watch")
-    {
+    if let (Some(token), [_, key]) = (returned.last_token, target.lasting()) {
         let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }

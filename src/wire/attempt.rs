@@ -106,11 +106,7 @@ impl Attempts {
     /// Begins an attempt, or returns for how long none may be made unless a caller asks.
     pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
         let mut state = self.state.lock();
-        if state.counts.is_failing
-            && now < state.due
-            && !state.asked
-            && !mutated!("refused-sign-in-repeated")
-        {
+        if state.counts.is_failing && now < state.due && !state.asked {
             return Err(state.due.since(now));
         }
         (state.under_way, state.asked) = (true, false);

@@ -9,7 +9,7 @@ use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
 use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
-use crate::wire::fault::{Limit, io_kind, locate, silence};
+use crate::wire::fault::{Limit, io_kind, locate};
 use crate::wire::line::Line;
 use crate::wire::script::Call;
 use crate::wire::silence::Common;
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     fn is_poisoned(&self) -> bool {
-        (self.poisoned || self.unanswered > 0) && !mutated!("poisoned-connection-kept")
+        self.poisoned || self.unanswered > 0
     }
 
     /// Whether it was made before the server was last seen to hang up, or to be elsewhere, or is likely dead, as
@@ -246,7 +246,7 @@ impl Connection {
         }
         // How long the next caller's reply would be waited for is not known.
         if let Err(error) = self.allow(left) {
-            self.poisoned = !mutated!("connection-without-time-outs-kept");
+            self.poisoned = true;
             return Err(Failure::NotSent(NotSentReason::Closed(error)));
         }
         self.allowed = self.timeout;
@@ -273,9 +273,6 @@ impl Connection {
     /// Waits for the next reply, for what is left until `deadline`. The socket is read in any case.
     fn receive(&mut self, deadline: Moment) -> Result<Value, Failure> {
         let left = deadline.since(self.clock.now());
-        if left.is_zero() && mutated!("reply-that-arrived-not-read") {
-            return Err(Failure::Unknown(self.broken(silence())));
-        }
         let left = left.max(GRACE);
         let read = self.allow(left).and_then(|()| self.inner.recv_reply(left.min(self.timeout)));
         // Errors inside a reply are those of single commands of a transaction.
@@ -312,13 +309,12 @@ impl Connection {
     #[cold]
     fn broken(&mut self, error: RedisError) -> RedisError {
         self.poisoned = true;
-        let excused = self.is_excused && !mutated!("excused-silence-counts");
         if !error.is_timeout() {
             // A server that hangs up on a newcomer says nothing about those that it serves.
             if self.is_in_use {
                 self.common.outdate(self.generation);
             }
-        } else if !excused {
+        } else if !self.is_excused {
             self.common.note_silence(self.sent, self.clock.now());
         }
         self.locate(error)

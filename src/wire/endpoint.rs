@@ -109,8 +109,7 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     let plain = if secure { format!("redis://{rest}") } else { url.to_owned() };
     let info = plain.into_connection_info().map_err(|error| {
         // The parser's texts name the part that is wrong and never quote the URL.
-        let shown = if mutated!("password-in-an-error") { rest } else { "…" };
-        Error::config("url", format_args!("{scheme}://{shown} is not readable ({error})"), FORM)
+        Error::config("url", format_args!("{scheme}://… is not readable ({error})"), FORM)
     })?;
     if info.redis_settings().db() < 0 {
         return Err(Error::config("url database", info.redis_settings().db(), DATABASES));

@@ -234,9 +234,7 @@ impl Failure {
     ) -> Result<T, Failure> {
         match ask() {
             Err(first) if is_worth_it(&first) => match ask() {
-                Err(_) if first.is_unknown() && !mutated!("repetition-speaks-for-both") => {
-                    Err(first)
-                }
+                Err(_) if first.is_unknown() => Err(first),
                 outcome => outcome,
             },
             outcome => outcome,

@@ -1,10 +1,7 @@
 //! A script and the commands that run it.
 
-use std::borrow::Cow;
-
 use redis::{Arg, Cmd};
 
-use crate::base::mutation;
 use crate::base::sync::StaticCell;
 
 /// A Lua script, known to the server by its digest.
@@ -19,12 +16,8 @@ impl Script {
         Script { source, digest: StaticCell::new() }
     }
 
-    fn source(&self) -> Cow<'static, str> {
-        mutation::planted(self.source)
-    }
-
     fn digest(&self) -> &str {
-        self.digest.get_or_init(|| redis::Script::new(&self.source()).get_hash().to_owned())
+        self.digest.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
 
     /// The command that runs the script by its digest.
@@ -107,7 +100,7 @@ impl Call {
         let Some(script) = self.script else {
             return self.cmd.args_iter().map(bytes).collect();
         };
-        let begin = [b"EVAL".to_vec(), script.source().as_bytes().to_vec()];
+        let begin = [b"EVAL".to_vec(), script.source.as_bytes().to_vec()];
         begin.into_iter().chain(self.cmd.args_iter().skip(2).map(bytes)).collect()
     }
 
@@ -115,7 +108,7 @@ impl Call {
     pub(crate) fn with_source(&self) -> Option<Call> {
         let script = self.script?;
         let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg(&*script.source());
+        cmd.arg("EVAL").arg(script.source);
         for part in self.cmd.args_iter().skip(2) {
             if let Arg::Simple(bytes) = part {
                 cmd.arg(bytes);

@@ -53,7 +53,7 @@ impl ServerClock {
     /// The latest reading, if it was taken in this epoch.
     fn reading_of(&self, epoch: u64) -> Option<Reading> {
         let reading = *self.reading.lock();
-        reading.filter(|reading| reading.epoch == epoch || mutated!("clock-of-another-server"))
+        reading.filter(|reading| reading.epoch == epoch)
     }
 
     fn reading(&self) -> Option<Reading> {
@@ -70,9 +70,7 @@ impl ServerClock {
     /// (rule 2). `None` before the server's time is known.
     pub(crate) fn reached_at(&self, moment: Moment) -> Option<u64> {
         let reading = self.reading()?;
-        let read =
-            if mutated!("deadline-from-the-sending") { reading.sent } else { reading.received };
-        let ahead = moment.since(read);
+        let ahead = moment.since(reading.received);
         let sure = ahead.saturating_sub(drift_allowance(ahead));
         let behind = reading.received.since(moment);
         let micros = reading.micros.saturating_add(u64::try_from(sure.as_micros()).ok()?);
@@ -85,8 +83,7 @@ impl ServerClock {
     /// Where the server is elsewhere since its time was known, the request is late whenever it arrives, and
     /// only reports the time: a request without a deadline could be carried out at any time.
     pub(crate) fn deadline(&self, moment: Moment) -> u64 {
-        let unknown = if mutated!("request-without-a-deadline") { 0 } else { ALWAYS_LATE };
-        self.reached_at(moment).unwrap_or(unknown)
+        self.reached_at(moment).unwrap_or(ALWAYS_LATE)
     }
 
     /// Whether the server's time may have been `micros` between two moments. An answer that says
@@ -115,7 +112,6 @@ impl ServerClock {
         } else {
             reading.sent.before(apart + drift_allowance(apart))
         };
-        let start = if mutated!("grant-dated-by-its-receipt") { now } else { start };
         (start <= now).then_some(start)
     }
 }

@@ -70,15 +70,14 @@ impl Common {
     /// Notes that a request got no reply until now, of the time that one may take.
     pub(crate) fn note_silence(&self, sent: Moment, now: Moment) {
         if now.since(sent) >= MEANINGFUL.min(self.limit.span / 2) {
-            let since = if mutated!("silence-outdates-what-replied-since") { now } else { sent };
-            self.unanswered.fetch_max(since.as_nanos(), Ordering::SeqCst);
+            self.unanswered.fetch_max(sent.as_nanos(), Ordering::SeqCst);
         }
     }
 
     /// Whether a connection whose last reply came then is likely dead.
     pub(crate) fn covers(&self, replied: Moment) -> bool {
         let unanswered = self.unanswered.load(Ordering::SeqCst);
-        replied.as_nanos() < unanswered && !mutated!("silence-outdates-nothing")
+        replied.as_nanos() < unanswered
     }
 
     /// For how long no reply was received, without a reason.

@@ -141,7 +141,6 @@ impl Subscription {
     fn check_place(&self) -> Result<(), Failure> {
         if let Some(epoch) = &self.epoch
             && epoch.is_over()
-            && !mutated!("demotion-leaves-the-listener")
         {
             return Err(Failure::Unknown(not_a_master("the server is elsewhere by now")));
         }
@@ -211,7 +210,6 @@ impl Subscription {
         (self.asked, self.replied) = (None, BootClock.now());
         if let Some(epoch) = &self.epoch
             && is_of_replica(&fields)
-            && !mutated!("replica-not-noticed-by-the-listener")
         {
             // A new connection shows no move: an address may lead to several servers for a while, and the
             // other connections may be at the right one.

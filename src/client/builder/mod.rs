@@ -237,11 +237,7 @@ impl LockClientBuilder {
         };
         // Whatever a call waits for first, it has all of its time for the reply left.
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);
-        let exchange = if mutated!("wait-and-reply-share-their-time") {
-            self.command_timeout
-        } else {
-            self.command_timeout.saturating_add(wait)
-        };
+        let exchange = self.command_timeout.saturating_add(wait);
         let bounds = (self.command_timeout, exchange);
         Ok(self.settings.client(protocol, clock, bounds, address))
     }

@@ -88,11 +88,6 @@ impl Drop for Delegate<'_> {
             self.slot.stop_acquiring(None);
         }
         // It became a lease, and the slot is held, or the next thread has its turn.
-        if mutated!("attempt-reused-after-leave")
-            && let Some(bid) = &self.bid
-        {
-            self.clean_up(bid.clone());
-        }
         if let Some(bid) = self.bid.take()
             && let Some(bid) = self.slot.stop_acquiring(Some(bid))
         {

@@ -15,14 +15,7 @@ const MAYBE_TAKEN: &str = "this client may have taken the lock, and then release
 
 impl Delegate<'_> {
     pub(super) fn recover(&mut self, failure: Failure, deadline: Moment, time: Duration) -> Next {
-        if mutated!("unknown-outcome-as-busy") && failure.is_unknown() {
-            return Next::GiveUp(Ok(()));
-        }
-        if mutated!("wrong-type-as-busy") && failure.is_wrong_type() {
-            return Next::GiveUp(Ok(()));
-        }
         if failure.is_unknown()
-            && !mutated!("unanswered-request-forgotten")
             && let Some(bid) = &mut self.bid
         {
             bid.settled = bid.settled.max(deadline);
@@ -30,16 +23,15 @@ impl Delegate<'_> {
         }
         if !failure.is_passing() {
             // Where it is another thing's, it is not ours.
-            let certain = failure.is_wrong_type() || mutated!("refusal-speaks-for-all");
+            let certain = failure.is_wrong_type();
             let error = failure.into();
             return Next::Fail(if certain { error } else { self.open(error) });
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
-        let unsent = matches!(failure, Failure::NotSent(NotSentReason::Overdue))
-            && !mutated!("unsent-request-as-outage");
+        let unsent = matches!(failure, Failure::NotSent(NotSentReason::Overdue));
         let too_short = self.outage.is_none() && failure.is_for_want_of_time();
         if self.left().is_none()
-            && (too_short || mutated!("outage-as-busy"))
+            && too_short
             && (self.last_word_stands(time) || (unsent && self.busy_at.is_some()))
         {
             // The caller's time was too short for another answer; the last one told of a holder.
@@ -63,7 +55,6 @@ impl Delegate<'_> {
             && left.is_none_or(|left| left <= GRACE)
             && self.outage.is_none()
             && self.last_word_stands(time)
-            && !mutated!("late-request-as-outage")
         {
             return match left {
                 None => Next::GiveUp(Ok(())),
@@ -80,9 +71,8 @@ impl Delegate<'_> {
     /// time, brought no answer: it is not old, and there was no time for a usual answer. Who asks once a
     /// heartbeat was told that long ago when its time is over, and a little longer at the answer.
     pub(super) fn last_word_stands(&self, time: Duration) -> bool {
-        let brief = time <= USUAL_ANSWER || mutated!("long-silence-as-busy");
-        let lately = if mutated!("heartbeat-as-long-ago") { HEARTBEAT } else { HEARTBEAT * 2 };
-        let is_recent = |at| self.context.now().since(at) <= lately || mutated!("told-at-any-time");
+        let brief = time <= USUAL_ANSWER;
+        let is_recent = |at| self.context.now().since(at) <= HEARTBEAT * 2;
         brief && self.busy_at.is_some_and(is_recent)
     }
 

@@ -17,10 +17,7 @@ impl Delegate<'_> {
         self.context.endless.end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.context.now();
-        let sent = if mutated!("validity-from-receipt") { received } else { sent };
-        if let Some((what, span)) = self.outlasted(sent, ttl, now)
-            && !mutated!("grant-that-is-over")
-        {
+        if let Some((what, span)) = self.outlasted(sent, ttl, now) {
             // It took longer to be told than it may last. What may be left of it is cleaned up.
             if let Some(bid) = &mut self.bid {
                 bid.unknown = true;
@@ -54,7 +51,7 @@ impl Delegate<'_> {
             return Some(("lease", ttl));
         }
         let most = self.options.max_hold.filter(|&most| sent.after(most) <= now)?;
-        (!mutated!("hold-that-is-over")).then_some(("max_hold", most))
+        Some(("max_hold", most))
     }
 
     /// Takes what a message granted, if that can be told to be valid; else asks.
@@ -68,13 +65,9 @@ impl Delegate<'_> {
     /// Gives up, unless a message granted it during the last request: to make sure of that there is no
     /// time.
     pub(super) fn end(&mut self, outcome: Result<()>) -> Next {
-        if mutated!("grant-of-the-last-moment-not-taken") {
-            return Next::GiveUp(outcome);
-        }
         let Some(heard) = self.slot.take_grant(false) else { return Next::GiveUp(outcome) };
         match self.hear(heard) {
             Some(granted) => self.take(granted),
-            None if mutated!("grant-of-the-last-moment-as-busy") => Next::GiveUp(outcome),
             None => Next::GiveUp(outcome.and(Err(Error::unknown_outcome(
                 "granted when the wait was over, with no time left to confirm it; it may be held until its \
                  lease ends",
@@ -85,12 +78,8 @@ impl Delegate<'_> {
     /// What a message granted, if that can be told to be valid (rule 10).
     pub(super) fn hear(&mut self, heard: Heard) -> Option<Granted> {
         // Nobody else had it since, and Redis has it down as ours until it says otherwise.
-        if !mutated!("holder-before-a-grant") {
-            self.busy_at = None;
-        }
-        if let Some(bid) = &mut self.bid
-            && !mutated!("grant-that-is-forgotten")
-        {
+        self.busy_at = None;
+        if let Some(bid) = &mut self.bid {
             bid.unknown = true;
         }
         let now = self.context.now();
@@ -98,9 +87,7 @@ impl Delegate<'_> {
         let GrantMessage { token, micros, window, waiters, .. } = heard.grant;
         let lease = self.options.lease;
         // A lease that is not renewed must be whole from the start (rule 9).
-        let whole = self.options.is_renewed()
-            || window >= lease.ttl()
-            || mutated!("fixed-lease-not-made-whole");
+        let whole = self.options.is_renewed() || window >= lease.ttl();
         let protocol = &self.context.protocol;
         let after = protocol.granted_after(&heard.grant, received, self.queued_at);
         let sent = after.filter(|&sent| whole && self.outlasted(sent, window, now).is_none())?;

@@ -56,11 +56,7 @@ pub(crate) struct Terms {
 
 /// Until when a time to live may be relied on that was asked for at `sent`.
 pub(crate) fn validity(sent: Moment, ttl: Duration) -> Moment {
-    if mutated!("validity-without-end") {
-        return Moment::FAR;
-    }
-    let drift = if mutated!("no-drift-allowance") { Duration::ZERO } else { drift_allowance(ttl) };
-    sent.after(ttl).before(drift)
+    sent.after(ttl).before(drift_allowance(ttl))
 }
 
 impl Terms {
@@ -70,7 +66,7 @@ impl Terms {
         grant: Grant,
         options: LockOptions,
     ) -> Terms {
-        let most = options.max_hold.filter(|_| !mutated!("max-hold-ignored"));
+        let most = options.max_hold;
         Terms {
             target,
             clock,
@@ -118,12 +114,8 @@ impl Terms {
     /// microsecond is worth the wait, as a request takes many.
     fn next_token(&self) -> Option<u64> {
         let next = self.token.get().checked_add(1)?;
-        if mutated!("tokens-ahead-of-the-clock") {
-            return Some(next);
-        }
-        let looks = if mutated!("tokens-never-waited-for") { 1 } else { LOOKS };
         // Bounded by looks too, for a clock that stands still.
-        for _ in 0..looks {
+        for _ in 0..LOOKS {
             let sure = self.least_server_time(self.clock.now());
             if next <= sure {
                 return Some(next);
@@ -146,6 +138,6 @@ impl Terms {
 
     /// The last token used, where that is not the one that Redis minted.
     pub(crate) fn last_token(&self) -> Option<u64> {
-        (!self.minted && !mutated!("token-not-written-back")).then_some(self.token.get())
+        (!self.minted).then_some(self.token.get())
     }
 }

@@ -28,7 +28,7 @@ impl Shared {
         let version = self.publishers.version();
         let mut state = self.state.lock();
         let late = state.seen.is_some();
-        if state.seen == Some(version) || late && mutated!("cluster-new-master-not-listened-to") {
+        if state.seen == Some(version) {
             return;
         }
         if !late {
@@ -193,7 +193,6 @@ impl ServerThread {
         while self.is_wanted_in(&mut state)
             && state.retries == retries
             && (state.refused.is_some() || !is_over())
-            && !mutated!("refusing-server-listened-to-again")
         {
             self.shared.changed.wait_for(&mut state, LOOK);
         }
@@ -281,9 +280,7 @@ impl ServerThread {
         match event {
             Event::Message { channel, payload } if channel == *own => {
                 // Also from a server that has gone: its message is an echo wherever else it is heard.
-                if publishers.is_news(true, &payload)
-                    && (self.is_wanted() || !mutated!("cluster-gone-master-not-believed"))
-                {
+                if publishers.is_news(true, &payload) {
                     let mut wake = read(&payload);
                     if let Wake::Grant { grant, .. } = &mut wake {
                         grant.epoch = epoch;
@@ -338,9 +335,9 @@ impl ServerThread {
         let came = !self.shared.live.swap(true, Ordering::AcqRel);
         self.shared.changed.notify_all();
         drop(state);
-        if came && !mutated!("reconnect-wakes-nobody") {
+        if came {
             (self.shared.tell)(Wake::Live);
-        } else if late && !mutated!("cluster-return-wakes-nobody") {
+        } else if late {
             (self.shared.tell)(self.publisher.missed());
         }
     }

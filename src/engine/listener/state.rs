@@ -102,9 +102,6 @@ impl State {
             *wishes += 1;
             (channel.state, channel.wish) = (ChannelState::Wished, *wishes);
         }
-        if mutated!("one-waiter-of-a-shared-channel") {
-            channel.slots.clear();
-        }
         let slot: Weak<dyn HearsReleases> = Arc::<S>::downgrade(slot);
         if !channel.slots.iter().any(|other| other.ptr_eq(&slot)) {
             channel.slots.push(slot);

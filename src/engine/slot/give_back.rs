@@ -54,9 +54,9 @@ impl Slot {
         if loss.cause() == LossCause::MaxHold {
             end = end.max(lease.leased_until());
         }
-        let asked = lease.is_under_way() && !mutated!("renewal-under-way-forgotten");
+        let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
-        let votes = protocol.remains(&lease.terms.owner) && !mutated!("votes-of-a-lost-hold-kept");
+        let votes = protocol.remains(&lease.terms.owner);
         if end > self.context.now() || asked || votes {
             self.give_back(lease);
         }
@@ -68,7 +68,7 @@ impl Slot {
     /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
     /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
     pub(super) fn give_back_later(&self, lease: &LiveLease, cause: LossCause) {
-        if lease.terms.settled <= self.context.now() || mutated!("lost-hold-leaves-a-ghost") {
+        if lease.terms.settled <= self.context.now() {
             return;
         }
         let due = match cause {

@@ -15,7 +15,7 @@ impl Slot {
     /// Another process waits for what this attempt has. A lease that lingers is given back.
     pub(crate) fn hear_wanted(self: &Arc<Slot>, number: u64, waiters: u32) {
         let ours = self.on(|state, _| state.hear_wanted(number, waiters));
-        if ours && !mutated!("linger-not-revoked") {
+        if ours {
             self.revoke_linger(number);
         }
     }

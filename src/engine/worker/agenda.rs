@@ -89,10 +89,7 @@ impl Agenda {
     /// the worker must be woken for it.
     pub(super) fn look_at<S: Tended + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         let mut state = self.state.lock();
-        let mut place = Arc::as_ptr(slot) as usize;
-        if mutated!("relocks-starve-renewal") {
-            place += state.looks.len();
-        }
+        let place = Arc::as_ptr(slot) as usize;
         // Most have no entry yet, and those that have want an earlier one.
         let due = state.looks.due(&place).map_or(due, |before| due.min(before));
         let slot: Weak<dyn Tended> = Arc::<S>::downgrade(slot);
@@ -171,9 +168,8 @@ impl Agenda {
     /// What falls due meanwhile belongs to the next turn, or a turn might never end.
     pub(super) fn take(&self, now: Moment, hand: &mut Vec<Duty>) {
         let State { looks, returns, news, .. } = &mut *self.state.lock();
-        let most = if mutated!("returns-starve-renewal") { usize::MAX } else { RETURNS };
         hand.extend(iter::from_fn(|| looks.pop(now)).map(Duty::Look));
-        hand.extend(iter::from_fn(|| returns.pop(now)).take(most).map(Duty::GiveBack));
+        hand.extend(iter::from_fn(|| returns.pop(now)).take(RETURNS).map(Duty::GiveBack));
         hand.extend(iter::from_fn(|| news.pop(now)).map(Duty::Announce));
     }
 

@@ -96,9 +96,7 @@ impl Job {
             }
             (Job::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
-                if may_remain(protocol, &lease.terms.owner, &failure)
-                    && !mutated!("unanswered-renewal-forgotten")
-                {
+                if may_remain(protocol, &lease.terms.owner, &failure) {
                     lease.may_last_until(now.after(lease.terms.ttl()));
                 }
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
@@ -113,11 +111,7 @@ impl Job {
             }
             // The next renewal shows it too.
             (Job::Show(..), Err(_)) => None,
-            (Job::GiveBack(duty), Ok(told))
-                if told.sent >= duty.settled || mutated!("leave-sent-once") =>
-            {
-                None
-            }
+            (Job::GiveBack(duty), Ok(told)) if told.sent >= duty.settled => None,
             (Job::GiveBack(duty), Ok(_)) => {
                 Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
             }
@@ -136,9 +130,6 @@ fn renewal(lease: &LiveLease, ttl: Duration) -> Errand<'_> {
 /// How much time a renewal has: what is left of the validity, which after a hand-over is much less than
 /// the lease (rules 7, 9).
 fn time_left(lease: &LiveLease, now: Moment) -> Duration {
-    if mutated!("retry-timed-by-the-whole-lease") {
-        return lease.terms.ttl();
-    }
     lease.valid_until().since(now)
 }
 

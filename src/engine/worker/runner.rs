@@ -84,9 +84,6 @@ impl Runner {
     pub(super) fn turn(&mut self) -> bool {
         let now = self.clock.now();
         self.agenda.take(now, &mut self.hand);
-        while mutated!("turn-without-end") && self.clock.now() >= self.agenda.sleep() {
-            self.agenda.take(self.clock.now(), &mut self.hand);
-        }
         self.carry_out(now);
         self.hand.clear();
         std::mem::take(&mut self.report).log(self.clock.now());
@@ -180,9 +177,7 @@ impl Runner {
         while let Some(&first) = rest.first() {
             let patience = |number: usize| self.patience(ends[number], now);
             let most = patience(first);
-            let alike = rest.partition_point(|&number| {
-                patience(number) <= most * ALIKE || mutated!("short-lease-cuts-the-others")
-            });
+            let alike = rest.partition_point(|&number| patience(number) <= most * ALIKE);
             let (group, others) = rest.split_at(alike);
             let errands: Vec<Errand<'_>> =
                 group.iter().map(|&number| jobs[number].errand()).collect();

@@ -42,7 +42,7 @@ impl Table {
     fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Claim)) {
         let Some(claim) = self.claims.get_mut(owner) else { return };
         change(claim);
-        if claim.held | claim.open == 0 && !mutated!("withdrawn-attempt-kept") {
+        if claim.held | claim.open == 0 {
             self.claims.remove(owner);
         }
     }
@@ -110,10 +110,7 @@ impl Claims {
 
     /// The servers on which something may be left.
     pub(super) fn servers(&self, owner: &[u8]) -> u64 {
-        let owed = |claim: &Claim| match claim.held {
-            held if mutated!("unanswered-vote-not-taken-back") => held,
-            held => held | claim.open,
-        };
+        let owed = |claim: &Claim| claim.held | claim.open;
         self.0.lock().claims.get(owner).map_or(0, owed)
     }
 

@@ -56,6 +56,7 @@ impl Quorum {
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
         self.meet(limit);
+        let need = self.rules.need;
         let mut floor = 0;
         let mut rounds = 1;
         let round = loop {
@@ -63,18 +64,11 @@ impl Quorum {
                 Ok(round) => round,
                 Err(failure) => break Err(failure),
             };
-            let answered = self.nodes.len() - round.unheard;
-            let need = match self.rules.need {
-                _ if mutated!("majority-of-those-that-answered") => answered / 2 + 1,
-                need => need,
-            };
             if round.counted >= need {
-                let late = mutated!("validity-from-the-last-vote");
-                let sent = if late { self.clock.now() } else { round.sent };
                 return Ok(Answer::Granted(Granted {
                     token: round.token,
                     ttl: attempt.ttl,
-                    sent,
+                    sent: round.sent,
                     micros: round.token + RESERVED,
                     received: round.passed,
                     waiters: 0,
@@ -87,15 +81,10 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
-        let need = self.rules.need;
-        if !mutated!("failed-attempt-not-taken-back") {
-            self.take_back(target, attempt, deadline);
-        }
+        self.take_back(target, attempt, deadline);
         let mut round = round?;
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
-            if most_votes(&round.holders) + round.unheard < need
-                && !mutated!("split-votes-as-a-holder")
-            {
+            if most_votes(&round.holders) + round.unheard < need {
                 return Ok(Answer::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
@@ -138,10 +127,7 @@ impl Quorum {
         let sent = self.clock.now();
         let deadlines: Vec<Option<u64>> =
             self.nodes.iter().map(|node| node.server_clock().reached_at(limit)).collect();
-        let above = match floor {
-            _ if mutated!("token-below-the-clocks") => floor,
-            _ => deadlines.iter().flatten().copied().fold(floor, u64::max),
-        };
+        let above = deadlines.iter().flatten().copied().fold(floor, u64::max);
         let token = above.saturating_add(1);
         let reserved = token.saturating_add(RESERVED);
         if reserved > GREATEST {
@@ -179,8 +165,7 @@ impl Quorum {
             let Some(answer) = answer else { continue };
             let bit = 1 << node;
             // The first sending of a repeated request may have been accepted, or may arrive yet.
-            let sent_once = !answer.repeated || mutated!("first-sending-forgotten");
-            let settled = if sent_once { bit } else { 0 };
+            let settled = if answer.repeated { 0 } else { bit };
             match answer.outcomes.first() {
                 Some(Ok(reply)) => {
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {

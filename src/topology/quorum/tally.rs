@@ -27,10 +27,10 @@ impl Voters {
     /// Whether the word of a server counts.
     pub(super) fn counts(&mut self, standing: Option<ServerRun>, reply: &Reply) -> bool {
         let Some(ServerRun { run, counts_from }) = standing else { return false };
-        if counts_from > reply.sent && !mutated!("no-probation") {
+        if counts_from > reply.sent {
             return false;
         }
-        if run != 0 && self.0.contains(&run) && !mutated!("two-votes-of-one-server") {
+        if run != 0 && self.0.contains(&run) {
             return false;
         }
         self.0.push(run);
@@ -58,7 +58,7 @@ fn has_run(answers: &[Option<NodeReply>], number: usize) -> bool {
         Some(Err(failure)) => failure.is_wrong_type(),
         None => false,
     };
-    answers.iter().flatten().any(ran) && !mutated!("half-a-release-as-not-sent")
+    answers.iter().flatten().any(ran)
 }
 
 impl Quorum {
@@ -103,11 +103,7 @@ impl Quorum {
                 tally.count(verdict);
             }
         }
-        let need = match task {
-            Ask::Renew if mutated!("renewed-by-a-minority") => 1,
-            _ => self.rules.need,
-        };
-        match tally.verdict(need, self.nodes.len()) {
+        match tally.verdict(self.rules.need, self.nodes.len()) {
             Some(verdict) => Ok(Told { verdict, sent: first }),
             None => {
                 let unknown = is_open(answers, number) || has_run(answers, number);
@@ -204,9 +200,7 @@ impl Quorum {
         }
         // Had there been connections to those as well, enough servers would have been asked.
         let reached = self.nodes.len() - failed;
-        let is_exhausted = exhausted > 0
-            && reached + exhausted >= self.rules.need
-            && !mutated!("small-pools-of-a-quorum-as-outage");
+        let is_exhausted = exhausted > 0 && reached + exhausted >= self.rules.need;
         Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted })
     }
 }

@@ -80,7 +80,6 @@ impl Follower {
         let refusal = self.refusal.take();
         while let (Some(manager), Some(refusal)) = (self.manager.upgrade(), refusal)
             && !refusal.is_over(manager.attempts().counts().all(), manager.now())
-            && !mutated!("refusing-sentinel-asked-again")
         {
             drop(manager);
             sync::sleep(LOOK);

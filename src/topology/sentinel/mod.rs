@@ -183,12 +183,6 @@ impl Source for Sentinels {
     fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
         let deadline = self.clock.now().after(most);
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
-        if known.is_some()
-            && mutated!("master-not-followed")
-            && let Some(known) = &*self.known.lock()
-        {
-            return Ok((self.at(known.master.address.clone()), false));
-        }
         let (order, speaking) = self.order();
         let mut errors = LocateErrors::default();
         let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
@@ -249,7 +243,7 @@ impl Source for Sentinels {
     /// The server that the sentinels named must say itself that it is the master.
     fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
         match reply {
-            Some(reply) if !is_master(&reply.value) && !mutated!("role-not-verified") => {
+            Some(reply) if !is_master(&reply.value) => {
                 let address = connection.address();
                 Err(not_a_master(&format!("the sentinel reported {address}, which is a replica")))
             }

@@ -27,7 +27,6 @@ impl Sentinels {
         let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(odd)?;
         if has_flag(&told, "failover_in_progress")
-            && !mutated!("promoted-not-looked-for")
             && let Some(address) = self.promoted(&mut connection, deadline)
         {
             return Ok(Some(Master { rank: Rank { epoch, is_ahead: true }, address }));

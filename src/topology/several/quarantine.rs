@@ -70,9 +70,7 @@ impl RestartQuarantine {
         let mut last = self.last.lock();
         match &mut *last {
             Some(run) if run.id == standing.run && run.id != 0 => {
-                if !mutated!("replies-show-no-life") {
-                    run.met = run.met.max(sent);
-                }
+                run.met = run.met.max(sent);
                 let counts_from = standing.counts_from.max(run.counts_from);
                 ServerRun { counts_from, ..standing }
             }
@@ -106,12 +104,7 @@ impl RestartQuarantine {
         let mut last = self.last.lock();
         let counts_from = match *last {
             Some(run) if run.id == id && id != 0 => {
-                let known = run.counts_from.max(earliest).min(run.seen.after(self.span));
-                if mutated!("second-look-admits-a-restarted-server") {
-                    known.min(latest)
-                } else {
-                    known
-                }
+                run.counts_from.max(earliest).min(run.seen.after(self.span))
             }
             Some(run) if run.agrees(id, earliest, latest) => latest.max(run.counts_from),
             Some(run) if uptime > received.since(run.met) + SECOND => whole,

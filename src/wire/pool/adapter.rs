@@ -168,9 +168,7 @@ impl RawPool {
                 return found;
             }
         }
-        if !mutated!("order-waits-behind-a-refused-one") {
-            self.wake();
-        }
+        self.wake();
         None
     }
 
@@ -196,7 +194,7 @@ impl RawPool {
     /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
     /// then, and tells only those that wait for r2d2.
     fn is_one_coming(&self, connections: u32) -> bool {
-        Arc::weak_count(&self.living) > connections as usize && !mutated!("ordered-into-the-void")
+        Arc::weak_count(&self.living) > connections as usize
     }
 
     fn attempts(&self) -> &Attempts {
@@ -272,9 +270,6 @@ impl r2d2::ManageConnection for Maker {
 /// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
 /// there is not, and a pool of one would never have another.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
-    if mutated!("panic-in-connecting-goes-on") {
-        return body();
-    }
     survive("a connection attempt", body)
         .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }

@@ -72,17 +72,13 @@ impl SlotState {
         let held = step.now.since(holder.granted_at);
         let options = &lease.terms.options;
         let hears = options.wait_kind() == WaitKind::Queue && step.hears;
-        if mutated!("hand-off-bound-ignored") {
-            return true;
-        }
         if holder.demand.wanted || !hears {
             let most = if self.courtesy.is_listened_to(step.now) {
                 PASSED_ON_WHILE_LISTENED
             } else {
                 PASSED_ON_WHILE_WANTED
             };
-            let brief = held < most || mutated!("hand-off-time-ignored");
-            holder.passed < options.most_handoffs() && brief
+            holder.passed < options.most_handoffs() && held < most
         } else {
             options.most_handoffs() > 0 && held < PASSED_ON
         }
@@ -93,10 +89,13 @@ impl SlotState {
         let options = &lease.terms.options;
         let linger = options.linger.min(lease.leased_until().since(step.now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
-        let wanted = holder.demand.wanted && !mutated!("linger-with-waiters");
         // A thread that locks again has the same options as a rule, and one without renewals cannot use it.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let allowed = revocable && self.queue.is_empty() && !wanted && useful && !step.shut_down;
+        let allowed = revocable
+            && self.queue.is_empty()
+            && !holder.demand.wanted
+            && useful
+            && !step.shut_down;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 
@@ -112,9 +111,6 @@ impl SlotState {
         let lease = Arc::clone(lease);
         let releasing = Hold::Releasing { lease: Arc::downgrade(&lease), since: step.now };
         step.spent = Some(std::mem::replace(&mut self.holders[index].hold, releasing));
-        if mutated!("shutdown-overlooks-a-linger") {
-            self.holders.remove(index);
-        }
         if self.holders.len() <= 1 {
             step.look = self.unwatch();
         }

@@ -41,9 +41,7 @@ impl SlotState {
         if let Some(end) = ends {
             // The look before may have been cut short, by a panic of a logger, and then the slot still counts
             // on it.
-            if !mutated!("cut-look-forgotten") {
-                self.look_at = Moment::FAR;
-            }
+            self.look_at = Moment::FAR;
             self.look_by(due.min(end), step);
         }
         leases
@@ -58,7 +56,7 @@ impl SlotState {
 
     /// The same, by a moment.
     pub(super) fn look_by(&mut self, due: Moment, step: &mut Step) {
-        if due < self.look_at || mutated!("relocks-starve-renewal") {
+        if due < self.look_at {
             self.look_at = due;
             step.look = Look::By(due);
         }
@@ -67,6 +65,6 @@ impl SlotState {
     /// Spares the worker the look: there is no lease any more.
     pub(super) fn unwatch(&mut self) -> Look {
         let watched = std::mem::replace(&mut self.look_at, Moment::FAR) != Moment::FAR;
-        if watched && !mutated!("pile-without-end") { Look::Never } else { Look::Same }
+        if watched { Look::Never } else { Look::Same }
     }
 }

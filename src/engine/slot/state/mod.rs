@@ -150,9 +150,6 @@ impl SlotState {
         let held = Hold::Held(Arc::downgrade(&next));
         step.spent = Some(std::mem::replace(&mut self.holders[index].hold, held));
         self.watch(&next, step);
-        if mutated!("live-thrown-away") {
-            step.look = self.unwatch();
-        }
         Some(Entered::Now(Turn::Held(next)))
     }
 
@@ -178,8 +175,7 @@ impl SlotState {
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
-            || self.told_at >= lately
-            || mutated!("failing-delegates-as-a-holder");
+            || self.told_at >= lately;
         let releasing = || self.holders.iter().filter_map(Holder::releasing_since).min();
         let asked_at = match &self.acquirer {
             Some(acquirer) => acquirer.asked_at,

@@ -11,9 +11,7 @@ impl SlotState {
     /// A grant was heard. It is kept for the acquirer, also before the reply to its request (rule 10).
     pub(in crate::engine::slot) fn hear_grant(&mut self, grant: GrantMessage, step: &mut Step) {
         let Some(acquirer) = &mut self.acquirer else { return };
-        let awaited = acquirer.held_elsewhere || !mutated!("early-grant-not-kept");
-        let ours = acquirer.number == grant.number || mutated!("grant-of-another-attempt");
-        if awaited && ours {
+        if acquirer.number == grant.number {
             acquirer.grant = Some(Heard { grant, received: step.now });
             step.wakes_acquirer = true;
         }

@@ -26,7 +26,6 @@ impl Build {
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let tree = target.join("mutation/tree");
         tree::plant(&edit::all(), &tree);
-        let flags = env::var("RUSTFLAGS").unwrap_or_default();
         let mut cargo = Command::new(env!("CARGO"));
         cargo
             .current_dir(&tree)
@@ -40,8 +39,6 @@ impl Build {
                 "--message-format=json-render-diagnostics",
             ])
             .env("CARGO_TARGET_DIR", target.join("mutation"))
-            .env("RUSTFLAGS", format!("{flags} --cfg leasehold_mutation"))
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .stderr(Stdio::inherit());
         let mut programs: Vec<&str> = checkers.map(program).collect();
         programs.sort_unstable();

@@ -16,6 +16,9 @@
 
 mod build;
 mod edit;
+// Compiled in the copy only; named here so that it is formatted.
+#[cfg(any())]
+mod plant;
 mod script;
 mod table;
 mod tree;
@@ -143,13 +146,6 @@ fn source(folder: &str) -> Vec<(PathBuf, String)> {
 /// Where each bug is planted.
 fn places() -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
-    for (path, text) in source("src") {
-        for (at, call) in text.match_indices("mutated!(\"") {
-            let name = text[at + call.len()..].split('"').next().expect("a name");
-            let line = text[..at].matches('\n').count() + 1;
-            places.insert(name.to_owned(), format!("{}:{line}", path.display()));
-        }
-    }
     for edit in edit::all() {
         let text = std::fs::read_to_string(root().join(&edit.path)).expect("a text");
         let line = edit.lines(&text)[0];

@@ -3,7 +3,6 @@
 //!
 //! A module of the library's `base` in the copy that the gate builds, and of no other build.
 
-#[cfg(leasehold_mutation)]
 #[path = "script.rs"]
 mod script;
 
@@ -11,10 +10,10 @@ use std::borrow::Cow;
 
 use crate::base::sync::OnceLock;
 
-/// Whether the bug of this name is at work; `false` at compile time where none is planted.
+/// Whether the bug of this name is at work.
 macro_rules! mutated {
     ($name:literal) => {
-        cfg!(leasehold_mutation) && $crate::base::mutation::is_at_work($name)
+        $crate::base::mutation::is_at_work($name)
     };
 }
 
@@ -38,11 +37,8 @@ pub(crate) fn is_at_work(name: &str) -> bool {
 
 /// A script with the bug that is at work in it, if one is.
 pub(crate) fn planted(source: &'static str) -> Cow<'static, str> {
-    let planted = Cow::Borrowed(source);
-    #[cfg(leasehold_mutation)]
-    let planted = script::PATCHES
+    script::PATCHES
         .iter()
         .filter(|(name, _, from, _)| source.contains(from) && is_at_work(name))
-        .fold(planted, |planted, (_, _, from, to)| planted.replace(from, to).into());
-    planted
+        .fold(Cow::Borrowed(source), |planted, (_, _, from, to)| planted.replace(from, to).into())
 }
