@@ -28,11 +28,13 @@
 //! `Tended` and as `HearsReleases`, and do not keep it alive.
 //!
 //! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
-//! more and is done. Else it enters the slot and waits for its turn; at its turn it is the *delegate*,
-//! the only thread of the process that talks to Redis for this name. It attempts until granted.
-//! *The lease* is born valid until shortly before Redis would give it away, and is watched by the
-//! worker: renewed, or found lost. *The release* marks it releasing, asks Redis, and vacates the
-//! slot, whereupon the next thread has its turn.
+//! more and is done. Else it enters the slot, which tells it to wait or to acquire. The *acquirer* is the only
+//! thread of the process that talks to Redis for this name, and attempts until granted. *The lease* is born valid
+//! until shortly before Redis would give it away, and is watched by the worker: renewed, or found lost. *The
+//! release* ends its validity, then asks the slot: the next thread has the lease, or it lingers, or Redis is asked
+//! and the slot told, whereupon the next thread acquires. So a slot is locked once to enter, once when granted, and
+//! at the two ends of a release. What a slot may be told, and what follows, is the table at the head of
+//! `slot::state`.
 //!
 //! Locks are taken in this order: the listener's channels, a slot, and one of a waiter's turn, a lease's phase
 //! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
