@@ -51,7 +51,7 @@
 //! | [`QuorumClient`] | locks that a majority of several independent servers grants (Redlock) |
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
-//! | [`Guard`], [`OwnedLease`] | a hold of this thread; a hold on its way to another thread |
+//! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a look at a hold from any thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Loss`], [`LossCause`] | which lock was lost, and why |
@@ -101,7 +101,7 @@ pub use base::token::FencingToken;
 pub use client::{
     DistributedLock, LocalLocks, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
 };
-pub use kind::{Guard, Mutex, OwnedLease, ReentrantLock};
+pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, ReentrantLock};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

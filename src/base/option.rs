@@ -27,6 +27,7 @@ const LIMITS: &str = "1ms to 30 days";
 pub struct Lease {
     ttl: Duration,
     renewed: bool,
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Lease {
@@ -43,7 +44,7 @@ impl Lease {
     /// assert!(LEASE.is_renewed());
     /// ```
     pub const fn renewed(ttl: Duration) -> Lease {
-        Lease { ttl, renewed: true }
+        Lease { ttl, renewed: true, limit: None }
     }
 
     /// A lease that ends `ttl` after it was taken, unless [`Guard::extend`] makes it longer.
@@ -58,7 +59,26 @@ impl Lease {
     ///
     /// [`Guard::extend`]: crate::Guard::extend
     pub const fn fixed(ttl: Duration) -> Lease {
-        Lease { ttl, renewed: false }
+        Lease { ttl, renewed: false, limit: None }
+    }
+
+    /// Ends a hold after this time at the latest, however often its lease is renewed or extended.
+    ///
+    /// It is [`LockOptions::max_hold`] in the lease, so that [`DistributedLock`](crate::DistributedLock) has it too.
+    /// The shorter of the two counts. The lease may last on in Redis, where it ends by itself. From 1 ms to 30
+    /// days.
+    ///
+    /// ```
+    /// use leasehold::Lease;
+    /// use std::time::Duration;
+    ///
+    /// // Renewed while the work goes on, but work that hangs loses the lock after an hour.
+    /// const LEASE: Lease = Lease::renewed(Duration::from_secs(15)).at_most(Duration::from_secs(3600));
+    /// assert!(LEASE.is_renewed());
+    /// ```
+    pub const fn at_most(mut self, limit: Duration) -> Lease {
+        self.limit = Some(limit);
+        self
     }
 
     /// The time to live.
@@ -592,6 +612,11 @@ impl LockOptions {
         self.wait.unwrap_or(Wait::queue()).0
     }
 
+    /// How long a hold may last.
+    pub(crate) fn longest_hold(&self) -> Option<Duration> {
+        [self.max_hold, self.lease.limit].into_iter().flatten().min()
+    }
+
     pub(crate) fn most_handoffs(&self) -> u32 {
         self.local_handoffs.unwrap_or(16)
     }
@@ -600,6 +625,7 @@ impl LockOptions {
     pub(crate) fn check(&self) -> Result<()> {
         check_span("lease", self.lease.ttl)?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
+        self.lease.limit.map_or(Ok(()), |limit| check_span("limit of the lease", limit))?;
         self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {
             let wrong = format_args!("{} is too long", Span(self.linger));

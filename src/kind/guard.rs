@@ -48,7 +48,7 @@ impl Guard {
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
 
-    fn holding(&self) -> &Holding {
+    pub(super) fn holding(&self) -> &Holding {
         self.hold().holding()
     }
 

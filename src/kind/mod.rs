@@ -19,6 +19,7 @@ mod owned;
 pub(crate) mod reentrant;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 #[cfg(test)]
 use crate::protocol::recipe::Kind;
@@ -28,6 +29,7 @@ pub(crate) use handle::Handle;
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub use watch::LeaseWatch;
 
 /// Every kind of a lock that one server has at a time.
 #[cfg(test)]

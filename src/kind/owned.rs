@@ -60,7 +60,7 @@ impl Guard {
 }
 
 impl OwnedLease {
-    fn holding(&self) -> &Holding {
+    pub(super) fn holding(&self) -> &Holding {
         // Taken only by what consumes the lease.
         self.0.as_ref().expect("an owned lease is there until it is consumed")
     }

@@ -5,7 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use crate::common::{ask, exists, fixed, ms, open, pttl, renewed, server, until};
-use leasehold::{DistributedLock, Guard, Lease, LockClient, Mutex, OwnedLease, ReentrantLock};
+use leasehold::{
+    DistributedLock, Guard, Lease, LeaseWatch, LockClient, LossCause, Mutex, OwnedLease,
+    ReentrantLock,
+};
 
 /// Resolves only where `$type` is not `Send`; where it were, the call would be ambiguous.
 macro_rules! assert_not_send {
@@ -28,8 +31,52 @@ fn a_guard_stays_in_its_thread_and_the_rest_may_travel() {
     travels::<Mutex>();
     travels::<ReentrantLock>();
     travels::<OwnedLease>();
+    travels::<LeaseWatch>();
     travels::<leasehold::Error>();
     travels::<leasehold::Loss>();
+}
+
+#[test]
+fn watch_follows_its_hold_on_any_thread() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.mutex("x").unwrap();
+    let guard = lock.lock().unwrap();
+    let watch = guard.lease_watch();
+    let token = guard.fencing_token();
+    let other = watch.clone();
+    thread::spawn(move || {
+        assert!(other.is_valid() && other.remaining() > ms(1_000) && other.loss().is_none());
+        assert_eq!((other.fencing_token(), other.token()), (token, token));
+    })
+    .join()
+    .unwrap();
+    let owned = guard.into_owned().unwrap();
+    assert!(owned.lease_watch().is_valid() && watch.is_valid());
+    drop(owned);
+    assert!(!watch.is_valid() && watch.remaining().is_zero() && watch.loss().is_none());
+    // The next hold is another one.
+    let guard = lock.lock().unwrap();
+    assert!(!watch.is_valid());
+    let watch = guard.lease_watch();
+    assert!(lock.force_release().unwrap());
+    until("the loss is noticed", || {
+        watch.loss().is_some_and(|loss| loss.fencing_token() == guard.fencing_token())
+    });
+    assert!(!watch.is_valid());
+}
+
+#[test]
+fn limit_of_a_lease_and_of_a_hold_count_whichever_is_shorter() {
+    let server = server();
+    let client = open(&server);
+    for (limit, most) in [(1_500, 60_000), (60_000, 1_500)] {
+        let lease = Lease::renewed(ms(3_000)).at_most(ms(limit));
+        let options = leasehold::LockOptions::new().lease(lease).max_hold(ms(most));
+        let guard = client.mutex_with(format!("x{limit}"), options).unwrap().lock().unwrap();
+        until("it is over", || guard.loss().is_some());
+        assert_eq!(guard.loss().unwrap().cause(), LossCause::MaxHold);
+    }
 }
 
 #[test]

@@ -50,7 +50,18 @@ fn keep_the_contract<L: DistributedLock + Sync>(locks: &L) {
     assert!(locks.try_lock("x", SOON, lease()).unwrap());
     locks.unlock("x").unwrap();
 
+    // A renewed lease with a limit ends with that.
+    let limited = Lease::renewed(ms(20_000)).at_most(ms(1_500));
+    assert!(locks.try_lock("limited", NOW, limited).unwrap());
+    until("the limit is over", || !locks.is_held("limited"));
+    assert!(locks.unlock("limited").unwrap_err().is_lost());
+
     // What is not allowed is found at once.
+    let limited = limited.at_most(NOW);
+    names(
+        &locks.try_lock("x", NOW, limited).unwrap_err(),
+        ["limit of the lease", "0s", "1ms to 30 days"],
+    );
     names(&locks.try_lock("", NOW, lease()).unwrap_err(), ["name", "empty", "at least one byte"]);
     names(
         &locks.try_lock("x", NOW, Lease::fixed(NOW)).unwrap_err(),

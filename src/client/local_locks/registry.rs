@@ -62,6 +62,7 @@ impl Registry {
             let is_first = lock.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
             if is_first && free_at <= now {
                 let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
+                let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
                 let grant = Grant { token: state.next_token(), valid_until: end };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);

@@ -50,7 +50,7 @@ impl Delegate<'_> {
         if validity(sent, ttl) <= now {
             return Some(("lease", ttl));
         }
-        let most = self.options.max_hold.filter(|&most| sent.after(most) <= now)?;
+        let most = self.options.longest_hold().filter(|&most| sent.after(most) <= now)?;
         Some(("max_hold", most))
     }
 

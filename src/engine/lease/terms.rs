@@ -66,7 +66,7 @@ impl Terms {
         grant: Grant,
         options: LockOptions,
     ) -> Terms {
-        let most = options.max_hold;
+        let most = options.longest_hold();
         Terms {
             target,
             clock,
@@ -86,7 +86,7 @@ impl Terms {
     /// can be given to it.
     pub(super) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Terms> {
         let token = FencingToken::new(self.next_token()?);
-        let limit = options.max_hold.map_or(Moment::FAR, |span| now.after(span));
+        let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
         Some(Terms { token, minted: false, options: *options, limit, ..self.clone() })
     }
 
