@@ -15,6 +15,9 @@ use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
 use crate::server::Server;
 
+/// How long it takes at most until a child that is started has closed what it has from its parent.
+const LONGEST_START: Duration = Duration::from_secs(5);
+
 /// A TCP proxy in this process, between a client and a server, with faults on demand.
 ///
 /// It knows where the messages of the Redis protocol begin and end, and which reply answers which
@@ -128,6 +131,11 @@ impl Proxy {
             // Wakes the thread out of `accept`.
             let _ = TcpStream::connect(self.address);
             let _ = acceptor.join();
+            // A child that another thread starts has the listener too, until it becomes its own program.
+            let end = Instant::now() + LONGEST_START;
+            while TcpStream::connect(self.address).is_ok() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 
