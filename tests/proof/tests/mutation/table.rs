@@ -756,7 +756,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
-        "it::fault::an_answer_that_never_comes_spoils_only_its_own_command",
+        "leasehold::wire::connection::tests::excused_silence_outdates_nothing",
     ),
     bug(
         "any-number-is-a-grant",
