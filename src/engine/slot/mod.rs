@@ -35,14 +35,12 @@ pub(crate) use courtesy::Audience;
 use holder::Keep;
 pub(crate) use patience::Patience;
 pub(crate) use pause::Paused;
+pub(crate) use state::USUAL_ANSWER;
 pub(crate) use state::leave::Left;
 use state::{Entered, SlotState};
 use step::{Look, Step};
 pub(crate) use waiter::Turn;
 use waiter::{Request, Waiter};
-
-/// An answer that takes no longer than this is not missed yet.
-pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {

@@ -1,12 +1,17 @@
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::*;
 use crate::base::driven::DrivenClock;
+use crate::base::sync;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::BootClock;
 use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
 use crate::wire::manager::{Manager, Timeouts};
+use crate::wire::script::Script;
 use crate::wire::source::Fixed;
 
 fn refused(line: &str) -> Result<Value, Failure> {
@@ -132,6 +137,36 @@ fn connection_that_cannot_be_opened_outdates_no_other() {
     proxy.cut();
     healthy.call(&Call::plain(&[b"PING"]), Moment::FAR).unwrap_err();
     assert!(healthy.is_outdated());
+}
+
+/// It lacks the script of the first command, keeps its reply to the second for later, and sends that when it
+/// hears more.
+#[test]
+fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
+    static SCRIPT: Script = Script::new("return 1");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let serve = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = [0; 4096];
+        let _ = stream.read(&mut heard);
+        let _ = stream.write_all(b"-NOSCRIPT No matching script\r\n");
+        let _ = stream.read(&mut heard);
+        let _ = stream.write_all(b":2\r\n");
+    };
+    sync::spawn("server", serve).unwrap();
+    let line = Line::connect(&endpoint::parse(&url).unwrap(), SECOND * 20).unwrap();
+    let clock = Arc::new(BootClock);
+    let epoch = Epochs::default().current();
+    let mut connection = Connection::new(line, clock, common(SECOND / 4), "x".into(), epoch);
+    let calls = [SCRIPT.call(&[], []), Call::plain(&[b"GET", b"x"])];
+    let replies = connection.call_all(&calls, BootClock.now().after(SECOND * 20));
+    assert!(
+        matches!(&replies[0], Err(Failure::Refused(error)) if is_no_script(error)),
+        "{replies:?}"
+    );
+    assert!(matches!(&replies[1], Err(Failure::Unknown(_))), "{replies:?}");
+    assert!(connection.is_poisoned());
 }
 
 #[test]

@@ -57,7 +57,7 @@ use crate::engine::slot::step::Step;
 use crate::engine::slot::waiter::{Request, Turn, Waiter};
 
 /// A reply that takes no longer than this is not missed yet.
-const USUAL_ANSWER: Duration = Duration::from_millis(200);
+pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
 /// Word of a holder that is older than this does not answer a new question.
 const FRESH: Duration = Duration::from_millis(50);
 

@@ -754,6 +754,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::pool::adapter::tests::panic_in_connecting_is_an_error",
     ),
     bug(
+        "script-sent-again-before-a-late-reply",
+        "a late answer read by the next",
+        "leasehold::wire::connection::tests::late_reply_is_not_taken_for_that_to_a_repeated_script",
+    ),
+    bug(
         "poisoned-connection-kept",
         "a late answer read by the next",
         "leasehold::wire::connection::tests::excused_silence_outdates_nothing",
