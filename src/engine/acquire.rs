@@ -52,8 +52,8 @@ use crate::engine::holding::Holding;
 use crate::engine::lease::LiveLease;
 use crate::engine::replica::confirm;
 use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
-use crate::protocol::answer::{Answer, Busy};
-use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::reply::{AcquireReply, Busy};
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
 /// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
@@ -213,14 +213,14 @@ impl Delegate<'_> {
         self.slot.leave_to_others(until, last)
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> AcquireMode {
         match (self.options.wait_kind(), self.patience, &self.bid) {
-            (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
+            (WaitKind::Queue, _, Some(bid)) if bid.queued => AcquireMode::Heartbeat,
             // Nobody joins who could not be told (rule 12).
             (WaitKind::Queue, Patience::Until(_), _) if self.context.listener.is_live() => {
-                Mode::Join
+                AcquireMode::Join
             }
-            _ => Mode::Try,
+            _ => AcquireMode::Try,
         }
     }
 
@@ -237,8 +237,8 @@ impl Delegate<'_> {
         let Some(bid) = &mut self.bid else {
             return Next::Fail(Error::not_held("the attempt is over"));
         };
-        bid.queued |= mode == Mode::Join;
-        let attempt = Attempt {
+        bid.queued |= mode == AcquireMode::Join;
+        let attempt = AcquireRequest {
             owner: &bid.owner,
             ttl: self.options.lease.ttl(),
             mode,
@@ -248,14 +248,14 @@ impl Delegate<'_> {
         let acquired = self.context.protocol.acquire(self.slot.target(), &attempt, deadline);
         bid.spent = acquired.is_spent;
         match acquired.outcome {
-            Ok(Answer::Granted(granted)) => self.take(granted),
-            Ok(Answer::Busy(busy)) => {
-                self.queued_at = (mode != Mode::Try).then_some(now);
+            Ok(AcquireReply::Granted(granted)) => self.take(granted),
+            Ok(AcquireReply::Busy(busy)) => {
+                self.queued_at = (mode != AcquireMode::Try).then_some(now);
                 self.wait_for_holder(busy, mode)
             }
-            Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => self.come_late(time),
-            Ok(Answer::Gone) => {
+            Ok(AcquireReply::Split(apart)) => self.wait_for_others(apart),
+            Ok(AcquireReply::Late) => self.come_late(time),
+            Ok(AcquireReply::Gone) => {
                 self.bid_anew();
                 Next::Again(Duration::ZERO)
             }
@@ -263,7 +263,7 @@ impl Delegate<'_> {
         }
     }
 
-    fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
+    fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> Next {
         self.told_of_others();
         if busy.ttl.is_some() {
             self.context.endless.end(self.slot.target().name());
@@ -288,7 +288,7 @@ impl Delegate<'_> {
             } else {
                 Next::Fail(error)
             };
-        } else if mode == Mode::Try && kind == WaitKind::Queue {
+        } else if mode == AcquireMode::Try && kind == WaitKind::Queue {
             return Next::Again(Duration::ZERO);
         } else if kind == WaitKind::Notify && !std::mem::replace(&mut self.listening, true) {
             // It may have been released before anybody listened.
@@ -320,8 +320,8 @@ impl Delegate<'_> {
         self.slot.held_elsewhere();
     }
 
-    fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {
-        if mode != Mode::Try || self.listening {
+    fn begin_to_listen(&mut self, mode: AcquireMode) -> Result<()> {
+        if mode != AcquireMode::Try || self.listening {
             return Ok(());
         }
         let deadline = self.context.now().after(self.left().unwrap_or(Duration::MAX));

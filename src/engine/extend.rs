@@ -7,8 +7,8 @@ use crate::base::option::{TTL_OF_EXTEND, check_span};
 use crate::base::time::Moment;
 use crate::engine::holding::Holding;
 use crate::engine::lease::UnderWay;
-use crate::engine::verdict::{cause, may_remain, taken};
-use crate::protocol::answer::{Told, Verdict};
+use crate::engine::ownership::{cause, may_remain, taken};
+use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::protocol::transaction::{Applied, out_of_place};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
@@ -42,18 +42,18 @@ impl Holding {
         if unanswered {
             under_way.remains();
         }
-        let Told { verdict, sent } = match told {
+        let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
-                let verdict = taken(failure).map_err(|failure| {
+                let ownership = taken(failure).map_err(|failure| {
                     let error = Error::from(failure);
                     if is_unknown { error.so("extending it again is safe") } else { error }
                 })?;
-                Told { verdict, sent: Moment::PAST }
+                OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         self.lease.lengthen(sent, ttl);
         // Where the answer came when validity was over, it changed nothing.
         self.check_valid()
@@ -67,13 +67,13 @@ impl Holding {
     fn check_inner(&self) -> Result<()> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let verdict = match context.protocol.holder(target, context.exchange_deadline()) {
-            Ok(None) => Verdict::Gone,
-            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Verdict::Done,
-            Ok(Some(_)) => Verdict::Taken,
+        let ownership = match context.protocol.holder(target, context.exchange_deadline()) {
+            Ok(None) => Ownership::Gone,
+            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Ownership::Owned,
+            Ok(Some(_)) => Ownership::Taken,
             Err(failure) => taken(failure)?,
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         self.check_valid()
     }
 
@@ -96,26 +96,26 @@ impl Holding {
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
-        let verdict = match answered(applied, under_way) {
+        let ownership = match answered(applied, under_way) {
             Ok(Applied::Done(answers)) => return Ok(answers),
-            Ok(Applied::Gone) => Verdict::Gone,
-            Ok(Applied::Taken) => Verdict::Taken,
+            Ok(Applied::Gone) => Ownership::Gone,
+            Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
                 return Err(Error::from(failure).so("look whether the transaction was applied"));
             }
             // What a command of the user's says of its own key is a value among the answers.
             Err(failure) => taken(failure)?,
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         Ok(Vec::new())
     }
 
     /// Ends a lease as lost where Redis says that it is not its owner's.
-    pub(crate) fn conclude(&self, verdict: Verdict) -> Result<()> {
-        if verdict == Verdict::Done {
+    pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
+        if ownership == Ownership::Owned {
             return Ok(());
         }
-        if let Some(loss) = self.lease.lose(cause(verdict), self.now()) {
+        if let Some(loss) = self.lease.lose(cause(ownership), self.now()) {
             self.lost(loss);
         }
         Err(self.gone())

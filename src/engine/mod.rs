@@ -8,7 +8,7 @@
 //! | `endless` | holders without an end, of which the user is warned |
 //! | `backoff` | how long a thread pauses between two attempts |
 //! | `heartbeat` | how a waiter in the queue shows that it lives |
-//! | `verdict` | what a reply means for a lease |
+//! | `ownership` | what a reply means for a lease |
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
 //! | `listener` | the threads that listen for what wakes waiters |
@@ -52,13 +52,13 @@ pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
 mod message;
+mod ownership;
 pub(crate) mod release;
 mod replica;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod table;
 pub(crate) mod thread_hold;
-mod verdict;
 mod worker;
 
 use std::ops::Deref;
@@ -67,7 +67,7 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::protocol::Protocol;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 
 pub(crate) use callback::Callbacks;
 pub(crate) use context::Bounds;
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// The slot of a name, the same for all who ask while anybody has it.
-    pub(crate) fn slot(&self, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
+    pub(crate) fn slot(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Slot> {
         self.table.get(kind.name(), name, |name| {
             let target = self.protocol.target(kind, name);
             Slot::new(Arc::clone(&self.context), Arc::clone(&self.table), target)

@@ -6,10 +6,10 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::holding::Holding;
+use crate::engine::ownership::cause;
 use crate::engine::slot::{Audience, Left};
-use crate::engine::verdict::cause;
 use crate::engine::worker::Tended;
-use crate::protocol::answer::Verdict;
+use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
 
 impl Holding {
@@ -67,23 +67,23 @@ impl Holding {
             self.slot.give_back(&self.lease);
         }
         let trip = context.now().since(sent);
-        let verdict = answer.map(|released| {
-            if released.verdict == Verdict::Done {
+        let ownership = answer.map(|released| {
+            if released.ownership == Ownership::Owned {
                 *audience = Some(Audience { listeners: released.listeners, listens, trip });
             }
-            released.verdict
+            released.ownership
         });
-        if let Ok(verdict @ (Verdict::Gone | Verdict::Taken)) = verdict
+        if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
             && !unanswered
         {
-            let loss = self.lease.lose_in_release(cause(verdict));
+            let loss = self.lease.lose_in_release(cause(ownership));
             let error = Error::lost(&loss);
             self.slot.tell(&self.lease, loss);
             return Err(error);
         }
         self.lease.end();
-        match verdict {
-            Ok(Verdict::Done) => Ok(()),
+        match ownership {
+            Ok(Ownership::Owned) => Ok(()),
             // The first request may have been the one that did it (rule 15).
             Ok(_) if context.now() < valid_until => Ok(()),
             Ok(_) => Err(Error::unknown_outcome(

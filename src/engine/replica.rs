@@ -35,7 +35,7 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
             Some(short(have, wanted, is_cut))
         }
         // It was passed on in this process, and lost before.
-        Ok(Err(verdict)) => holding.conclude(verdict).err(),
+        Ok(Err(ownership)) => holding.check_ownership(ownership).err(),
         Err(failure) => Some(failure.into()),
     }
 }

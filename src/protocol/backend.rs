@@ -7,7 +7,7 @@ use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::wire::connection::{Connection, Reply, Session};
@@ -18,10 +18,10 @@ use crate::wire::transport::Transport;
 
 /// How many round trips an operation makes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trips {
+pub(crate) enum RoundTrips {
     One,
     /// A node of a cluster that is only about to take the lock over accepts single commands alone.
-    Several,
+    Many,
 }
 
 /// The servers of one client, where one of them at a time has a lock.
@@ -32,7 +32,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn identity(&self) -> &Identity;
 
     /// A lock with the keys that its scripts are given here.
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::new(kind, name)
     }
 
@@ -46,7 +46,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn at<T>(
         &self,
         target: &Target,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;

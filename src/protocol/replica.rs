@@ -9,8 +9,8 @@ use redis::{RedisError, Value};
 
 use crate::base::option::Durability;
 use crate::base::time::{Moment, millis};
-use crate::protocol::answer::Verdict;
-use crate::protocol::answer::{unexpected, verdict};
+use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{ownership, unexpected};
 use crate::protocol::target::Target;
 use crate::wire::connection::Session;
 use crate::wire::failure::{Failure, NotSentReason};
@@ -25,10 +25,10 @@ pub(crate) fn replicate(
     owner: &[u8],
     wanted: Durability,
     deadline: Moment,
-) -> Result<Result<Durability, Verdict>, Failure> {
-    let verdict = verdict(&session.call(&target.touch(owner), deadline)?.value)?;
-    if verdict != Verdict::Done {
-        return Ok(Err(verdict));
+) -> Result<Result<Durability, Ownership>, Failure> {
+    let ownership = ownership(&session.call(&target.touch(owner), deadline)?.value)?;
+    if ownership != Ownership::Owned {
+        return Ok(Err(ownership));
     }
     // A lease may end before the wait does. The server's word for too few copies has to come before that.
     let within = wanted.within.min(session.longest_wait(deadline));

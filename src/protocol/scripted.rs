@@ -11,12 +11,12 @@ use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Answer, Released, Told, Verdict};
-use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
-use crate::protocol::backend::{Backend, Server, Trips};
-use crate::protocol::errand::Errand;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::backend::{Backend, RoundTrips, Server};
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::{AcquireOutcome, AcquireReply, Ownership, OwnershipReply, Released};
+use crate::protocol::reply::{Forced, acquired, flag, forced, released, renewed, unexpected};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Publishers};
@@ -70,17 +70,17 @@ fn or_distrust<T>(outcome: Result<T, Failure>, distrust: impl FnOnce()) -> Resul
 fn acquire(
     server: &impl Server,
     target: &Target,
-    attempt: &Attempt<'_>,
+    request: &AcquireRequest<'_>,
     deadline: Moment,
-) -> Result<Answer, Failure> {
+) -> Result<AcquireReply, Failure> {
     let clock = server.clock();
     if !clock.is_known() {
         server.connect(deadline)?;
     }
     let mut again = true;
     loop {
-        let reply = call_in_time(server, !again, deadline, |by| target.acquire(attempt, by))?;
-        let (answer, micros) = read(server, acquired(&reply, attempt.ttl))?;
+        let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
+        let (answer, micros) = read(server, acquired(&reply, request.ttl))?;
         // A bare number is easily another command's reply. Asked again, Redis tells more.
         if let Value::Int(_) = reply.value
             && !clock.agrees(micros, reply.sent, reply.received)
@@ -90,7 +90,7 @@ fn acquire(
         clock.note(reply.epoch, micros, reply.sent, reply.received);
         // After a long silence the server's time is not known well enough; now it is. Or a connection
         // was waited for during all the time that the request had.
-        if answer != Answer::Late || !std::mem::take(&mut again) {
+        if answer != AcquireReply::Late || !std::mem::take(&mut again) {
             return Ok(answer);
         }
     }
@@ -99,13 +99,13 @@ fn acquire(
 fn release(
     server: &impl Server,
     target: &Target,
-    returned: &Return<'_>,
+    request: &ReleaseRequest<'_>,
     deadline: Moment,
 ) -> Result<Released, Failure> {
-    let Return { owner, ttl, last_token, how } = *returned;
-    if how == ReleaseKind::Watch {
+    let ReleaseRequest { owner, ttl, last_token, kind } = *request;
+    if kind == ReleaseKind::Watch {
         let outcome = server
-            .session(deadline, |session| transaction::release(session, target, returned, deadline));
+            .session(deadline, |session| transaction::release(session, target, request, deadline));
         // Redis 7.0 takes no transaction at all when memory is full, and a script all the same.
         if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
             return outcome.map(Released::from);
@@ -141,7 +141,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         self.0.identity()
     }
 
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         self.0.target(kind, name)
     }
 
@@ -149,22 +149,27 @@ impl<B: Backend> Protocol for Scripted<B> {
         self.0.check_keys(name, keys)
     }
 
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
-        let outcome = self
-            .0
-            .at(target, Trips::One, deadline, |server| acquire(server, target, attempt, deadline));
-        Acquired { outcome, is_spent: false }
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome {
+        let outcome = self.0.at(target, RoundTrips::One, deadline, |server| {
+            acquire(server, target, request, deadline)
+        });
+        AcquireOutcome { outcome, is_spent: false }
     }
 
     fn release(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let watches = returned.how == ReleaseKind::Watch;
-        let trips = if watches { Trips::Several } else { Trips::One };
-        self.0.at(target, trips, deadline, |server| release(server, target, returned, deadline))
+        let watches = request.kind == ReleaseKind::Watch;
+        let trips = if watches { RoundTrips::Many } else { RoundTrips::One };
+        self.0.at(target, trips, deadline, |server| release(server, target, request, deadline))
     }
 
     fn extend(
@@ -174,8 +179,8 @@ impl<B: Backend> Protocol for Scripted<B> {
         ttl: Duration,
         count: u32,
         deadline: Moment,
-    ) -> Result<Told, Failure> {
-        self.0.at(target, Trips::One, deadline, |server| {
+    ) -> Result<OwnershipReply, Failure> {
+        self.0.at(target, RoundTrips::One, deadline, |server| {
             let reply = server.call(&target.renew(owner, ttl, count), deadline)?;
             read(server, renewed(&reply))
         })
@@ -187,26 +192,30 @@ impl<B: Backend> Protocol for Scripted<B> {
         owner: &[u8],
         wanted: Durability,
         deadline: Moment,
-    ) -> Result<Result<Durability, Verdict>, Failure> {
-        self.0.at(target, Trips::Several, deadline, |server| {
+    ) -> Result<Result<Durability, Ownership>, Failure> {
+        self.0.at(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
                 replica::replicate(session, target, owner, wanted, deadline)
             })
         })
     }
 
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let targets: Vec<&Target> = errands.iter().map(|errand| errand.target).collect();
-        let calls: Vec<Call> = errands.iter().map(Errand::call).collect();
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>> {
+        let targets: Vec<&Target> = requests.iter().map(|request| request.target).collect();
+        let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
         let replies = self.0.call_many(&targets, &calls, deadline);
-        let told = |(errand, reply): (&Errand<'_>, Result<Reply, Failure>)| {
-            or_distrust(errand.read(&reply?), || self.0.distrust(errand.target))
+        let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
+            or_distrust(request.read(&reply?), || self.0.distrust(request.target))
         };
-        errands.iter().zip(replies).map(told).collect()
+        requests.iter().zip(replies).map(told).collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.0.at(target, Trips::One, deadline, |server| {
+        self.0.at(target, RoundTrips::One, deadline, |server| {
             // It only reads, so that it may be repeated here (rule 31).
             let reply = Failure::repeating(|| server.call(&target.inspect(), deadline))?;
             read(server, target.kind().inspected(reply.value))
@@ -219,7 +228,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         owner: &[u8],
         deadline: Moment,
     ) -> Result<bool, Failure> {
-        self.0.at(target, Trips::One, deadline, |server| {
+        self.0.at(target, RoundTrips::One, deadline, |server| {
             force_release(server, target, owner, deadline)
         })
     }
@@ -232,7 +241,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         deadline: Moment,
     ) -> Result<Applied, Failure> {
         // A node that lacks one of the user's keys may have the lock all the same.
-        self.0.at(target, Trips::Several, deadline, |server| {
+        self.0.at(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
                 let calls = pipeline.cmd_iter().map(Call::of).collect();
                 transaction::apply(session, target, owner, calls, deadline)
@@ -242,7 +251,7 @@ impl<B: Backend> Protocol for Scripted<B> {
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         let Some(call) = target.request() else { return Ok(false) };
-        self.0.at(target, Trips::One, deadline, |server| {
+        self.0.at(target, RoundTrips::One, deadline, |server| {
             read(server, flag(&server.call(&call, deadline)?.value))
         })
     }

@@ -3,8 +3,8 @@
 //! between.
 
 use crate::base::time::Moment;
-use crate::protocol::answer::{Verdict, unexpected};
-use crate::protocol::request::Return;
+use crate::protocol::reply::{Ownership, unexpected};
+use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
 use crate::wire::failure::Failure;
@@ -116,21 +116,21 @@ fn apply_inner(
 pub(crate) fn release(
     session: &mut dyn Session,
     target: &Target,
-    returned: &Return<'_>,
+    request: &ReleaseRequest<'_>,
     deadline: Moment,
-) -> Result<Verdict, Failure> {
+) -> Result<Ownership, Failure> {
     let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
-    if let (Some(token), [_, key]) = (returned.last_token, target.lasting()) {
-        let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
+    if let (Some(token), [_, key]) = (request.last_token, target.lasting()) {
+        let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply(session, target, returned.owner, calls, deadline)? {
+    match apply(session, target, request.owner, calls, deadline)? {
         Applied::Done(answers) => match answers.first() {
-            Some(Value::Int(1)) => Ok(Verdict::Done),
-            Some(Value::Int(0)) => Ok(Verdict::Gone),
+            Some(Value::Int(1)) => Ok(Ownership::Owned),
+            Some(Value::Int(0)) => Ok(Ownership::Gone),
             _ => Err(unexpected(&Value::Array(answers))),
         },
-        Applied::Gone => Ok(Verdict::Gone),
-        Applied::Taken => Ok(Verdict::Taken),
+        Applied::Gone => Ok(Ownership::Gone),
+        Applied::Taken => Ok(Ownership::Taken),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Server, Trips};
+use crate::protocol::backend::{Backend, RoundTrips, Server};
 use crate::protocol::target::Target;
 use crate::protocol::wake::{GrantMessage, Publishers};
 use crate::topology::memory::client::Memory;
@@ -135,7 +135,7 @@ impl Backend for Seam {
     fn at<T>(
         &self,
         _target: &Target,
-        _trips: Trips,
+        _trips: RoundTrips,
         _deadline: Moment,
         mut operation: impl FnMut(&Seam) -> Result<T, Failure>,
     ) -> Result<T, Failure> {

@@ -20,7 +20,7 @@ const LAYERS: [&str; 10] = [
 const REDIS: [&str; 16] = [
     "client/address.rs",
     "lib.rs",
-    "protocol/answer.rs",
+    "protocol/reply.rs",
     "protocol/replica.rs",
     "topology/cluster/address.rs",
     "topology/cluster/route.rs",
@@ -483,7 +483,7 @@ fn a_planted_import_of_a_higher_layer_is_found() {
     assert_eq!(finds("base/name.rs", "use crate::wire::pool::Pool;"), 1);
     assert_eq!(finds("wire/pool.rs", "fn f() { crate::engine::hold::find() }"), 1);
     assert_eq!(finds("engine/slot.rs", "use crate::{base::Name, kind::{Guard, crate_x}};"), 1);
-    assert_eq!(finds("protocol/recipe.rs", "fn f(guard: &crate::Guard) {}"), 1);
+    assert_eq!(finds("protocol/lock_kind.rs", "fn f(guard: &crate::Guard) {}"), 1);
     assert_eq!(finds("wire/x.rs", "use crate::nowhere::Thing;"), 1);
     assert_eq!(finds("engine/slot.rs", "use crate::base::sync::Arc; use crate::Error;"), 0);
     assert_eq!(finds("wire/x/tests.rs", "use crate::engine::Engine;"), 0);

@@ -8,7 +8,7 @@ use crate::base::time::Moment;
 use crate::engine::acquire::Delegate;
 use crate::engine::slot::{Bid, Slot};
 use crate::engine::worker::GiveBack;
-use crate::protocol::request::Return;
+use crate::protocol::request::ReleaseRequest;
 
 /// How long leaving the queue may take, and how long at least where the time is over.
 const LEAVE: Duration = Duration::from_millis(50);
@@ -56,9 +56,9 @@ impl Delegate<'_> {
         let last = self.last.max(now.after(SHORTEST_LEAVE));
         let deadline = now.after(LEAVE.min(self.context.bounds.exchange)).min(last);
         let (protocol, target) = (&self.context.protocol, self.slot.target());
-        let how = ReleaseKind::Lua;
-        let returned = Return { owner: &bid.owner, ttl, last_token: None, how };
-        protocol.release(target, &returned, deadline).is_ok()
+        let kind = ReleaseKind::Lua;
+        let request = ReleaseRequest { owner: &bid.owner, ttl, last_token: None, kind };
+        protocol.release(target, &request, deadline).is_ok()
     }
 
     pub(super) fn clean_up(&self, bid: Bid) {

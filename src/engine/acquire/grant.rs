@@ -9,7 +9,7 @@ use crate::base::time::Moment;
 use crate::engine::acquire::{Delegate, Next};
 use crate::engine::lease::{Grant, LiveLease, validity};
 use crate::engine::slot::Heard;
-use crate::protocol::answer::Granted;
+use crate::protocol::reply::Granted;
 use crate::protocol::wake::GrantMessage;
 
 impl Delegate<'_> {

@@ -4,11 +4,11 @@ use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::lease::LiveLease;
+use crate::engine::ownership::taken;
 use crate::engine::slot::Slot;
-use crate::engine::verdict::taken;
 use crate::engine::worker::GiveBack;
-use crate::protocol::answer::{Released, Verdict};
-use crate::protocol::request::Return;
+use crate::protocol::reply::{Ownership, Released};
+use crate::protocol::request::ReleaseRequest;
 use crate::wire::failure::Failure;
 
 impl Slot {
@@ -18,13 +18,13 @@ impl Slot {
         lease: &LiveLease,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let returned = Return {
+        let request = ReleaseRequest {
             owner: &lease.terms.owner,
             ttl: lease.terms.ttl(),
             last_token: lease.terms.last_token(),
-            how: lease.terms.options.release.0,
+            kind: lease.terms.options.release.0,
         };
-        let answer = self.context.protocol.release(&self.target, &returned, deadline);
+        let answer = self.context.protocol.release(&self.target, &request, deadline);
         answer.or_else(|failure| taken(failure).map(Released::from))
     }
 
@@ -32,7 +32,7 @@ impl Slot {
     /// worker.
     pub(super) fn give_back_now(&self, lease: &LiveLease, deadline: Moment) {
         let answer = self.exchange(lease, deadline);
-        if !answer.is_ok_and(|released| released.verdict == Verdict::Done) {
+        if !answer.is_ok_and(|released| released.ownership == Ownership::Owned) {
             self.give_back(lease);
         }
     }

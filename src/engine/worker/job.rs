@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
-use crate::engine::verdict::{cause, may_remain};
+use crate::engine::ownership::{cause, may_remain};
 use crate::engine::worker::duty::{Duty, Entry, GiveBack, Tended};
 use crate::engine::worker::report::Report;
 use crate::protocol::Protocol;
-use crate::protocol::answer::{Told, Verdict};
-use crate::protocol::errand::{Errand, Task};
+use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
+use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::wire::failure::Failure;
 
 /// What failed is tried again after this share of the time that is left for it, within these bounds…
@@ -30,13 +30,13 @@ pub(super) enum Job {
 }
 
 impl Job {
-    pub(super) fn errand(&self) -> Errand<'_> {
+    pub(super) fn request(&self) -> LeaseRequest<'_> {
         match self {
             Job::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
             Job::Show(_, lease) => renewal(lease, NO_LONGER),
             Job::GiveBack(duty) => {
-                let task = Task::Release { ttl: duty.ttl, last_token: duty.last_token };
-                Errand { target: &duty.target, owner: &duty.owner, task }
+                let command = LeaseCommand::Release { ttl: duty.ttl, last_token: duty.last_token };
+                LeaseRequest { target: &duty.target, owner: &duty.owner, command }
             }
         }
     }
@@ -70,7 +70,7 @@ impl Job {
     /// Draws the conclusions from a reply. Returns what is to be done later.
     pub(super) fn settle(
         self,
-        told: Result<Told, Failure>,
+        told: Result<OwnershipReply, Failure>,
         now: Moment,
         protocol: &dyn Protocol,
         report: &mut Report,
@@ -78,17 +78,20 @@ impl Job {
         let look =
             |slot: &Arc<dyn Tended>, due| Entry { due, duty: Duty::Look(Arc::downgrade(slot)) };
         match (self, told) {
-            (Job::Renew(slot, lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+            (Job::Renew(slot, lease), Ok(OwnershipReply { ownership: Ownership::Owned, sent })) => {
                 lease.renewed(sent);
                 lease.confirmed(sent);
                 lease.is_live().then(|| look(&slot, lease.next_look()))
             }
-            (Job::Show(_, lease), Ok(Told { verdict: Verdict::Done, sent })) => {
+            (Job::Show(_, lease), Ok(OwnershipReply { ownership: Ownership::Owned, sent })) => {
                 lease.confirmed(sent);
                 None
             }
-            (Job::Renew(slot, lease) | Job::Show(slot, lease), Ok(Told { verdict, .. })) => {
-                if let Some(loss) = lease.lose(cause(verdict), now) {
+            (
+                Job::Renew(slot, lease) | Job::Show(slot, lease),
+                Ok(OwnershipReply { ownership, .. }),
+            ) => {
+                if let Some(loss) = lease.lose(cause(ownership), now) {
                     slot.lost(&lease, loss.clone());
                     report.lost(loss);
                 }
@@ -122,9 +125,9 @@ impl Job {
     }
 }
 
-fn renewal(lease: &LiveLease, ttl: Duration) -> Errand<'_> {
-    let task = Task::Renew { ttl, count: lease.hold_count.show() };
-    Errand { target: &lease.terms.target, owner: &lease.terms.owner, task }
+fn renewal(lease: &LiveLease, ttl: Duration) -> LeaseRequest<'_> {
+    let command = LeaseCommand::Renew { ttl, count: lease.hold_count.show() };
+    LeaseRequest { target: &lease.terms.target, owner: &lease.terms.owner, command }
 }
 
 /// How much time a renewal has: what is left of the validity, which after a hand-over is much less than

@@ -21,7 +21,7 @@
 //! | --- | --- | --- |
 //! | `Duty` | what is taken from the agenda; with the moment when it is due again, an `Entry` | `duty` |
 //! | `Job` | a duty that is due and goes to Redis, with the lease kept for its answer | `job` |
-//! | `Errand` | the request of a job: for which lock and owner | `protocol` |
+//! | `LeaseRequest` | the request of a job: for which lock and owner | `protocol` |
 //! | `Task` | what an errand asks for: to renew, or to release | `protocol` |
 
 mod agenda;

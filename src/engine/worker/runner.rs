@@ -11,14 +11,14 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, News};
 use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::LiveLease;
-use crate::engine::verdict::taken;
+use crate::engine::ownership::taken;
 use crate::engine::worker::agenda::Agenda;
 use crate::engine::worker::duty::{Duty, Entry, Tended};
 use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
 use crate::engine::worker::report::Report;
 use crate::protocol::Protocol;
-use crate::protocol::answer::Told;
-use crate::protocol::errand::Errand;
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::reply::OwnershipReply;
 use crate::wire::failure::Failure;
 
 /// A renewal waits for its answer for this share of the validity that is left, and can then be tried
@@ -166,12 +166,13 @@ impl Runner {
     ///
     /// No pipeline goes on beyond the end of a lease that was asked for in vain before: when Redis is
     /// silent, that end must not be noticed late.
-    fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
+    fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<OwnershipReply, Failure>> {
         let mut now = now;
         let ends: Vec<Moment> = jobs.iter().map(|job| job.end(now)).collect();
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         order.sort_by_key(|&number| ends[number]);
-        let mut told: Vec<Option<Result<Told, Failure>>> = jobs.iter().map(|_| None).collect();
+        let mut told: Vec<Option<Result<OwnershipReply, Failure>>> =
+            jobs.iter().map(|_| None).collect();
         let mut missed = Moment::FAR;
         let mut rest = order.as_slice();
         while let Some(&first) = rest.first() {
@@ -179,15 +180,16 @@ impl Runner {
             let most = patience(first);
             let alike = rest.partition_point(|&number| patience(number) <= most * ALIKE);
             let (group, others) = rest.split_at(alike);
-            let errands: Vec<Errand<'_>> =
-                group.iter().map(|&number| jobs[number].errand()).collect();
+            let requests: Vec<LeaseRequest<'_>> =
+                group.iter().map(|&number| jobs[number].request()).collect();
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
-            for (&number, outcome) in group.iter().zip(self.protocol.run(&errands, deadline)) {
+            for (&number, outcome) in group.iter().zip(self.protocol.run(&requests, deadline)) {
                 if outcome.is_err() {
                     missed = missed.min(ends[number]);
                 }
                 // A refusal does not tell when it was asked for, but that was not before now.
-                let refused = |failure| Ok(Told { verdict: taken(failure)?, sent: now });
+                let refused =
+                    |failure| Ok(OwnershipReply { ownership: taken(failure)?, sent: now });
                 told[number] = Some(outcome.or_else(refused));
             }
             rest = others;

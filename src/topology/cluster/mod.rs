@@ -27,8 +27,8 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, Trips};
-use crate::protocol::recipe::Kind;
+use crate::protocol::backend::{Backend, Node, RoundTrips};
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::protocol::wake::{self, GrantMessage, Publishers};
 use crate::topology::cluster::listener::ClusterPublishers;
@@ -64,7 +64,7 @@ impl Backend for Cluster {
         &self.identity
     }
 
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::in_cluster(kind, name)
     }
 
@@ -83,7 +83,7 @@ impl Backend for Cluster {
     fn at<T>(
         &self,
         target: &Target,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {

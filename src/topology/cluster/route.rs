@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
-use crate::protocol::backend::Trips;
+use crate::protocol::backend::RoundTrips;
 use crate::topology::cluster::address::Redirect;
 use crate::topology::cluster::directory::{Directory, adrift, nowhere};
 use crate::topology::cluster::member::Member;
@@ -40,7 +40,7 @@ impl Directory {
     pub(super) fn follow<T>(
         self: &Arc<Self>,
         slot: u16,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         mut step: impl FnMut(&Arc<Transport>, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -70,7 +70,7 @@ impl Directory {
                 Next::Scattered => return Err(scattered()),
                 Next::AtMaster if hops < HOPS => continue,
                 Next::AtMaster => "the nodes of the cluster do not agree on who has its slot",
-                Next::Once(member) if trips == Trips::One && hops < HOPS => {
+                Next::Once(member) if trips == RoundTrips::One && hops < HOPS => {
                     once = Some(member);
                     continue;
                 }

@@ -6,7 +6,7 @@ use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Trips};
+use crate::protocol::backend::{Backend, RoundTrips};
 use crate::protocol::target::Target;
 use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publisher, Publishers};
 use crate::wire::connection::{Reply, Session};
@@ -49,7 +49,7 @@ impl Backend for Memory {
     fn at<T>(
         &self,
         _target: &Target,
-        _trips: Trips,
+        _trips: RoundTrips,
         _deadline: Moment,
         mut operation: impl FnMut(&Memory) -> Result<T, Failure>,
     ) -> Result<T, Failure> {

@@ -11,9 +11,9 @@ use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
 use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
-use crate::protocol::answer::Verdict;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Mode, Return};
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::Ownership;
+use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
 use crate::protocol::scripted::Scripted;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
@@ -54,9 +54,13 @@ impl Stage {
         let link = Arc::clone(memory.link());
         let locks = Scripted::new(memory);
         let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
-        let attempt =
-            Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-        locks.acquire(&target, &attempt, clock.now().after(LEASE)).outcome.unwrap();
+        let request = AcquireRequest {
+            owner: &owner,
+            ttl: LEASE,
+            mode: AcquireMode::Try,
+            dies_after: Duration::ZERO,
+        };
+        locks.acquire(&target, &request, clock.now().after(LEASE)).outcome.unwrap();
         Stage { server, clock, link, locks, target, owner }
     }
 
@@ -95,11 +99,15 @@ impl Stage {
         self.server.call(&[b"GET", b"count"]).unwrap()
     }
 
-    fn release(&self) -> Result<Verdict, Failure> {
-        let returned =
-            Return { owner: &self.owner, ttl: LEASE, last_token: Some(7), how: ReleaseKind::Watch };
-        let released = self.locks.release(&self.target, &returned, self.deadline());
-        released.map(|released| released.verdict)
+    fn release(&self) -> Result<Ownership, Failure> {
+        let request = ReleaseRequest {
+            owner: &self.owner,
+            ttl: LEASE,
+            last_token: Some(7),
+            kind: ReleaseKind::Watch,
+        };
+        let released = self.locks.release(&self.target, &request, self.deadline());
+        released.map(|released| released.ownership)
     }
 }
 
@@ -176,12 +184,12 @@ fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
 #[test]
 fn release_by_watch_deletes_what_is_the_owners() {
     let stage = Stage::new();
-    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert_eq!(stage.release().unwrap(), Ownership::Owned);
     assert_eq!(stage.server.keys(), [b"{x}:fence"]);
     assert_eq!(stage.server.call(&[b"GET", b"{x}:fence"]).unwrap(), text("7"));
-    assert_eq!(stage.release().unwrap(), Verdict::Gone);
+    assert_eq!(stage.release().unwrap(), Ownership::Gone);
     stage.server.call(&[b"SET", b"x", b"another"]).unwrap();
-    assert_eq!(stage.release().unwrap(), Verdict::Taken);
+    assert_eq!(stage.release().unwrap(), Ownership::Taken);
 }
 
 #[test]
@@ -190,7 +198,7 @@ fn release_by_watch_works_out_of_memory() {
     stage.server.set_out_of_memory(true);
     let refusal = stage.apply(|pipe| _ = pipe.cmd("DEL").arg("count")).unwrap_err();
     assert!(refusal.is_out_of_memory(), "{refusal}");
-    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert_eq!(stage.release().unwrap(), Ownership::Owned);
     assert!(!stage.server.keys().contains(&b"x".to_vec()));
 }
 
@@ -226,13 +234,17 @@ fn wait_for_replicas_takes_its_time_and_finds_none() {
 }
 
 /// What a kind's scripts return one after the other.
-fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> Call) -> Vec<Value> {
+fn replies(
+    kind: &'static dyn LockKind,
+    acquire: impl Fn(&Target, &AcquireRequest<'_>) -> Call,
+) -> Vec<Value> {
     let stage = Stage::new();
     let target = Target::new(kind, Name::new(b"", b"y").unwrap());
     let owner = kind.owner(&Identity::new(""), 1, LEASE, false);
-    let attempt = Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: LEASE };
+    let request =
+        AcquireRequest { owner: &owner, ttl: LEASE, mode: AcquireMode::Try, dies_after: LEASE };
     let calls = [
-        acquire(&target, &attempt),
+        acquire(&target, &request),
         target.renew(&owner, LEASE, 1),
         target.touch(&owner),
         target.inspect(),
@@ -253,15 +265,15 @@ fn scripts_of_every_kind_run() {
         assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
     };
     for &kind in KINDS {
-        let replies = replies(kind, |target, attempt| target.acquire(attempt, 0));
+        let replies = replies(kind, |target, request| target.acquire(request, 0));
         assert!(matches!(replies[0], Value::Int(_) | Value::Array(_)), "{replies:?}");
         done(&replies);
     }
     // A token above the server's time.
     let token = 2_000_000_000_000_000;
     for &kind in QUORUM_KINDS {
-        let propose = |target: &Target, attempt: &Attempt<'_>| {
-            target.propose(attempt, token - 1, token, token)
+        let propose = |target: &Target, request: &AcquireRequest<'_>| {
+            target.propose(request, token - 1, token, token)
         };
         let replies = replies(kind, propose);
         let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };

@@ -84,10 +84,10 @@ use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Released, Told, Verdict};
-use crate::protocol::answer::{Forced, forced};
-use crate::protocol::errand::{Errand, Task};
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
+use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
+use crate::protocol::reply::{Forced, forced};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake::{GrantMessage, Publishers};
@@ -155,24 +155,29 @@ impl Protocol for Quorum {
         &self.identity
     }
 
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome {
         let outcome = self
-            .check_lease("lease", attempt.ttl)
-            .and_then(|()| self.attempt(target, attempt, deadline));
+            .check_lease("lease", request.ttl)
+            .and_then(|()| self.attempt(target, request, deadline));
         // What was not granted was given back, or is left to the worker.
-        Acquired { outcome, is_spent: true }
+        AcquireOutcome { outcome, is_spent: true }
     }
 
     fn release(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let Return { owner, ttl, last_token, how: _ } = *returned;
+        let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.tally(&answers, 0, owner, Ask::Release)?.verdict.into())
+        Ok(self.tally(&answers, 0, owner, Ask::Release)?.ownership.into())
     }
 
     fn extend(
@@ -182,7 +187,7 @@ impl Protocol for Quorum {
         ttl: Duration,
         count: u32,
         deadline: Moment,
-    ) -> Result<Told, Failure> {
+    ) -> Result<OwnershipReply, Failure> {
         self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
@@ -190,29 +195,38 @@ impl Protocol for Quorum {
         self.tally(&answers, 0, owner, Ask::Renew)
     }
 
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let calls: Vec<Call> = errands
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>> {
+        let calls: Vec<Call> = requests
             .iter()
-            .map(|errand| {
-                if let Task::Renew { ttl, .. } = errand.task {
-                    self.claims.lengthen(errand.owner, deadline.after(ttl));
+            .map(|request| {
+                if let LeaseCommand::Renew { ttl, .. } = request.command {
+                    self.claims.lengthen(request.owner, deadline.after(ttl));
                 }
-                errand.call()
+                request.call()
             })
             .collect();
         let answers = self.ask_all(&calls, Lane::Worker, deadline);
-        errands
+        requests
             .iter()
             .enumerate()
-            .map(|(number, errand)| match errand.task {
-                Task::Renew { .. } => self.tally(&answers, number, errand.owner, Ask::Renew),
-                Task::Release { .. } => {
-                    let told = self.tally(&answers, number, errand.owner, Ask::Release);
-                    if self.remains(errand.owner) {
+            .map(|(number, request)| match request.command {
+                LeaseCommand::Renew { .. } => {
+                    self.tally(&answers, number, request.owner, Ask::Renew)
+                }
+                LeaseCommand::Release { .. } => {
+                    let told = self.tally(&answers, number, request.owner, Ask::Release);
+                    if self.remains(request.owner) {
                         return Err(self.no_majority_on(&answers, number, true));
                     }
                     // Where nothing is left it does not matter whether it was enough to be held.
-                    told.or(Ok(Told { verdict: Verdict::Gone, sent: self.clock.now() }))
+                    told.or(Ok(OwnershipReply {
+                        ownership: Ownership::Gone,
+                        sent: self.clock.now(),
+                    }))
                 }
             })
             .collect()

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
-use crate::protocol::answer::Answer;
-use crate::protocol::answer::{Busy, Granted};
-use crate::protocol::request::Attempt;
+use crate::protocol::reply::AcquireReply;
+use crate::protocol::reply::{Busy, Granted};
+use crate::protocol::request::AcquireRequest;
 use crate::protocol::target::Target;
 use crate::topology::quorum::members::{Quorum, first_replies, impossible};
 use crate::topology::quorum::tally::Voters;
@@ -50,9 +50,9 @@ impl Quorum {
     pub(super) fn attempt(
         &self,
         target: &Target,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline: Moment,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
         self.meet(limit);
@@ -60,14 +60,14 @@ impl Quorum {
         let mut floor = 0;
         let mut rounds = 1;
         let round = loop {
-            let round = match self.round(target, attempt, floor, limit) {
+            let round = match self.round(target, request, floor, limit) {
                 Ok(round) => round,
                 Err(failure) => break Err(failure),
             };
             if round.counted >= need {
-                return Ok(Answer::Granted(Granted {
+                return Ok(AcquireReply::Granted(Granted {
                     token: round.token,
-                    ttl: attempt.ttl,
+                    ttl: request.ttl,
                     sent: round.sent,
                     micros: round.token + RESERVED,
                     received: round.passed,
@@ -81,25 +81,25 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
-        self.take_back(target, attempt, deadline);
+        self.take_back(target, request, deadline);
         let mut round = round?;
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
             if most_votes(&round.holders) + round.unheard < need {
-                return Ok(Answer::Split(self.round_time.get()));
+                return Ok(AcquireReply::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
             let ttl = free_after(&mut round.holders, missing);
-            return Ok(Answer::Busy(Busy { ttl, ahead: 0, hands_over: false }));
+            return Ok(AcquireReply::Busy(Busy { ttl, ahead: 0, hands_over: false }));
         }
         // Enough are well, and others were there first each time.
         let outrun = round.floor >= round.token || !round.holders.is_empty();
         if outrun && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Split(self.round_time.get()));
+            return Ok(AcquireReply::Split(self.round_time.get()));
         }
-        let open = self.claims.servers(attempt.owner) != 0;
+        let open = self.claims.servers(request.owner) != 0;
         // Enough are well, and were asked too late.
         if !open && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Late);
+            return Ok(AcquireReply::Late);
         }
         Err(self.no_majority(&round.answers, open))
     }
@@ -120,7 +120,7 @@ impl Quorum {
     fn round(
         &self,
         target: &Target,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         floor: u64,
         limit: Moment,
     ) -> Result<Round, Failure> {
@@ -140,12 +140,12 @@ impl Quorum {
         let calls: Vec<Option<[Call; 1]>> = deadlines
             .iter()
             .map(|deadline| {
-                deadline.map(|deadline| [target.propose(attempt, deadline, token, reserved)])
+                deadline.map(|deadline| [target.propose(request, deadline, token, reserved)])
             })
             .collect();
         let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
         let asked = bits.fold(0, |asked, bit| asked | bit);
-        self.claims.ask(attempt.owner, asked, sent, limit, limit.after(attempt.ttl * 2));
+        self.claims.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
         let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
         let mut round = Round {
             token,
@@ -200,22 +200,22 @@ impl Quorum {
                 _ => over |= settled,
             }
         }
-        self.claims.told(attempt.owner, accepted, over);
+        self.claims.told(request.owner, accepted, over);
         round.answers = answers;
         Ok(round)
     }
 
     /// Takes back what was given, or may have been. What cannot be taken back now remains.
-    fn take_back(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) {
-        let servers = self.claims.servers(attempt.owner);
+    fn take_back(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
+        let servers = self.claims.servers(request.owner);
         if servers == 0 {
             return;
         }
         // Where it may have looked like a holder others wait for its release.
         let release = if servers.count_ones() as usize >= self.rules.need {
-            [target.release(attempt.owner, attempt.ttl, None)]
+            [target.release(request.owner, request.ttl, None)]
         } else {
-            [target.withdraw(attempt.owner, attempt.ttl)]
+            [target.withdraw(request.owner, request.ttl)]
         };
         let calls: Vec<_> = (0..self.nodes.len())
             .map(|node| (servers & (1 << node) != 0).then_some(&release))
@@ -223,7 +223,7 @@ impl Quorum {
         let deadline = deadline.max(self.clock.now().after(TAKE_BACK));
         let answers = self.ask(&calls, Lane::Callers, 0, deadline);
         for (node, reply) in first_replies(&answers) {
-            self.claims.released(attempt.owner, 1 << node, reply.sent);
+            self.claims.released(request.owner, 1 << node, reply.sent);
         }
     }
 }

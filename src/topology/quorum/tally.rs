@@ -4,8 +4,8 @@ use redis::RedisError;
 
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::answer::verdict;
-use crate::protocol::answer::{Told, Verdict};
+use crate::protocol::reply::ownership;
+use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::topology::quorum::members::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::topology::several::scatter::NodeReply;
@@ -68,8 +68,8 @@ impl Quorum {
         answers: &[Option<NodeReply>],
         number: usize,
         owner: &[u8],
-        task: Ask,
-    ) -> Result<Told, Failure> {
+        command: Ask,
+    ) -> Result<OwnershipReply, Failure> {
         let mut tally = Tally::default();
         let mut voters = Voters::default();
         let mut first = Moment::FAR;
@@ -79,9 +79,9 @@ impl Quorum {
                 Some(Ok(reply)) => reply,
                 // A key that holds something else is another's, as it is on one server.
                 Some(Err(failure)) if failure.is_wrong_type() => {
-                    tally.count(Verdict::Taken);
+                    tally.count(Ownership::Taken);
                     first = first.min(answer.asked);
-                    if task == Ask::Release {
+                    if command == Ask::Release {
                         // The release ran, and found nothing to take back.
                         self.claims.released(owner, 1 << node, answer.asked);
                     }
@@ -89,22 +89,22 @@ impl Quorum {
                 }
                 _ => continue,
             };
-            let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
+            let Ok(mut ownership) = self.read(node, ownership(&reply.value)) else { continue };
             first = first.min(reply.sent);
-            if task == Ask::Release {
+            if command == Ask::Release {
                 self.claims.released(owner, 1 << node, reply.sent);
                 // The first request may have been the one that did it (rule 15).
-                if answer.repeated && verdict == Verdict::Gone {
-                    verdict = Verdict::Done;
+                if answer.repeated && ownership == Ownership::Gone {
+                    ownership = Ownership::Owned;
                 }
             }
             // That it has nothing of ours is true whatever it has forgotten.
-            if verdict != Verdict::Done || voters.counts(answer.standing, reply) {
-                tally.count(verdict);
+            if ownership != Ownership::Owned || voters.counts(answer.standing, reply) {
+                tally.count(ownership);
             }
         }
-        match tally.verdict(self.rules.need, self.nodes.len()) {
-            Some(verdict) => Ok(Told { verdict, sent: first }),
+        match tally.ownership(self.rules.need, self.nodes.len()) {
+            Some(ownership) => Ok(OwnershipReply { ownership, sent: first }),
             None => {
                 let unknown = is_open(answers, number) || has_run(answers, number);
                 Err(self.no_majority_on(answers, number, unknown))

@@ -11,10 +11,10 @@ use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::kind::mutex::quorum::QuorumKind;
 use crate::protocol::Protocol as _;
-use crate::protocol::answer::{Answer, Verdict};
-use crate::protocol::errand::{Errand, Task};
-use crate::protocol::recipe::Kind as _;
-use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
+use crate::protocol::lock_kind::LockKind as _;
+use crate::protocol::reply::{AcquireReply, Ownership};
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 use crate::protocol::target::Target;
 use crate::topology::quorum::tally::Ask;
 use crate::topology::quorum::{Quorum, Rules};
@@ -62,11 +62,15 @@ fn contended_attempts_leave_nothing_in_the_table() {
     for _ in 0..ATTEMPTS {
         let number = quorum.identity.next_attempt();
         let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false);
-        let attempt =
-            Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-        let answer = quorum.acquire(&target, &attempt, quorum.clock.now().after(TIMEOUT)).outcome;
-        assert!(!matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
-        busy += usize::from(matches!(answer, Ok(Answer::Busy(_))));
+        let request = AcquireRequest {
+            owner: &owner,
+            ttl: LEASE,
+            mode: AcquireMode::Try,
+            dies_after: Duration::ZERO,
+        };
+        let answer = quorum.acquire(&target, &request, quorum.clock.now().after(TIMEOUT)).outcome;
+        assert!(!matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
+        busy += usize::from(matches!(answer, Ok(AcquireReply::Busy(_))));
         owners.push(owner);
     }
     assert!(busy > ATTEMPTS / 2, "{busy}");
@@ -74,10 +78,10 @@ fn contended_attempts_leave_nothing_in_the_table() {
     assert_eq!(quorum.claims.count(), owed(&quorum));
     // What could not be taken back at once is owed to the worker, and forgotten when that is done.
     while owed(&quorum) > 0 {
-        let task = Task::Release { ttl: LEASE, last_token: None };
-        let errands: Vec<Errand<'_>> =
-            owners.iter().map(|owner| Errand { target: &target, owner, task }).collect();
-        quorum.run(&errands, quorum.clock.now().after(TIMEOUT));
+        let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
+        let requests: Vec<LeaseRequest<'_>> =
+            owners.iter().map(|owner| LeaseRequest { target: &target, owner, command }).collect();
+        quorum.run(&requests, quorum.clock.now().after(TIMEOUT));
     }
     assert_eq!(quorum.claims.count(), 0);
 }
@@ -94,10 +98,10 @@ fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
         redis::cmd("RPUSH").arg("x").arg("y").exec(&mut server.connection()).unwrap();
     }
     let give_back = |owner: &[u8]| {
-        let task = Task::Release { ttl: LEASE, last_token: None };
-        let errands = [Errand { target: &target, owner, task }];
+        let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
+        let requests = [LeaseRequest { target: &target, owner, command }];
         // One of them may not be connected to at first.
-        (0..10).any(|_| quorum.run(&errands, quorum.clock.now().after(TIMEOUT))[0].is_ok())
+        (0..10).any(|_| quorum.run(&requests, quorum.clock.now().after(TIMEOUT))[0].is_ok())
     };
     let now = quorum.clock.now();
     quorum.claims.ask(b"dead", 0b111, now, now, now.after(LEASE));
@@ -130,14 +134,14 @@ fn refused() -> Result<i64, Failure> {
 }
 
 /// What three servers say of an owner, where the others cannot be reached.
-fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Verdict, Failure> {
+fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Ownership, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
     let mut answers: Vec<Option<NodeReply>> =
         said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
     if let Some(Some(first)) = answers.first_mut() {
         first.repeated = repeated;
     }
-    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.verdict)
+    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.ownership)
 }
 
 #[test]
@@ -200,8 +204,8 @@ fn request_that_no_server_ran_is_known_to_have_done_nothing() {
         );
         let failure = judged(ask, [refused(), refused(), unreached()], false).unwrap_err();
         assert!(matches!(&failure, Failure::Refused(error) if is_oom(error)), "{failure:?}");
-        assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Verdict::Done);
-        assert_eq!(judged(ask, [Ok(0), Ok(0), unreached()], false).unwrap(), Verdict::Gone);
+        assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Ownership::Owned);
+        assert_eq!(judged(ask, [Ok(0), Ok(0), unreached()], false).unwrap(), Ownership::Gone);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::protocol::answer::Verdict;
-use crate::protocol::answer::{numbers, unexpected};
+use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
@@ -58,21 +58,21 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Done => self.done += 1,
-            Verdict::Gone => self.gone += 1,
-            Verdict::Taken => self.taken += 1,
+    pub(super) fn count(&mut self, ownership: Ownership) {
+        match ownership {
+            Ownership::Owned => self.done += 1,
+            Ownership::Gone => self.gone += 1,
+            Ownership::Taken => self.taken += 1,
         }
     }
 
     /// What `need` of `all` servers agree on: that it was the owner's, or that too few can say so
     /// for it to have been. `None` while those that did not answer could decide either way.
-    pub(super) fn verdict(&self, need: usize, all: usize) -> Option<Verdict> {
+    pub(super) fn ownership(&self, need: usize, all: usize) -> Option<Ownership> {
         if self.done >= need {
-            Some(Verdict::Done)
+            Some(Ownership::Owned)
         } else if self.gone + self.taken > all - need {
-            Some(if self.taken > self.gone { Verdict::Taken } else { Verdict::Gone })
+            Some(if self.taken > self.gone { Ownership::Taken } else { Ownership::Gone })
         } else {
             None
         }
@@ -130,14 +130,14 @@ mod tests {
 
     #[test]
     fn a_majority_of_all_decides_and_not_of_those_that_answered() {
-        let tally = |done, gone, taken| Tally { done, gone, taken }.verdict(3, 5);
-        assert_eq!(tally(3, 0, 2), Some(Verdict::Done));
+        let tally = |done, gone, taken| Tally { done, gone, taken }.ownership(3, 5);
+        assert_eq!(tally(3, 0, 2), Some(Ownership::Owned));
         assert_eq!(tally(2, 0, 0), None);
         assert_eq!(tally(2, 2, 0), None);
-        assert_eq!(tally(2, 3, 0), Some(Verdict::Gone));
-        assert_eq!(tally(0, 1, 2), Some(Verdict::Taken));
+        assert_eq!(tally(2, 3, 0), Some(Ownership::Gone));
+        assert_eq!(tally(0, 1, 2), Some(Ownership::Taken));
         assert_eq!(tally(0, 0, 0), None);
-        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.verdict(2, 2), Some(Verdict::Gone));
+        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.ownership(2, 2), Some(Ownership::Gone));
     }
 
     #[test]

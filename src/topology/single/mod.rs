@@ -3,7 +3,7 @@
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, Trips};
+use crate::protocol::backend::{Backend, Node, RoundTrips};
 use crate::protocol::target::Target;
 use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publishers};
 use crate::wire::connection::Reply;
@@ -34,7 +34,7 @@ impl Backend for Single {
     fn at<T>(
         &self,
         _target: &Target,
-        _trips: Trips,
+        _trips: RoundTrips,
         _deadline: Moment,
         mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -85,9 +85,9 @@ mod tests {
     use crate::base::time::{BootClock, Clock};
     use crate::kind::mutex::MutexKind;
     use crate::protocol::Protocol as _;
-    use crate::protocol::answer::Answer;
-    use crate::protocol::recipe::Kind as _;
-    use crate::protocol::request::{Attempt, Mode};
+    use crate::protocol::lock_kind::LockKind as _;
+    use crate::protocol::reply::AcquireReply;
+    use crate::protocol::request::{AcquireMode, AcquireRequest};
     use crate::protocol::scripted::Scripted;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
@@ -129,12 +129,16 @@ mod tests {
             BootClock.now().after(SOON)
         }
 
-        fn acquire(&self) -> (Vec<u8>, Result<Answer, Failure>) {
+        fn acquire(&self) -> (Vec<u8>, Result<AcquireReply, Failure>) {
             let number = self.identity.next_attempt();
             let owner = MutexKind.owner(&self.identity, number, LEASE, false);
-            let attempt =
-                Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-            let answer = self.locks.acquire(&self.target, &attempt, Stage::deadline()).outcome;
+            let request = AcquireRequest {
+                owner: &owner,
+                ttl: LEASE,
+                mode: AcquireMode::Try,
+                dies_after: Duration::ZERO,
+            };
+            let answer = self.locks.acquire(&self.target, &request, Stage::deadline()).outcome;
             (owner, answer)
         }
 
@@ -161,11 +165,11 @@ mod tests {
         let stage = Stage::new();
         // The server knows the script now, or it would refuse the first request for that.
         let (owner, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        assert!(matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
         assert!(stage.locks.force_release(&stage.target, &owner, Stage::deadline()).unwrap());
         stage.move_during(Operation::Acquire);
         let (_, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        assert!(matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
         let clock = stage.transport.server_clock();
         assert!(clock.is_known(), "its request had a deadline");
     }

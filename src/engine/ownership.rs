@@ -2,20 +2,20 @@
 
 use crate::base::loss::LossCause;
 use crate::protocol::Protocol;
-use crate::protocol::answer::Verdict;
+use crate::protocol::reply::Ownership;
 use crate::wire::failure::{Failure, NotSentReason};
 
 /// What a refusal says about the owner that was asked about: a key that holds something else is
 /// another's, as one of the same type with another owner is.
-pub(super) fn taken(failure: Failure) -> Result<Verdict, Failure> {
-    if failure.is_wrong_type() { Ok(Verdict::Taken) } else { Err(failure) }
+pub(super) fn taken(failure: Failure) -> Result<Ownership, Failure> {
+    if failure.is_wrong_type() { Ok(Ownership::Taken) } else { Err(failure) }
 }
 
 /// What Redis says about an owner that is not, as the cause of a loss.
-pub(super) fn cause(verdict: Verdict) -> LossCause {
-    match verdict {
-        Verdict::Taken => LossCause::Taken,
-        Verdict::Done | Verdict::Gone => LossCause::Deleted,
+pub(super) fn cause(ownership: Ownership) -> LossCause {
+    match ownership {
+        Ownership::Taken => LossCause::Taken,
+        Ownership::Owned | Ownership::Gone => LossCause::Deleted,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::wire::failure::Failure;
 
 /// The answer to an attempt to take a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum AcquireReply {
     /// It is the attempt's.
     Granted(Granted),
     /// It is another's.
@@ -26,8 +26,8 @@ pub(crate) enum Answer {
 
 /// What one request for the lock came to.
 #[derive(Debug)]
-pub(crate) struct Acquired {
-    pub(crate) outcome: Result<Answer, Failure>,
+pub(crate) struct AcquireOutcome {
+    pub(crate) outcome: Result<AcquireReply, Failure>,
     /// Whether the attempt is over although it was not granted: it was given back at once, which may
     /// arrive late. The next request needs another owner's value (rule 5).
     pub(crate) is_spent: bool,
@@ -59,9 +59,9 @@ pub(crate) struct Busy {
 
 /// What Redis says about an owner's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Ownership {
     /// It was the owner's, and what was asked is done.
-    Done,
+    Owned,
     /// The key is gone.
     Gone,
     /// Another owner has it.
@@ -71,27 +71,27 @@ pub(crate) enum Verdict {
 /// What a release did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
-    pub(crate) verdict: Verdict,
+    pub(crate) ownership: Ownership,
     /// How many listen for the release of this lock, this client included. A hint: the server counts only
     /// those that are connected to it, and a kind that has no such channel reports none.
     pub(crate) listeners: u32,
 }
 
-impl From<Verdict> for Released {
-    fn from(verdict: Verdict) -> Released {
-        Released { verdict, listeners: 0 }
+impl From<Ownership> for Released {
+    fn from(ownership: Ownership) -> Released {
+        Released { ownership, listeners: 0 }
     }
 }
 
 /// A verdict, and when it was asked for on the holder's clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    pub(crate) verdict: Verdict,
+pub(crate) struct OwnershipReply {
+    pub(crate) ownership: Ownership,
     pub(crate) sent: Moment,
 }
 
 /// An attempt's answer, and the server's time in microseconds.
-pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), Failure> {
+pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
     let odd = || unexpected(&reply.value);
     if let Value::Int(now) = reply.value {
         let now = u64::try_from(now).map_err(|_| odd())?;
@@ -103,7 +103,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), 
             received: reply.received,
             waiters: 0,
         };
-        return Ok((Answer::Granted(granted), now));
+        return Ok((AcquireReply::Granted(granted), now));
     }
     let numbers = numbers(&reply.value)?;
     let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
@@ -119,43 +119,43 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(Answer, u64), 
                 received: reply.received,
                 waiters: count(waiters)?,
             };
-            Ok((Answer::Granted(granted), granted.micros))
+            Ok((AcquireReply::Granted(granted), granted.micros))
         }
         [0, ttl, now, ahead, hands_over] => {
             let busy = Busy { ttl: span(ttl), ahead: count(ahead)?, hands_over: hands_over == 1 };
-            Ok((Answer::Busy(busy), time(now)?))
+            Ok((AcquireReply::Busy(busy), time(now)?))
         }
-        [2, now] => Ok((Answer::Late, time(now)?)),
-        [3, now] => Ok((Answer::Gone, time(now)?)),
+        [2, now] => Ok((AcquireReply::Late, time(now)?)),
+        [3, now] => Ok((AcquireReply::Gone, time(now)?)),
         _ => Err(odd()),
     }
 }
 
 /// The answer to a renewal, or to a release of which nobody was told.
-pub(crate) fn verdict(value: &Value) -> Result<Verdict, Failure> {
+pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     match value {
-        Value::Int(1) => Ok(Verdict::Done),
-        Value::Int(0) => Ok(Verdict::Gone),
-        Value::Int(-1) => Ok(Verdict::Taken),
+        Value::Int(1) => Ok(Ownership::Owned),
+        Value::Int(0) => Ok(Ownership::Gone),
+        Value::Int(-1) => Ok(Ownership::Taken),
         other => Err(unexpected(other)),
     }
 }
 
 /// The answer to a release.
 pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
-    let Value::Array(_) = value else { return verdict(value).map(Released::from) };
+    let Value::Array(_) = value else { return ownership(value).map(Released::from) };
     match *numbers(value)?.as_slice() {
         [1, listeners] if listeners > 0 => {
             let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
-            Ok(Released { verdict: Verdict::Done, listeners })
+            Ok(Released { ownership: Ownership::Owned, listeners })
         }
         _ => Err(unexpected(value)),
     }
 }
 
 /// The answer to a renewal, and when it was asked for.
-pub(crate) fn renewed(reply: &Reply) -> Result<Told, Failure> {
-    Ok(Told { verdict: verdict(&reply.value)?, sent: reply.sent })
+pub(crate) fn renewed(reply: &Reply) -> Result<OwnershipReply, Failure> {
+    Ok(OwnershipReply { ownership: ownership(&reply.value)?, sent: reply.sent })
 }
 
 /// The answer to a forced release.
@@ -216,7 +216,7 @@ pub(crate) fn unexpected(value: &Value) -> Failure {
 mod tests {
     use super::*;
 
-    fn answer(numbers: &[i64]) -> Result<(Answer, u64), Failure> {
+    fn answer(numbers: &[i64]) -> Result<(AcquireReply, u64), Failure> {
         let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
         let at = Moment::from_nanos(7);
         acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
@@ -233,27 +233,30 @@ mod tests {
             received: at,
             waiters: 2,
         };
-        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (Answer::Granted(granted), 99));
+        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (AcquireReply::Granted(granted), 99));
         let busy = Busy { ttl: None, ahead: 3, hands_over: true };
-        assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, Answer::Busy(busy));
-        assert_eq!(answer(&[2, 99]).unwrap(), (Answer::Late, 99));
+        assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, AcquireReply::Busy(busy));
+        assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
         let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
         let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
         let ttl = Duration::from_secs(9);
         assert_eq!(
             fresh,
-            Answer::Granted(Granted { token: 77, ttl, micros: 77, waiters: 0, ..granted })
+            AcquireReply::Granted(Granted { token: 77, ttl, micros: 77, waiters: 0, ..granted })
         );
         assert_eq!(now, 77);
-        assert_eq!(answer(&[3, 99]).unwrap(), (Answer::Gone, 99));
+        assert_eq!(answer(&[3, 99]).unwrap(), (AcquireReply::Gone, 99));
         for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
             assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");
         }
-        assert!(verdict(&Value::Nil).unwrap_err().is_unknown());
-        assert!(verdict(&Value::Int(2)).unwrap_err().is_unknown());
+        assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
+        assert!(ownership(&Value::Int(2)).unwrap_err().is_unknown());
         let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
-        assert!(verdict(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
-        assert_eq!(released(&heard(3)).unwrap(), Released { verdict: Verdict::Done, listeners: 3 });
+        assert!(ownership(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
+        assert_eq!(
+            released(&heard(3)).unwrap(),
+            Released { ownership: Ownership::Owned, listeners: 3 }
+        );
         for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
             assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
         }

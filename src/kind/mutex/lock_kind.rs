@@ -12,8 +12,8 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::time::millis;
-use crate::protocol::answer::unexpected;
-use crate::protocol::recipe::{Kind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -41,7 +41,7 @@ static SCRIPTS: Scripts = Scripts {
 #[derive(Debug)]
 pub(crate) struct MutexKind;
 
-impl Kind for MutexKind {
+impl LockKind for MutexKind {
     fn name(&self) -> &'static str {
         "mutex"
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::answer::{Told, released, renewed};
+use crate::protocol::reply::{OwnershipReply, released, renewed};
 use crate::protocol::target::Target;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
@@ -10,37 +10,39 @@ use crate::wire::script::Call;
 
 /// What the worker has to say about one lease.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct LeaseRequest<'a> {
     pub(crate) target: &'a Target,
     pub(crate) owner: &'a [u8],
-    pub(crate) task: Task,
+    pub(crate) command: LeaseCommand,
 }
 
-impl Errand<'_> {
+impl LeaseRequest<'_> {
     /// Reads the answer. A renewal is not answered like a release, so that no reply to another command is
     /// taken for one.
-    pub(crate) fn read(&self, reply: &Reply) -> Result<Told, Failure> {
-        match self.task {
-            Task::Renew { .. } => renewed(reply),
-            Task::Release { .. } => {
-                let verdict = released(&reply.value)?.verdict;
-                Ok(Told { verdict, sent: reply.sent })
+    pub(crate) fn read(&self, reply: &Reply) -> Result<OwnershipReply, Failure> {
+        match self.command {
+            LeaseCommand::Renew { .. } => renewed(reply),
+            LeaseCommand::Release { .. } => {
+                let ownership = released(&reply.value)?.ownership;
+                Ok(OwnershipReply { ownership, sent: reply.sent })
             }
         }
     }
 
     /// The command that does it.
     pub(crate) fn call(&self) -> Call {
-        match self.task {
-            Task::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
-            Task::Release { ttl, last_token } => self.target.release(self.owner, ttl, last_token),
+        match self.command {
+            LeaseCommand::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
+            LeaseCommand::Release { ttl, last_token } => {
+                self.target.release(self.owner, ttl, last_token)
+            }
         }
     }
 }
 
 /// What an errand is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Task {
+pub(crate) enum LeaseCommand {
     /// Make it live this long from now on, and show its hold count where its kind does.
     Renew { ttl: Duration, count: u32 },
     /// Give it back, or take it out of the queue.

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
-use crate::protocol::answer::unexpected;
-use crate::protocol::recipe::{Kind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -34,7 +34,7 @@ const CHANNEL: &str = "redisson_lock__channel";
 #[derive(Debug)]
 pub(crate) struct ReentrantKind;
 
-impl Kind for ReentrantKind {
+impl LockKind for ReentrantKind {
     fn name(&self) -> &'static str {
         "reentrant lock"
     }

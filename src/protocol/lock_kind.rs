@@ -11,7 +11,7 @@ use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
-pub(crate) trait Kind: Send + Sync + fmt::Debug {
+pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     /// What the kind is called.
     fn name(&self) -> &'static str;
 
@@ -68,7 +68,7 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 /// The scripts of a kind.
 ///
 /// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
-/// the last token; [`Kind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
+/// the last token; [`LockKind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
 /// are given the first two only.
 ///
 /// | script | arguments | returns |
