@@ -50,7 +50,7 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
             Holding::new(&slot, lease).shut_down();
         }
         drop(slot.end_lingers(Moment::FAR));
-        if slot.is_talking() {
+        if slot.is_in_exchange() {
             talking.push(Arc::clone(slot.target()));
         }
     }

@@ -4,17 +4,17 @@
 //! has the threads wait, and carries out the effects.
 
 mod acquirer;
-mod bid;
+mod attempt;
 mod courtesy;
 mod give_back;
 mod hear;
 mod holder;
-mod patience;
 mod pause;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod wait_limit;
 mod waiter;
 mod watch;
 
@@ -29,18 +29,18 @@ use crate::engine::lease::LiveLease;
 use crate::engine::table::Table;
 use crate::protocol::target::Target;
 
-pub(crate) use acquirer::Heard;
-pub(crate) use bid::Bid;
+pub(crate) use acquirer::ReceivedGrant;
+pub(crate) use attempt::Attempt;
 pub(crate) use courtesy::Audience;
 use holder::Keep;
-pub(crate) use patience::Patience;
 pub(crate) use pause::Paused;
-pub(crate) use state::USUAL_ANSWER;
+pub(crate) use state::USUAL_REPLY_TIME;
 pub(crate) use state::leave::Left;
-use state::{Entered, SlotState};
+use state::{EnterOutcome, SlotState};
 use step::{Look, Step};
-pub(crate) use waiter::Turn;
-use waiter::{Request, Waiter};
+pub(crate) use wait_limit::WaitLimit;
+pub(crate) use waiter::Admission;
+use waiter::{EnterRequest, Waiter};
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
@@ -104,29 +104,34 @@ impl Slot {
     }
 
     /// Waits for this thread's turn.
-    pub(crate) fn enter(self: &Arc<Slot>, options: &LockOptions, patience: Patience) -> Turn {
+    pub(crate) fn enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        wait_limit: WaitLimit,
+    ) -> Admission {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
-        let entered = state.enter(Request { options: *options, patience, number }, &mut step);
+        let entered =
+            state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
         let waiter = match entered {
-            Entered::Now(turn) => {
+            EnterOutcome::Now(admission) => {
                 self.carry_out(state, &step);
-                return turn;
+                return admission;
             }
-            Entered::After(lease, turn) => {
+            EnterOutcome::After(lease, admission) => {
                 self.carry_out(state, &step);
-                let end = patience.end().unwrap_or(Moment::FAR);
+                let end = wait_limit.end().unwrap_or(Moment::FAR);
                 self.give_back_now(&lease, self.context.exchange_deadline().min(end));
-                return turn;
+                return admission;
             }
-            Entered::Wait(waiter) => waiter,
+            EnterOutcome::Wait(waiter) => waiter,
         };
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
         self.tell_worker(step.look);
-        let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
+        let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline)
     }
 
@@ -135,11 +140,11 @@ impl Slot {
         mut state: MutexGuard<'a, SlotState>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
-    ) -> Turn {
+    ) -> Admission {
         let since = self.context.now();
         loop {
-            if let Some(turn) = waiter.take() {
-                return turn;
+            if let Some(admission) = waiter.take() {
+                return admission;
             }
             if deadline == Moment::FAR {
                 waiter.woken.wait(&mut state);
@@ -170,7 +175,7 @@ impl Slot {
     }
 
     /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
-    pub(crate) fn take_grant(&self, asks: bool) -> Option<Heard> {
+    pub(crate) fn take_grant(&self, asks: bool) -> Option<ReceivedGrant> {
         self.state.lock().take_grant(asks, self.context.now())
     }
 
@@ -181,8 +186,8 @@ impl Slot {
 
     /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
     /// cannot use it.
-    pub(crate) fn stop_acquiring(self: &Arc<Slot>, bid: Option<Bid>) -> Option<Bid> {
-        self.on(|state, step| state.stop_acquiring(bid, step))
+    pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
+        self.on(|state, step| state.stop_acquiring(attempt, step))
     }
 
     /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
@@ -210,8 +215,8 @@ impl Slot {
     }
 
     /// Whether a thread here takes the lock or gives it back at the moment.
-    pub(crate) fn is_talking(&self) -> bool {
-        self.state.lock().is_talking(self.context.is_shut_down())
+    pub(crate) fn is_in_exchange(&self) -> bool {
+        self.state.lock().is_in_exchange(self.context.is_shut_down())
     }
 
     /// The leases that threads here have.

@@ -13,7 +13,7 @@ use crate::engine::slot::Slot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
     Over,
-    CalledOff,
+    Cancelled,
 }
 
 impl Slot {
@@ -29,16 +29,16 @@ impl Slot {
             }
         }
         state.end_pause();
-        if state.is_cancelled() { Paused::CalledOff } else { Paused::Over }
+        if state.is_cancelled() { Paused::Cancelled } else { Paused::Over }
     }
 
     /// The acquirer leaves the lock to others until then, or until one of them has had it, or for as long as
     /// its caller and those behind it have time.
-    pub(crate) fn leave_to_others(&self, until: Moment, last: Moment) -> Paused {
+    pub(crate) fn yield_to_others(&self, until: Moment, last: Moment) -> Paused {
         let mut state = self.state.lock();
         while !state.is_cancelled()
             && !state.courtesy.is_over()
-            && !state.is_short_of_time(until)
+            && !state.is_out_of_time_by(until)
             && self.context.now() < until.min(last)
         {
             self.context.doze(until.min(last), &mut |left| {
@@ -48,7 +48,7 @@ impl Slot {
         // What was heard meanwhile is no reason for another attempt after the next.
         state.end_pause();
         if state.is_cancelled() {
-            return Paused::CalledOff;
+            return Paused::Cancelled;
         }
         let to_the_end = until <= self.context.now();
         if to_the_end || state.courtesy.is_over() {

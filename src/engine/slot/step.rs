@@ -3,7 +3,7 @@
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::slot::holder::Hold;
-use crate::engine::slot::waiter::{Turn, Waiter};
+use crate::engine::slot::waiter::{Admission, Waiter};
 
 /// What is known outside of the slot when an event comes, and what the slot does once that has changed its
 /// state.
@@ -46,8 +46,8 @@ impl Step {
     }
 
     /// Tells a thread that waits.
-    pub(super) fn tell(&mut self, waiter: &Arc<Waiter>, turn: Turn) {
-        waiter.assign(turn);
+    pub(super) fn tell(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
+        waiter.assign(admission);
         let waiter = Arc::clone(waiter);
         match &self.first {
             None => self.first = Some(waiter),

@@ -8,7 +8,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, LiveLease};
-use crate::engine::slot::{Patience, Slot, Turn};
+use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::scripted::Scripted;
@@ -89,8 +89,8 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 #[test]
 fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
-    assert!(matches!(turn, Turn::Acquire { .. }), "{turn:?}");
+    let admission = slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
+    assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
     slot.begin(7);
     slot.hear_evicted(7);
     slot.granted(&lease, 0);
@@ -100,7 +100,7 @@ fn eviction_told_before_the_grant_is_asked_about() {
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
+    slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
     slot.begin(7);
     slot.hear_evicted(8);
     slot.granted(&lease, 0);

@@ -19,7 +19,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, LiveLease};
-use crate::engine::slot::Patience;
+use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::scripted::Scripted;
@@ -214,7 +214,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(&options, Patience::Once);
+    slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
     worker.agenda.take(clock.now(), &mut runner.hand);
@@ -288,7 +288,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
             let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(&options, Patience::Once);
+            slot.enter(&options, WaitLimit::TryOnce);
             slot.granted(&lease, 0);
             // They were not all taken at once.
             clock.put_forward(sent.after(Duration::from_micros(100)));
@@ -357,7 +357,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
     let lease = LiveLease::new(target, clock, grant, options);
-    slot.enter(&options, Patience::Once);
+    slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)
 }

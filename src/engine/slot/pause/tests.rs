@@ -14,7 +14,7 @@ use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
 use crate::engine::listener::HearsReleases;
 use crate::engine::shutdown::shut_down;
-use crate::engine::slot::Patience;
+use crate::engine::slot::WaitLimit;
 use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
@@ -24,7 +24,7 @@ use crate::topology::memory::link::Link;
 use crate::topology::memory::server::{Ear, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
-const ALWAYS: Patience = Patience::Until(Moment::FAR);
+const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A server with two clients and somebody who listens, and a clock that stands still.
 struct Bench {
@@ -72,7 +72,7 @@ impl Bench {
 
     /// The other client has the lock once, which must be free.
     fn other_has_it(&self) -> Holding {
-        take(&self.other, Patience::Once).expect("it is free")
+        take(&self.other, WaitLimit::TryOnce).expect("it is free")
     }
 
     /// Waits until a thread pauses until then, or has the lock.
@@ -107,7 +107,7 @@ impl Bench {
         let until = self.is_left_until();
         if let Some(until) = until {
             self.clock.put_forward(until);
-            assert_eq!(slot.leave_to_others(until, Moment::FAR), Paused::Over);
+            assert_eq!(slot.yield_to_others(until, Moment::FAR), Paused::Over);
         }
         slot.state.lock().courtesy.end(false, self.clock.now());
         until.is_some()
@@ -123,8 +123,8 @@ fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
     thread.is_finished()
 }
 
-fn take(slot: &Arc<Slot>, patience: Patience) -> Option<Holding> {
-    acquire(slot, &LockOptions::new().wait(Wait::notify()), patience).expect("no trouble")
+fn take(slot: &Arc<Slot>, wait_limit: WaitLimit) -> Option<Holding> {
+    acquire(slot, &LockOptions::new().wait(Wait::notify()), wait_limit).expect("no trouble")
 }
 
 fn have_once(slot: &Arc<Slot>) {
@@ -207,7 +207,7 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
             }
             bench.put_forward(held);
             lease.release().unwrap();
-            let other = take(&bench.other, Patience::Once);
+            let other = take(&bench.other, WaitLimit::TryOnce);
             assert_eq!(other.is_none(), passed_on, "listened: {listened}, for {held:?}");
             if let Some(lease) = other {
                 lease.release().unwrap();
@@ -242,7 +242,7 @@ fn pause_ends_with_the_time_of_its_caller() {
     have_once(&bench.slot);
     let deadline = bench.clock.now().after(TURN / 2);
     thread::scope(|scope| {
-        let again = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let again = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let due = bench.pause(&again);
         bench.put_forward(TURN / 2);
         let outcome = ends(&again);
@@ -263,7 +263,7 @@ fn thread_with_less_time_ends_the_pause_before_it() {
     thread::scope(|scope| {
         let delegate = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &delegate);
-        let next = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let next = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let asked = ends(&delegate);
         bench.put_forward(TURN / 2);
         let outcome = next.join().unwrap();
@@ -282,7 +282,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
         let until = bench.clock.now().after(TURN);
         thread::scope(|scope| {
             let again = scope.spawn(|| {
-                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), Patience::Once)
+                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), WaitLimit::TryOnce)
             });
             bench.until_paused(until, &again);
             if shut {

@@ -10,7 +10,7 @@ use crate::engine::slot::courtesy::PASSED_ON_WHILE_LISTENED;
 use crate::engine::slot::holder::{Hold, Holder, Keep};
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
-use crate::engine::slot::waiter::Turn;
+use crate::engine::slot::waiter::Admission;
 
 /// How long a lease is passed on from thread to thread while another process waits.
 const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ impl SlotState {
         {
             self.holders[index].pass_on(&successor);
             self.watch(&successor, step);
-            step.tell(&next, Turn::Held(successor));
+            step.tell(&next, Admission::Held(successor));
             return Left::ToThread;
         }
         if let Some(until) = self.may_linger(holder, lease, step) {

@@ -2,7 +2,7 @@
 
 use crate::base::sync::Arc;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::acquirer::Heard;
+use crate::engine::slot::acquirer::ReceivedGrant;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::protocol::wake::GrantMessage;
@@ -12,7 +12,7 @@ impl SlotState {
     pub(in crate::engine::slot) fn hear_grant(&mut self, grant: GrantMessage, step: &mut Step) {
         let Some(acquirer) = &mut self.acquirer else { return };
         if acquirer.number == grant.number {
-            acquirer.grant = Some(Heard { grant, received: step.now });
+            acquirer.grant = Some(ReceivedGrant { grant, received: step.now });
             step.wakes_acquirer = true;
         }
     }

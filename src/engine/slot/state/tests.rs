@@ -13,7 +13,7 @@ use crate::kind::mutex::MutexKind;
 use crate::protocol::target::Target;
 
 const SECOND: Duration = Duration::from_secs(1);
-const ALWAYS: Patience = Patience::Until(Moment::FAR);
+const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A slot, and what a careful owner of it knows.
 struct Bench {
@@ -65,47 +65,47 @@ impl Bench {
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
             match waiter.take() {
-                Some(turn) => self.told(turn),
+                Some(admission) => self.told(admission),
                 None => self.waiting.push(waiter),
             }
         }
         outcome
     }
 
-    fn told(&mut self, turn: Turn) {
-        match turn {
-            Turn::Acquire { .. } | Turn::TakeOver(_) => {
+    fn told(&mut self, admission: Admission) {
+        match admission {
+            Admission::Acquire { .. } | Admission::TakeOver(_) => {
                 assert!(!self.acquires, "two threads acquire");
                 self.acquires = true;
             }
-            Turn::Held(lease) => self.held.push(lease),
-            Turn::Busy | Turn::Unanswered(_) | Turn::Cancelled => {}
+            Admission::Held(lease) => self.held.push(lease),
+            Admission::Busy | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
 
     /// A thread comes. Returns what it is told at once.
-    fn enter(&mut self, patience: Patience) -> Option<&'static str> {
+    fn enter(&mut self, wait_limit: WaitLimit) -> Option<&'static str> {
         self.number += 1;
         let (options, number) = (self.options, self.number);
         let entered =
-            self.on(|state, step| state.enter(Request { options, patience, number }, step));
-        let turn = match entered {
-            Entered::Now(turn) => turn,
-            Entered::After(_, turn) => turn,
-            Entered::Wait(waiter) => {
+            self.on(|state, step| state.enter(EnterRequest { options, wait_limit, number }, step));
+        let admission = match entered {
+            EnterOutcome::Now(admission) => admission,
+            EnterOutcome::After(_, admission) => admission,
+            EnterOutcome::Wait(waiter) => {
                 self.waiting.push(waiter);
                 return None;
             }
         };
-        let text = match turn {
-            Turn::Acquire { .. } => "acquire",
-            Turn::TakeOver(_) => "take over",
-            Turn::Held(_) => "held",
-            Turn::Busy => "busy",
-            Turn::Unanswered(_) => "unanswered",
-            Turn::Cancelled => "cancelled",
+        let text = match admission {
+            Admission::Acquire { .. } => "acquire",
+            Admission::TakeOver(_) => "take over",
+            Admission::Held(_) => "held",
+            Admission::Busy => "busy",
+            Admission::NoReply(_) => "unanswered",
+            Admission::Cancelled => "cancelled",
         };
-        self.told(turn);
+        self.told(admission);
         Some(text)
     }
 
@@ -177,16 +177,16 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     let mut bench = Bench::new(false);
     assert_eq!(bench.enter(ALWAYS), Some("acquire"));
     assert_eq!(bench.enter(ALWAYS), None);
-    assert_eq!(bench.enter(Patience::Once), None);
+    assert_eq!(bench.enter(WaitLimit::TryOnce), None);
     bench.grant();
     assert_eq!(bench.waiting.len(), 1, "the one attempt has its reply");
-    assert_eq!(bench.enter(Patience::Once), Some("busy"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("busy"));
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
     assert_eq!(bench.leave(), Left::ToThread);
     bench.hears = false;
     assert_eq!(bench.leave(), Left::Releasing);
-    assert_eq!(bench.enter(Patience::Once), None, "a release tells whether Redis is there");
+    assert_eq!(bench.enter(WaitLimit::TryOnce), None, "a release tells whether Redis is there");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
     assert!(bench.acquires && !bench.is_watched);
@@ -204,7 +204,7 @@ fn overlapping_holds_are_acquired_one_after_the_other() {
     bench.grant();
     bench.grant();
     assert_eq!((bench.held.len(), bench.acquires), (3, false));
-    assert_eq!(bench.enter(Patience::Once), Some("acquire"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("acquire"));
     bench.stop();
     assert_eq!(bench.leave(), Left::Releasing);
     assert_eq!(bench.state.holders.len(), 3, "a release is under way");
@@ -255,7 +255,7 @@ fn random_events_keep_the_invariants() {
         for _ in 0..60 {
             match random.u8(0..10) {
                 0 | 1 => _ = bench.enter(ALWAYS),
-                2 => _ = bench.enter(Patience::Once),
+                2 => _ = bench.enter(WaitLimit::TryOnce),
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {

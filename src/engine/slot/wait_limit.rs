@@ -4,19 +4,19 @@ use crate::base::time::Moment;
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     /// One attempt.
-    Once,
+    TryOnce,
     /// Until a moment; [`Moment::FAR`] is without end.
     Until(Moment),
 }
 
-impl Patience {
+impl WaitLimit {
     /// Until when the caller waits, if it does.
     pub(crate) fn end(self) -> Option<Moment> {
         match self {
-            Patience::Once => None,
-            Patience::Until(end) => Some(end),
+            WaitLimit::TryOnce => None,
+            WaitLimit::Until(end) => Some(end),
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::slot::patience::Patience;
+use crate::engine::slot::wait_limit::WaitLimit;
 
 /// One attempt of this process, which may outlast the thread that began it.
 #[derive(Clone, Debug)]
-pub(crate) struct Bid {
+pub(crate) struct Attempt {
     pub(crate) owner: Arc<[u8]>,
     pub(crate) options: LockOptions,
     /// When the last request for it without an answer is surely dead.
@@ -21,9 +21,9 @@ pub(crate) struct Bid {
     pub(crate) spent: bool,
 }
 
-impl Bid {
+impl Attempt {
     /// Whether a thread with these options can go on with it.
-    pub(super) fn suits(&self, options: &LockOptions, patience: Patience) -> bool {
-        patience != Patience::Once && self.options.asks_as(options)
+    pub(super) fn suits(&self, options: &LockOptions, wait_limit: WaitLimit) -> bool {
+        wait_limit != WaitLimit::TryOnce && self.options.asks_as(options)
     }
 }
