@@ -41,7 +41,7 @@ use crate::protocol::Protocol;
 use crate::protocol::wake::{Publishers, Wake, client_channel};
 use crate::wire::failure::Failure;
 
-pub(crate) use state::HearsReleases;
+pub(crate) use state::ReleaseListener;
 use state::{ChannelState, State};
 
 /// What the callers and the threads of one client share.
@@ -121,7 +121,7 @@ impl WakeListener {
     }
 
     /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
-    pub(crate) fn wish_for<S: HearsReleases + 'static>(
+    pub(crate) fn wish_for<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
         slot: &Arc<S>,
@@ -139,7 +139,7 @@ impl WakeListener {
     }
 
     /// Waits until a channel is heard, whose messages wake the slot's delegate.
-    pub(crate) fn listen_to<S: HearsReleases + 'static>(
+    pub(crate) fn listen_to<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
         slot: &Arc<S>,

@@ -15,7 +15,7 @@
 //! | `context` | what the slots of a client share, these two threads among it |
 //! | `table` | the slots of a client, one per name and kind |
 //! | `slot` | one name in one process: whose turn it is among the threads |
-//! | `message` | what the messages that a client hears mean for its slots |
+//! | `dispatch` | what the messages that a client hears mean for its slots |
 //! | `holding` | a lease and its slot, which do not know each other |
 //! | `release` | how a holding is given back, or found lost |
 //! | `extend` | what a holder asks Redis about its lease |
@@ -25,7 +25,7 @@
 //! | `shutdown` | how all of it ends before its time |
 //!
 //! The engine stands on top, with the context and the table. The worker and the listener know a slot only as
-//! `Tended` and as `HearsReleases`, and do not keep it alive.
+//! `Tended` and as `ReleaseListener`, and do not keep it alive.
 //!
 //! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
 //! more and is done. Else it enters the slot, which tells it to wait or to acquire. The *acquirer* is the only
@@ -45,13 +45,13 @@ pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
 pub(crate) mod context;
+mod dispatch;
 mod endless;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
-mod message;
 mod ownership;
 pub(crate) mod release;
 mod replica;
@@ -91,7 +91,7 @@ impl Engine {
     ) -> Arc<Engine> {
         let table = Arc::new(Table::new());
         let slots = Arc::clone(&table);
-        let tell = move |wake| message::tell(&slots, wake);
+        let tell = move |wake| dispatch::dispatch(&slots, wake);
         let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, tell));
         Arc::new(Engine { context, table })
     }

@@ -7,7 +7,7 @@ use crate::base::time::Moment;
 use crate::engine::callback::{Hooks, LossHook, News};
 use crate::engine::holding::Holding;
 use crate::engine::ownership::cause;
-use crate::engine::slot::{Audience, Left};
+use crate::engine::slot::{ListenerCount, Unlocked};
 use crate::engine::worker::Tended;
 use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
@@ -27,22 +27,22 @@ impl Holding {
             self.slot.give_back_rest(&self.lease);
             return Err(self.gone());
         };
-        match self.slot.leave(&self.lease) {
-            Left::ToThread | Left::Lingering => {
+        match self.slot.unlock(&self.lease) {
+            Unlocked::ToThread | Unlocked::Lingering => {
                 self.lease.end();
                 Ok(())
             }
-            Left::Releasing => {
-                let mut audience = None;
-                let outcome = self.ask(valid_until, &mut audience);
-                self.slot.released(&self.lease, audience);
+            Unlocked::Releasing => {
+                let mut listener_count = None;
+                let outcome = self.ask(valid_until, &mut listener_count);
+                self.slot.released(&self.lease, listener_count);
                 outcome
             }
         }
     }
 
-    /// Notes in `audience` how many heard the release, if Redis has said so.
-    fn ask(&self, valid_until: Moment, audience: &mut Option<Audience>) -> Result<()> {
+    /// Notes in `listener_count` how many heard the release, if Redis has said so.
+    fn ask(&self, valid_until: Moment, listener_count: &mut Option<ListenerCount>) -> Result<()> {
         let context = self.context();
         let deadline = context.exchange_deadline();
         // Asked before the release is heard: who waits here meanwhile may begin to listen.
@@ -56,7 +56,7 @@ impl Holding {
         };
         let answer = Failure::repeating_while(is_worth_it, || {
             sent = context.now();
-            let answer = self.slot.exchange(&self.lease, deadline);
+            let answer = self.slot.send_release(&self.lease, deadline);
             unanswered |= answer.as_ref().is_err_and(Failure::is_unknown);
             answer
         });
@@ -66,10 +66,11 @@ impl Holding {
         if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
             self.slot.give_back(&self.lease);
         }
-        let trip = context.now().since(sent);
+        let round_trip = context.now().since(sent);
         let ownership = answer.map(|released| {
             if released.ownership == Ownership::Owned {
-                *audience = Some(Audience { listeners: released.listeners, listens, trip });
+                *listener_count =
+                    Some(ListenerCount { listeners: released.listeners, listens, round_trip });
             }
             released.ownership
         });
@@ -78,7 +79,7 @@ impl Holding {
         {
             let loss = self.lease.lose_in_release(cause(ownership));
             let error = Error::lost(&loss);
-            self.slot.tell(&self.lease, loss);
+            self.slot.report_loss(&self.lease, loss);
             return Err(error);
         }
         self.lease.end();

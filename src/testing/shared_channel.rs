@@ -7,7 +7,7 @@ use super::scenario::until;
 use crate::base::sync;
 use crate::base::sync::channel::unbounded;
 use crate::client::LockClient;
-use crate::engine::listener::HearsReleases;
+use crate::engine::listener::ReleaseListener;
 
 const NAMES: [&str; 2] = ["orders", "{orders}"];
 /// The longest that a test waits for what must come.
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// How many locks the threads of a client wait for.
 fn waits(client: &LockClient) -> usize {
-    client.engine().table().all().iter().filter(|slot| slot.is_waited_for()).count()
+    client.engine().table().all().iter().filter(|slot| slot.has_waiters()).count()
 }
 
 /// The clock stands still, so no waiter asks again unless a message wakes it.

@@ -9,7 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
 use crate::client::LockClient;
-use crate::engine::slot::Left;
+use crate::engine::slot::Unlocked;
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     assert!(lease.begin_release().is_some());
     let error = client.shutdown(LOOK * 50).unwrap_err();
     assert!(error.to_string().contains("\"x\""), "{error}");
-    assert_eq!(slot.leave(&lease), Left::Releasing);
+    assert_eq!(slot.unlock(&lease), Unlocked::Releasing);
     lease.end();
     slot.give_back(&lease);
     slot.remove(&lease);

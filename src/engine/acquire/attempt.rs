@@ -37,7 +37,7 @@ impl AcquireLoop<'_> {
     /// Begins another attempt.
     pub(super) fn restart_attempt(&mut self) {
         let number = self.context.protocol.identity().next_attempt();
-        self.slot.begin(number);
+        self.slot.restart(number);
         // What is not known of an attempt that was given back is not known of the next ones.
         let unknown = self.attempt.as_ref().is_some_and(|attempt| attempt.spent && attempt.unknown);
         self.drop_attempt();

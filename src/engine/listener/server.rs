@@ -118,7 +118,7 @@ impl Shared {
         channels.retain(|_, channel| {
             channel.slots.retain(|slot| {
                 let slot = slot.upgrade();
-                let waits = slot.as_ref().is_some_and(|slot| slot.is_waited_for());
+                let waits = slot.as_ref().is_some_and(|slot| slot.has_waiters());
                 slots.extend(slot);
                 waits
             });
@@ -315,8 +315,8 @@ impl ServerThread {
             let slots = state.channels.get(&channel).map(|channel| channel.waiters());
             drop(state);
             slots.iter().flatten().for_each(|slot| match reason {
-                Reason::Released => slot.hear_release(),
-                Reason::Missed => slot.nudge(),
+                Reason::Released => slot.on_release(),
+                Reason::Missed => slot.request_retry(),
             });
         }
     }
@@ -364,7 +364,7 @@ impl ServerThread {
         known.state = ChannelState::Confirmed;
         let slots = known.waiters();
         // Before anybody can see that it is heard, and release the lock.
-        slots.iter().for_each(|slot| slot.listen_anew());
+        slots.iter().for_each(|slot| slot.on_resubscribe());
         drop(state);
         self.shared.changed.notify_all();
         if missed {

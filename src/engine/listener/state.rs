@@ -8,18 +8,18 @@ use crate::protocol::wake::Publisher;
 use crate::wire::failure::Failure;
 
 /// Waits for releases that are published on a channel: a slot.
-pub(crate) trait HearsReleases: Send + Sync {
+pub(crate) trait ReleaseListener: Send + Sync {
     /// Whether anybody waits here.
-    fn is_waited_for(&self) -> bool;
+    fn has_waiters(&self) -> bool;
 
     /// Somebody released the lock, perhaps this process.
-    fn hear_release(&self);
+    fn on_release(&self);
 
     /// The client listens for releases anew.
-    fn listen_anew(&self);
+    fn on_resubscribe(&self);
 
     /// Makes the delegate ask again at once.
-    fn nudge(&self);
+    fn request_retry(&self);
 }
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ pub(super) enum Reply {
 /// A channel on which releases are published.
 pub(super) struct Channel {
     /// The slots that wait there. Locks may share a channel: `orders` and `{orders}` do.
-    pub(super) slots: Vec<Weak<dyn HearsReleases>>,
+    pub(super) slots: Vec<Weak<dyn ReleaseListener>>,
     pub(super) state: ChannelState,
     /// Tells the present wish for it from an earlier one.
     pub(super) wish: u64,
@@ -93,7 +93,7 @@ impl State {
     /// listen there by now.
     pub(super) fn wish<S>(&mut self, name: &[u8], slot: &Arc<S>, anew: bool) -> &ChannelState
     where
-        S: HearsReleases + 'static,
+        S: ReleaseListener + 'static,
     {
         let State { channels, wishes, .. } = self;
         let channel = channels.entry(name.to_vec()).or_insert_with(Channel::new);
@@ -102,7 +102,7 @@ impl State {
             *wishes += 1;
             (channel.state, channel.wish) = (ChannelState::Wished, *wishes);
         }
-        let slot: Weak<dyn HearsReleases> = Arc::<S>::downgrade(slot);
+        let slot: Weak<dyn ReleaseListener> = Arc::<S>::downgrade(slot);
         if !channel.slots.iter().any(|other| other.ptr_eq(&slot)) {
             channel.slots.push(slot);
         }
@@ -137,7 +137,7 @@ impl Channel {
 
     /// The slots that exist. The caller drops them when the state is unlocked, since it may hold the last
     /// reference to one.
-    pub(super) fn waiters(&self) -> Vec<Arc<dyn HearsReleases>> {
+    pub(super) fn waiters(&self) -> Vec<Arc<dyn ReleaseListener>> {
         self.slots.iter().filter_map(Weak::upgrade).collect()
     }
 }

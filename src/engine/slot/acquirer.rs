@@ -27,7 +27,7 @@ pub(super) struct Acquirer {
     /// A grant for its attempt that it has not yet seen.
     pub(super) grant: Option<ReceivedGrant>,
     /// Whether it should ask again at once.
-    pub(super) nudged: bool,
+    pub(super) retry_now: bool,
     pub(super) cancelled: bool,
     /// Whether the attempt was said to be evicted before the grant is known.
     pub(super) evicted: bool,
@@ -42,7 +42,7 @@ impl Acquirer {
             held_elsewhere: false,
             asked_at,
             grant: None,
-            nudged: false,
+            retry_now: false,
             cancelled: false,
             evicted: false,
             demand: Demand::default(),
@@ -55,7 +55,7 @@ impl Acquirer {
     }
 
     /// Another attempt of the same thread.
-    pub(super) fn begin(&mut self, number: u64) {
+    pub(super) fn restart(&mut self, number: u64) {
         self.number = number;
         self.grant = None;
         self.evicted = false;
@@ -64,6 +64,6 @@ impl Acquirer {
 
     /// Whether there is no reason to end its pause.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.cancelled && !self.nudged && self.grant.is_none()
+        !self.cancelled && !self.retry_now && self.grant.is_none()
     }
 }

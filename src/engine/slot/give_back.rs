@@ -13,7 +13,7 @@ use crate::wire::failure::Failure;
 
 impl Slot {
     /// Asks Redis once to release a lease.
-    pub(crate) fn exchange(
+    pub(crate) fn send_release(
         &self,
         lease: &LiveLease,
         deadline: Moment,
@@ -30,8 +30,8 @@ impl Slot {
 
     /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the
     /// worker.
-    pub(super) fn give_back_now(&self, lease: &LiveLease, deadline: Moment) {
-        let answer = self.exchange(lease, deadline);
+    pub(super) fn release_now(&self, lease: &LiveLease, deadline: Moment) {
+        let answer = self.send_release(lease, deadline);
         if !answer.is_ok_and(|released| released.ownership == Ownership::Owned) {
             self.give_back(lease);
         }

@@ -5,10 +5,10 @@
 
 mod acquirer;
 mod attempt;
-mod courtesy;
+mod fairness;
 mod give_back;
-mod hear;
 mod holder;
+mod message;
 mod pause;
 mod state;
 mod step;
@@ -31,11 +31,11 @@ use crate::protocol::target::Target;
 
 pub(crate) use acquirer::ReceivedGrant;
 pub(crate) use attempt::Attempt;
-pub(crate) use courtesy::Audience;
-use holder::Keep;
+pub(crate) use fairness::ListenerCount;
+use holder::KeepAlive;
 pub(crate) use pause::Paused;
 pub(crate) use state::USUAL_REPLY_TIME;
-pub(crate) use state::leave::Left;
+pub(crate) use state::unlock::Unlocked;
 use state::{EnterOutcome, SlotState};
 use step::{Look, Step};
 pub(crate) use wait_limit::WaitLimit;
@@ -72,7 +72,7 @@ impl Slot {
     }
 
     /// Changes the state by an event, and carries out what follows from it.
-    fn on<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+    fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut state = self.state.lock();
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
@@ -122,7 +122,7 @@ impl Slot {
             EnterOutcome::After(lease, admission) => {
                 self.carry_out(state, &step);
                 let end = wait_limit.end().unwrap_or(Moment::FAR);
-                self.give_back_now(&lease, self.context.exchange_deadline().min(end));
+                self.release_now(&lease, self.context.exchange_deadline().min(end));
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -161,17 +161,17 @@ impl Slot {
 
     /// The outage has lasted for longer than anybody waits for its end.
     pub(crate) fn give_up(self: &Arc<Slot>, silence: Duration) {
-        self.on(|state, step| state.give_up(silence, step));
+        self.transition(|state, step| state.give_up(silence, step));
     }
 
     /// The acquirer begins another attempt: what was heard of an earlier one no longer counts.
-    pub(crate) fn begin(&self, number: u64) {
-        self.state.lock().begin(number);
+    pub(crate) fn restart(&self, number: u64) {
+        self.state.lock().restart(number);
     }
 
     /// The acquirer was told that another process has the lock.
     pub(crate) fn held_elsewhere(self: &Arc<Slot>) {
-        self.on(|state, step| state.held_elsewhere(step));
+        self.transition(|state, step| state.held_elsewhere(step));
     }
 
     /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
@@ -181,34 +181,39 @@ impl Slot {
 
     /// The acquirer has the lease now, and the worker renews it.
     pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32) {
-        self.on(|state, step| state.granted(lease, waiters, step));
+        self.transition(|state, step| state.granted(lease, waiters, step));
     }
 
     /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
     /// cannot use it.
     pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
-        self.on(|state, step| state.stop_acquiring(attempt, step))
+        self.transition(|state, step| state.stop_acquiring(attempt, step))
     }
 
     /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
-    pub(crate) fn leave(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Left {
-        let left = self.on(|state, step| state.leave(lease, Arc::clone(self) as Keep, step));
-        if left == Left::ToThread {
+    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Unlocked {
+        let unlocked =
+            self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
+        if unlocked == Unlocked::ToThread {
             self.context.listen_for_waiters(&lease.terms.options);
         }
-        left
+        unlocked
     }
 
     /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
     pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<LiveLease>) {
-        self.on(|state, step| state.remove(lease, step));
+        self.transition(|state, step| state.remove(lease, step));
     }
 
     /// The same once its release is done, as far as it can be, where so many heard it.
-    pub(crate) fn released(self: &Arc<Slot>, lease: &Arc<LiveLease>, audience: Option<Audience>) {
-        self.on(|state, step| {
-            if let Some(audience) = audience {
-                state.courtesy.released(audience, step.now);
+    pub(crate) fn released(
+        self: &Arc<Slot>,
+        lease: &Arc<LiveLease>,
+        listener_count: Option<ListenerCount>,
+    ) {
+        self.transition(|state, step| {
+            if let Some(listener_count) = listener_count {
+                state.fairness.released(listener_count, step.now);
             }
             state.remove(lease, step);
         });
@@ -231,7 +236,7 @@ impl Slot {
 
     /// Calls off all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
-        self.on(|state, step| state.cancel(step))
+        self.transition(|state, step| state.cancel(step))
     }
 }
 

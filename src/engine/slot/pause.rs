@@ -37,7 +37,7 @@ impl Slot {
     pub(crate) fn yield_to_others(&self, until: Moment, last: Moment) -> Paused {
         let mut state = self.state.lock();
         while !state.is_cancelled()
-            && !state.courtesy.is_over()
+            && !state.fairness.was_released_elsewhere()
             && !state.is_out_of_time_by(until)
             && self.context.now() < until.min(last)
         {
@@ -51,14 +51,14 @@ impl Slot {
             return Paused::Cancelled;
         }
         let to_the_end = until <= self.context.now();
-        if to_the_end || state.courtesy.is_over() {
-            state.courtesy.until = Moment::PAST;
+        if to_the_end || state.fairness.was_released_elsewhere() {
+            state.fairness.until = Moment::PAST;
         }
-        let listens = state.courtesy.listens;
+        let listens = state.fairness.listens;
         // The listener looks at slots while it has what the next question needs.
         drop(state);
         let counts = to_the_end && listens && self.hears_others();
-        self.state.lock().courtesy.paused = Some(counts);
+        self.state.lock().fairness.paused = Some(counts);
         Paused::Over
     }
 

@@ -2,7 +2,7 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::slot::holder::Hold;
+use crate::engine::slot::holder::HoldState;
 use crate::engine::slot::waiter::{Admission, Waiter};
 
 /// What is known outside of the slot when an event comes, and what the slot does once that has changed its
@@ -19,7 +19,7 @@ pub(super) struct Step {
     pub(super) wakes_acquirer: bool,
     pub(super) look: Look,
     /// Dropped once the slot is unlocked: it may be the last reference to the lease or to the slot.
-    pub(super) spent: Option<Hold>,
+    pub(super) dropped: Option<HoldState>,
 }
 
 /// When the worker is to look at the slot.
@@ -41,12 +41,12 @@ impl Step {
             more: Vec::new(),
             wakes_acquirer: false,
             look: Look::Same,
-            spent: None,
+            dropped: None,
         }
     }
 
     /// Tells a thread that waits.
-    pub(super) fn tell(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
+    pub(super) fn admit(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
         waiter.assign(admission);
         let waiter = Arc::clone(waiter);
         match &self.first {

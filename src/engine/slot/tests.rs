@@ -91,8 +91,8 @@ fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
     let admission = slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
     assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
-    slot.begin(7);
-    slot.hear_evicted(7);
+    slot.restart(7);
+    slot.on_evicted(7);
     slot.granted(&lease, 0);
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
 }
@@ -101,8 +101,8 @@ fn eviction_told_before_the_grant_is_asked_about() {
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
     slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
-    slot.begin(7);
-    slot.hear_evicted(8);
+    slot.restart(7);
+    slot.on_evicted(8);
     slot.granted(&lease, 0);
     assert!(!lease.is_doubted() && lease.may_last(clock.now()));
 }

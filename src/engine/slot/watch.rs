@@ -10,29 +10,33 @@ use crate::base::time::Moment;
 use crate::engine::callback::News;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::Slot;
-use crate::engine::slot::holder::Holder;
+use crate::engine::slot::holder::SlotHolder;
 use crate::engine::worker::Tended;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease soon.
     pub(crate) fn show(self: &Arc<Slot>, lease: &LiveLease) {
-        self.on(|state, step| state.watch(lease, step));
+        self.transition(|state, step| state.watch(lease, step));
     }
 
     /// Ends a linger of which this is true. Returns the lease that is to be given back.
-    pub(super) fn end_linger(self: &Arc<Slot>, which: impl Fn(&Holder) -> bool) -> Option<Ending> {
-        let lease = self.on(|state, step| state.end_linger(which, step))?;
+    pub(super) fn end_linger(
+        self: &Arc<Slot>,
+        which: impl Fn(&SlotHolder) -> bool,
+    ) -> Option<Ending> {
+        let lease = self.transition(|state, step| state.end_linger(which, step))?;
         Some(Ending { slot: Arc::clone(self), lease, returned: false })
     }
 
     /// Ends all lingers whose time is over. Returns the leases that are to be given back.
     pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<Ending> {
-        let is_over = |holder: &Holder| holder.lingers_until().is_some_and(|until| until <= now);
+        let is_over =
+            |holder: &SlotHolder| holder.lingers_until().is_some_and(|until| until <= now);
         std::iter::from_fn(|| self.end_linger(is_over)).collect()
     }
 
     /// Tells the user of a loss.
-    pub(crate) fn tell(&self, lease: &LiveLease, loss: Loss) {
+    pub(crate) fn report_loss(&self, lease: &LiveLease, loss: Loss) {
         self.context.worker.announce(News::Lost(loss, Arc::new(lease.take_hooks())));
     }
 }
@@ -41,14 +45,14 @@ impl Tended for Slot {
     fn held(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>> {
         // What lingered comes in as a duty to give back, once this is dropped.
         drop(self.end_lingers(now));
-        self.on(|state, step| state.look(step))
+        self.transition(|state, step| state.look(step))
     }
 
     /// Makes the worker look again then, or when a lease ends, so that its end is told as soon as the
     /// worker is free. Where there is none any more, nothing is to be looked at.
     fn look_again(self: Arc<Self>, due: Moment) {
         // Dropped once the slot is unlocked: ours may be the last references.
-        drop(self.on(|state, step| state.look_again(due, step)));
+        drop(self.transition(|state, step| state.look_again(due, step)));
     }
 
     /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
@@ -57,7 +61,7 @@ impl Tended for Slot {
     fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss) {
         self.give_back_later(lease, loss.cause());
         self.remove(lease);
-        self.tell(lease, loss);
+        self.report_loss(lease, loss);
     }
 }
 
@@ -72,8 +76,8 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Gives it back; what cannot be done until `deadline` is left to the worker.
-    pub(crate) fn give_back_now(mut self, deadline: Moment) {
-        self.slot.give_back_now(&self.lease, deadline);
+    pub(crate) fn release_now(mut self, deadline: Moment) {
+        self.slot.release_now(&self.lease, deadline);
         self.returned = true;
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! All waiters listen on the channel and hear each release: there is no queue. The release
 //! returns how many heard it. The engine uses that for one thing, to let those go first who are slower
-//! than the process that releases (`engine::slot::courtesy`); who gets the lock does not depend on it.
+//! than the process that releases (`engine::slot::fairness`); who gets the lock does not depend on it.
 
 use std::time::Duration;
 

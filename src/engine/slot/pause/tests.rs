@@ -12,10 +12,10 @@ use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
-use crate::engine::listener::HearsReleases;
+use crate::engine::listener::ReleaseListener;
 use crate::engine::shutdown::shut_down;
 use crate::engine::slot::WaitLimit;
-use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
+use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::scripted::Scripted;
@@ -63,7 +63,7 @@ impl Bench {
     /// Until when the first client leaves the lock to others, if it does.
     fn is_left_until(&self) -> Option<Moment> {
         let state = self.slot.state.lock();
-        state.courtesy.is_left_at(self.clock.now()).then_some(state.courtesy.until)
+        state.fairness.yields_at(self.clock.now()).then_some(state.fairness.until)
     }
 
     fn put_forward(&self, span: Duration) {
@@ -98,18 +98,18 @@ impl Bench {
     /// there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
-        let audience = Audience { listeners: 2, listens, trip: Duration::ZERO };
-        slot.state.lock().courtesy.begin_release();
-        slot.state.lock().courtesy.released(audience, self.clock.now());
+        let listener_count = ListenerCount { listeners: 2, listens, round_trip: Duration::ZERO };
+        slot.state.lock().fairness.begin_release();
+        slot.state.lock().fairness.released(listener_count, self.clock.now());
         if listens {
-            slot.hear_release();
+            slot.on_release();
         }
         let until = self.is_left_until();
         if let Some(until) = until {
             self.clock.put_forward(until);
             assert_eq!(slot.yield_to_others(until, Moment::FAR), Paused::Over);
         }
-        slot.state.lock().courtesy.end(false, self.clock.now());
+        slot.state.lock().fairness.end(false, self.clock.now());
         until.is_some()
     }
 }
@@ -136,7 +136,7 @@ fn released_lock_is_left_to_a_listener_for_a_while() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
@@ -161,9 +161,9 @@ fn pause_ends_once_another_has_had_the_lock() {
         held.release().unwrap();
         let lease = first.join().unwrap();
         // The other client has just released it, and would pause too.
-        bench.put_forward(TURN);
+        bench.put_forward(YIELD_TIME);
         lease.release().unwrap();
-        let until = bench.clock.now().after(TURN);
+        let until = bench.clock.now().after(YIELD_TIME);
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
         assert!(!again.is_finished(), "its own release ended the pause");
@@ -191,14 +191,14 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
 #[test]
 fn lease_is_passed_on_only_briefly_while_others_listen() {
     for (listened, held, passed_on) in [
-        (false, PASSED_ON_WHILE_LISTENED, true),
-        (true, PASSED_ON_WHILE_LISTENED / 2, true),
-        (true, PASSED_ON_WHILE_LISTENED, false),
+        (false, PASS_ON_WHILE_LISTENED, true),
+        (true, PASS_ON_WHILE_LISTENED / 2, true),
+        (true, PASS_ON_WHILE_LISTENED, false),
     ] {
         let bench = Bench::new();
         let _listener = listened.then(|| bench.listener());
         have_once(&bench.slot);
-        bench.put_forward(TURN);
+        bench.put_forward(YIELD_TIME);
         let lease = take(&bench.slot, ALWAYS).unwrap();
         thread::scope(|scope| {
             let next = scope.spawn(|| drop(take(&bench.slot, ALWAYS)));
@@ -211,7 +211,7 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
             assert_eq!(other.is_none(), passed_on, "listened: {listened}, for {held:?}");
             if let Some(lease) = other {
                 lease.release().unwrap();
-                bench.put_forward(TURN);
+                bench.put_forward(YIELD_TIME);
             }
             next.join().unwrap();
         });
@@ -226,7 +226,7 @@ fn pause_does_not_wait_for_its_subscription() {
     have_once(&bench.slot);
     // The client's listener is not told that there is another channel to ask for.
     bench.link.lose_messages(u64::MAX);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again = scope.spawn(|| have_once(&bench.slot));
         let due = bench.pause(&again);
@@ -240,11 +240,11 @@ fn pause_ends_with_the_time_of_its_caller() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let deadline = bench.clock.now().after(TURN / 2);
+    let deadline = bench.clock.now().after(YIELD_TIME / 2);
     thread::scope(|scope| {
         let again = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let due = bench.pause(&again);
-        bench.put_forward(TURN / 2);
+        bench.put_forward(YIELD_TIME / 2);
         let outcome = ends(&again);
         bench.put_forward(SECOND);
         assert_eq!((due, outcome), (Some(deadline), true));
@@ -258,14 +258,14 @@ fn thread_with_less_time_ends_the_pause_before_it() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
-    let deadline = bench.clock.now().after(TURN / 2);
+    let until = bench.clock.now().after(YIELD_TIME);
+    let deadline = bench.clock.now().after(YIELD_TIME / 2);
     thread::scope(|scope| {
         let delegate = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &delegate);
         let next = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let asked = ends(&delegate);
-        bench.put_forward(TURN / 2);
+        bench.put_forward(YIELD_TIME / 2);
         let outcome = next.join().unwrap();
         bench.put_forward(SECOND);
         assert!(asked, "it pauses on");
@@ -279,7 +279,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
         let bench = Bench::new();
         let _listener = bench.listener();
         have_once(&bench.slot);
-        let until = bench.clock.now().after(TURN);
+        let until = bench.clock.now().after(YIELD_TIME);
         thread::scope(|scope| {
             let again = scope.spawn(|| {
                 acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), WaitLimit::TryOnce)
@@ -289,7 +289,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
                 let _ = shut_down(&bench.engine, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
-                bench.put_forward(TURN);
+                bench.put_forward(YIELD_TIME);
             }
             let outcome = again.join().unwrap();
             let called_off = outcome.as_ref().is_err_and(|error| error.is_cancelled());
@@ -303,7 +303,7 @@ fn pause_that_was_called_off_is_still_due() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again =
             scope.spawn(|| acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), ALWAYS));
@@ -312,7 +312,7 @@ fn pause_that_was_called_off_is_still_due() {
         assert!(again.join().unwrap().is_err_and(|error| error.is_cancelled()));
     });
     assert_eq!(bench.is_left_until(), Some(until));
-    assert_eq!(bench.slot.state.lock().courtesy.paused, None);
+    assert_eq!(bench.slot.state.lock().fairness.paused, None);
 }
 
 /// As with a cluster, or where the user may not listen.
@@ -327,6 +327,6 @@ fn pause_counts_only_where_another_would_be_heard() {
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");
         let now = bench.clock.now();
-        assert_eq!(bench.slot.state.lock().courtesy.is_listened_to(now), !listens);
+        assert_eq!(bench.slot.state.lock().fairness.has_listeners(now), !listens);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::holder::Holder;
+use crate::engine::slot::holder::SlotHolder;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::{Look, Step};
 
@@ -21,7 +21,7 @@ impl SlotState {
     pub(in crate::engine::slot) fn look(&mut self, step: &mut Step) -> Vec<Arc<LiveLease>> {
         self.look_at = Moment::FAR;
         // Also where its time is over by now: the caller may have looked for that a moment ago.
-        if let Some(until) = self.holders.iter().filter_map(Holder::lingers_until).min() {
+        if let Some(until) = self.holders.iter().filter_map(SlotHolder::lingers_until).min() {
             self.look_by(until, step);
         }
         self.leases()
@@ -37,7 +37,7 @@ impl SlotState {
         let leases = self.leases();
         let held = leases.iter().filter(|lease| lease.is_live());
         let ends = held.map(|lease| lease.valid_until().max(step.now));
-        let ends = ends.chain(self.holders.iter().filter_map(Holder::lingers_until)).min();
+        let ends = ends.chain(self.holders.iter().filter_map(SlotHolder::lingers_until)).min();
         if let Some(end) = ends {
             // The look before may have been cut short, by a panic of a logger, and then the slot still counts
             // on it.

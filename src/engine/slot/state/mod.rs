@@ -23,23 +23,23 @@
 //! | `held_elsewhere` | asking | held elsewhere | threads with one attempt are told that it is busy |
 //! | `granted` | asking, held elsewhere | held | those too; the worker looks at the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
-//! | `leave` | held | held by the next thread, lingering or releasing | the next thread holds; the worker looks |
+//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; the worker looks |
 //! | `remove` | held (lost), releasing (done) | no holder | the next thread acquires |
 //! | `end_linger` | lingering | releasing | the caller gives the lease back |
-//! | `hear_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
+//! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
 //! | `nudge` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
-//! | `hear_wanted`, `hear_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
+//! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
 //! | `cancel` | any | the queue is empty | all who wait are told, the acquirer too |
 //! | `time_out` | queued | not queued | |
 //!
 //! A thread that makes one attempt waits for no holder, but it does wait for the acquirer's first reply, for a
 //! fresh one, or for a release under way: before that it could not tell a holder from an outage.
 
-pub(super) mod leave;
 mod look;
-mod notice;
+mod message;
 #[cfg(test)]
 mod tests;
+pub(super) mod unlock;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,8 +50,8 @@ use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::acquirer::{Acquirer, ReceivedGrant};
 use crate::engine::slot::attempt::Attempt;
-use crate::engine::slot::courtesy::Courtesy;
-use crate::engine::slot::holder::{Hold, Holder};
+use crate::engine::slot::fairness::Fairness;
+use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
@@ -78,11 +78,11 @@ pub(super) struct SlotState {
     /// Whether several holds of this process may exist at once.
     overlaps: bool,
     acquirer: Option<Acquirer>,
-    holders: Vec<Holder>,
+    holders: Vec<SlotHolder>,
     queue: VecDeque<Arc<Waiter>>,
     /// When somebody was last known to have the lock: the acquirer was told so, or it was a thread here.
     last_held_at: Moment,
-    pub(super) courtesy: Courtesy,
+    pub(super) fairness: Fairness,
     /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
     look_at: Moment,
 }
@@ -95,7 +95,7 @@ impl SlotState {
             holders: Vec::new(),
             queue: VecDeque::new(),
             last_held_at: Moment::PAST,
-            courtesy: Courtesy::default(),
+            fairness: Fairness::default(),
             look_at: Moment::FAR,
         }
     }
@@ -114,7 +114,7 @@ impl SlotState {
             return EnterOutcome::Now(self.acquire(&request, step.now));
         }
         match &mut self.acquirer {
-            None if once && self.holders.iter().any(Holder::is_held) => {
+            None if once && self.holders.iter().any(SlotHolder::is_held) => {
                 return EnterOutcome::Now(Admission::Busy);
             }
             Some(acquirer) if once && acquirer.held_elsewhere => {
@@ -122,13 +122,13 @@ impl SlotState {
                     return EnterOutcome::Now(Admission::Busy);
                 }
                 // What was true then is no reply now: the acquirer asks for both.
-                acquirer.nudged = true;
+                acquirer.retry_now = true;
                 step.wakes_acquirer = true;
             }
             _ => {}
         }
         // The acquirer may have to end its pause.
-        step.wakes_acquirer |= self.courtesy.is_left_at(step.now);
+        step.wakes_acquirer |= self.fairness.yields_at(step.now);
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
@@ -136,19 +136,19 @@ impl SlotState {
 
     /// A thread that comes while a lease lingers takes that, or has it given back where it is in the way.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        let index = self.holders.iter().position(Holder::lingers)?;
-        let Hold::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+        let index = self.holders.iter().position(SlotHolder::lingers)?;
+        let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
         let Some(next) = lease.successor(&request.options, step.now) else {
             if self.overlaps {
                 return None;
             }
-            let Hold::Lingering { lease, .. } = self.take_out(index, step).hold else {
+            let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold else {
                 return None;
             };
             return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
         };
-        let held = Hold::Held(Arc::downgrade(&next));
-        step.spent = Some(std::mem::replace(&mut self.holders[index].hold, held));
+        let held = HoldState::Held(Arc::downgrade(&next));
+        step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
         self.watch(&next, step);
         Some(EnterOutcome::Now(Admission::Held(next)))
     }
@@ -158,7 +158,7 @@ impl SlotState {
     }
 
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
-        let yield_until = self.courtesy.is_left_at(now).then_some(self.courtesy.until);
+        let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
         let asked_at = yield_until.is_none().then_some(now);
         self.acquirer = Some(Acquirer::new(request, asked_at));
         Admission::Acquire { number: request.number, yield_until }
@@ -181,7 +181,7 @@ impl SlotState {
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
             || self.last_held_at >= lately;
-        let releasing = || self.holders.iter().filter_map(Holder::releasing_since).min();
+        let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
         let asked_at = match &self.acquirer {
             Some(acquirer) => acquirer.asked_at,
             None => releasing(),
@@ -191,9 +191,9 @@ impl SlotState {
     }
 
     /// The acquirer begins another attempt: what was heard of the earlier one no longer counts.
-    pub(super) fn begin(&mut self, number: u64) {
+    pub(super) fn restart(&mut self, number: u64) {
         if let Some(acquirer) = &mut self.acquirer {
-            acquirer.begin(number);
+            acquirer.restart(number);
         }
     }
 
@@ -204,7 +204,7 @@ impl SlotState {
             acquirer.asked_at = None;
         }
         self.last_held_at = step.now;
-        self.courtesy.end(true, step.now);
+        self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
     }
 
@@ -212,7 +212,7 @@ impl SlotState {
         self.queue.retain(|waiter| {
             let once = waiter.request.wait_limit == WaitLimit::TryOnce;
             if once {
-                step.tell(waiter, Admission::Busy);
+                step.admit(waiter, Admission::Busy);
             }
             !once
         });
@@ -233,14 +233,14 @@ impl SlotState {
         let Some(mut acquirer) = self.acquirer.take() else { return };
         acquirer.demand.add(waiters);
         self.holders.reserve_exact(1);
-        self.holders.push(Holder {
+        self.holders.push(SlotHolder {
             number: acquirer.number,
-            hold: Hold::Held(Arc::downgrade(lease)),
+            hold: HoldState::Held(Arc::downgrade(lease)),
             demand: acquirer.demand,
             granted_at: step.now,
             passed: 0,
         });
-        self.courtesy.end(false, step.now);
+        self.fairness.end(false, step.now);
         if acquirer.evicted {
             lease.doubt(step.now);
             self.look_by(step.now, step);
@@ -262,13 +262,13 @@ impl SlotState {
         step: &mut Step,
     ) -> Option<Attempt> {
         let Some(before) = self.acquirer.take() else { return attempt };
-        self.courtesy.forget_pause();
+        self.fairness.forget_pause();
         match (attempt, self.queue.front()) {
             (Some(attempt), Some(next))
                 if attempt.queued
                     && attempt.suits(&next.request.options, next.request.wait_limit) =>
             {
-                step.tell(next, Admission::TakeOver(attempt));
+                step.admit(next, Admission::TakeOver(attempt));
                 self.queue.pop_front();
                 self.acquirer = Some(before.taken_over());
                 None
@@ -286,24 +286,24 @@ impl SlotState {
             && let Some(next) = self.queue.pop_front()
         {
             let admission = self.acquire(&next.request, step.now);
-            step.tell(&next, admission);
+            step.admit(&next, admission);
         }
     }
 
     /// The outage has lasted for longer than anybody waits for its end.
     pub(super) fn give_up(&mut self, silence: Duration, step: &mut Step) {
-        self.queue.drain(..).for_each(|waiter| step.tell(&waiter, Admission::NoReply(silence)));
+        self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::NoReply(silence)));
     }
 
     /// A lease is no longer this process's: it was lost or given back.
     pub(super) fn remove(&mut self, lease: &Arc<LiveLease>, step: &mut Step) {
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
-        step.spent = Some(self.take_out(index, step).hold);
+        step.dropped = Some(self.take_out(index, step).hold);
         self.last_held_at = step.now;
         self.admit_next(step);
     }
 
-    fn take_out(&mut self, index: usize, step: &mut Step) -> Holder {
+    fn take_out(&mut self, index: usize, step: &mut Step) -> SlotHolder {
         let holder = self.holders.remove(index);
         if self.holders.is_empty() {
             step.look = self.unwatch();
@@ -314,7 +314,7 @@ impl SlotState {
     /// Forgets the leases that nobody has and nobody gives back: a guard was left to its thread, which was
     /// past that.
     fn forget_abandoned(&mut self, step: &mut Step) {
-        while let Some(index) = self.holders.iter().position(Holder::is_abandoned) {
+        while let Some(index) = self.holders.iter().position(SlotHolder::is_abandoned) {
             self.take_out(index, step);
         }
     }
@@ -322,7 +322,7 @@ impl SlotState {
     /// Calls off all waits. Returns how many there were.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
-        self.queue.drain(..).for_each(|waiter| step.tell(&waiter, Admission::Cancelled));
+        self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
         let Some(acquirer) = &mut self.acquirer else { return waiting };
         // A thread that makes one attempt does not wait, but a shutdown ends it all the same.
         acquirer.cancelled |= acquirer.waits || step.shut_down;
@@ -342,7 +342,7 @@ impl SlotState {
     /// The acquirer is about to ask after a pause: what it was nudged for is done by that.
     pub(super) fn end_pause(&mut self) {
         if let Some(acquirer) = &mut self.acquirer {
-            acquirer.nudged = false;
+            acquirer.retry_now = false;
         }
     }
 
@@ -353,7 +353,7 @@ impl SlotState {
     }
 
     /// Whether anybody here waits for the lock.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         self.acquirer.is_some() || !self.queue.is_empty()
     }
 
@@ -367,7 +367,7 @@ impl SlotState {
 
     /// The leases that threads here have.
     pub(super) fn leases(&self) -> Vec<Arc<LiveLease>> {
-        self.holders.iter().filter_map(Holder::lease).collect()
+        self.holders.iter().filter_map(SlotHolder::lease).collect()
     }
 
     /// How many are known to wait, here and in other processes.

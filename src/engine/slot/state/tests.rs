@@ -1,6 +1,6 @@
 //! The state machine alone: no thread, no server, and a clock that stands still.
 
-use super::leave::Left;
+use super::unlock::Unlocked;
 use super::*;
 use crate::base::driven::DrivenClock;
 use crate::base::name::Name;
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     /// Lets an event happen, and its effects.
-    fn on<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+    fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, false);
         let outcome = event(&mut self.state, &mut step);
         match step.look {
@@ -87,8 +87,9 @@ impl Bench {
     fn enter(&mut self, wait_limit: WaitLimit) -> Option<&'static str> {
         self.number += 1;
         let (options, number) = (self.options, self.number);
-        let entered =
-            self.on(|state, step| state.enter(EnterRequest { options, wait_limit, number }, step));
+        let entered = self.transition(|state, step| {
+            state.enter(EnterRequest { options, wait_limit, number }, step)
+        });
         let admission = match entered {
             EnterOutcome::Now(admission) => admission,
             EnterOutcome::After(_, admission) => admission,
@@ -124,32 +125,32 @@ impl Bench {
         let lease = LiveLease::new(Arc::clone(&self.target), clock, grant, self.options);
         self.acquires = false;
         self.held.push(Arc::clone(&lease));
-        self.on(|state, step| state.granted(&lease, 0, step));
+        self.transition(|state, step| state.granted(&lease, 0, step));
     }
 
     /// A thread gives up what it has.
-    fn leave(&mut self) -> Left {
+    fn unlock(&mut self) -> Unlocked {
         let lease = self.held.remove(0);
         assert!(lease.begin_release().is_some());
-        let left = self.on(|state, step| state.leave(&lease, Arc::new(()), step));
+        let unlocked = self.transition(|state, step| state.unlock(&lease, Arc::new(()), step));
         lease.end();
-        if left == Left::Releasing {
+        if unlocked == Unlocked::Releasing {
             self.releasing.push(lease);
         }
-        left
+        unlocked
     }
 
     fn remove(&mut self, lease: &Arc<LiveLease>) {
-        self.on(|state, step| state.remove(lease, step));
+        self.transition(|state, step| state.remove(lease, step));
     }
 
     fn stop(&mut self) {
         self.acquires = false;
-        self.on(|state, step| state.stop_acquiring(None, step));
+        self.transition(|state, step| state.stop_acquiring(None, step));
     }
 
     fn end_linger(&mut self) -> bool {
-        let ended = self.on(|state, step| state.end_linger(|_| true, step));
+        let ended = self.transition(|state, step| state.end_linger(|_| true, step));
         let is_ended = ended.is_some();
         self.releasing.extend(ended);
         is_ended
@@ -183,9 +184,9 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     assert_eq!(bench.enter(WaitLimit::TryOnce), Some("busy"));
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::ToThread);
+    assert_eq!(bench.unlock(), Unlocked::ToThread);
     bench.hears = false;
-    assert_eq!(bench.leave(), Left::Releasing);
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
     assert_eq!(bench.enter(WaitLimit::TryOnce), None, "a release tells whether Redis is there");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
@@ -206,7 +207,7 @@ fn overlapping_holds_are_acquired_one_after_the_other() {
     assert_eq!((bench.held.len(), bench.acquires), (3, false));
     assert_eq!(bench.enter(WaitLimit::TryOnce), Some("acquire"));
     bench.stop();
-    assert_eq!(bench.leave(), Left::Releasing);
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
     assert_eq!(bench.state.holders.len(), 3, "a release is under way");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
@@ -221,9 +222,9 @@ fn linger_is_taken_again_or_ended() {
     bench.grant();
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     assert_eq!(bench.enter(ALWAYS), Some("held"));
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     bench.options = bench.options.lease(Lease::renewed(SECOND * 9));
     assert_eq!(bench.enter(ALWAYS), Some("acquire"), "other options");
     bench.check();
@@ -237,10 +238,10 @@ fn linger_that_ends_during_a_look_is_looked_at_again() {
     bench.grant();
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     bench.now = bench.now.after(SECOND * 2);
     bench.is_watched = false;
-    bench.on(|state, step| state.look(step));
+    bench.transition(|state, step| state.look(step));
     assert!(bench.is_watched);
 }
 
@@ -259,9 +260,9 @@ fn random_events_keep_the_invariants() {
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {
-                    bench.on(|state, step| state.held_elsewhere(step));
+                    bench.transition(|state, step| state.held_elsewhere(step));
                 }
-                6 if !bench.held.is_empty() => _ = bench.leave(),
+                6 if !bench.held.is_empty() => _ = bench.unlock(),
                 7 if !bench.releasing.is_empty() => {
                     let lease = bench.releasing.remove(0);
                     bench.remove(&lease);
@@ -272,10 +273,10 @@ fn random_events_keep_the_invariants() {
                 }
                 9 => match random.u8(0..4) {
                     0 => _ = bench.end_linger(),
-                    1 => bench.on(|state, step| state.nudge(step)),
+                    1 => bench.transition(|state, step| state.request_retry(step)),
                     2 => {
                         let waiting = bench.waiting.len();
-                        let called_off = bench.on(|state, step| state.cancel(step));
+                        let called_off = bench.transition(|state, step| state.cancel(step));
                         assert!((waiting..=waiting + 1).contains(&called_off));
                     }
                     _ => {
@@ -294,7 +295,7 @@ fn random_events_keep_the_invariants() {
             if bench.acquires {
                 bench.stop();
             } else if !bench.held.is_empty() {
-                _ = bench.leave();
+                _ = bench.unlock();
             } else if let Some(lease) = bench.releasing.pop() {
                 bench.remove(&lease);
             } else if !bench.end_linger() {

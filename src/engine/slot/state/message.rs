@@ -9,7 +9,7 @@ use crate::protocol::wake::GrantMessage;
 
 impl SlotState {
     /// A grant was heard. It is kept for the acquirer, also before the reply to its request (rule 10).
-    pub(in crate::engine::slot) fn hear_grant(&mut self, grant: GrantMessage, step: &mut Step) {
+    pub(in crate::engine::slot) fn on_grant(&mut self, grant: GrantMessage, step: &mut Step) {
         let Some(acquirer) = &mut self.acquirer else { return };
         if acquirer.number == grant.number {
             acquirer.grant = Some(ReceivedGrant { grant, received: step.now });
@@ -18,7 +18,7 @@ impl SlotState {
     }
 
     /// So many in other processes wait for what this attempt has. Returns whether it is of this slot.
-    pub(in crate::engine::slot) fn hear_wanted(&mut self, number: u64, waiters: u32) -> bool {
+    pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
         let holder = self.holders.iter_mut().find(|holder| holder.is_attempt(number));
         let demand = match (acquirer, holder) {
@@ -31,7 +31,7 @@ impl SlotState {
     }
 
     /// This attempt is said to have been evicted. Returns the lease in doubt, about which Redis is asked at once.
-    pub(in crate::engine::slot) fn hear_evicted(
+    pub(in crate::engine::slot) fn on_evicted(
         &mut self,
         number: u64,
         step: &mut Step,
@@ -53,9 +53,9 @@ impl SlotState {
     }
 
     /// Makes the acquirer ask again at once. What was published before was not heard.
-    pub(in crate::engine::slot) fn nudge(&mut self, step: &mut Step) {
+    pub(in crate::engine::slot) fn request_retry(&mut self, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
-            acquirer.nudged = true;
+            acquirer.retry_now = true;
             acquirer.demand.wanted = true;
             step.wakes_acquirer = true;
         }

@@ -30,99 +30,99 @@ use crate::base::time::Moment;
 use crate::engine::heartbeat::HEARTBEAT;
 
 /// The pause, besides two round trips.
-pub(super) const TURN: Duration = Duration::from_millis(5);
+pub(super) const YIELD_TIME: Duration = Duration::from_millis(5);
 /// No round trip counts for more: then Redis was slow, and the way to it is not.
-const LONGEST_TRIP: Duration = Duration::from_millis(50);
+const MAX_ROUND_TRIP: Duration = Duration::from_millis(50);
 /// A lease is passed on for no longer than this while others listen.
-pub(super) const PASSED_ON_WHILE_LISTENED: Duration = Duration::from_millis(1);
+pub(super) const PASS_ON_WHILE_LISTENED: Duration = Duration::from_millis(1);
 /// So many pauses in a row may be in vain before there is a rest…
-const VAIN: u32 = 4;
+const MAX_UNUSED_PAUSES: u32 = 4;
 /// …which doubles so often.
 const DOUBLINGS: u32 = 8;
 
 /// How many heard a release, as Redis says.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Audience {
+pub(crate) struct ListenerCount {
     pub(crate) listeners: u32,
     /// Whether this client listened before the release was sent.
     pub(crate) listens: bool,
     /// How long the release took.
-    pub(crate) trip: Duration,
+    pub(crate) round_trip: Duration,
 }
 
 /// What one slot knows of those who listen.
 #[derive(Debug, Default)]
-pub(super) struct Courtesy {
+pub(super) struct Fairness {
     /// When a release of this process was last heard by others.
     listened_at: Moment,
     /// Until when the lock is left to others.
     pub(super) until: Moment,
     /// How many releases were heard since the last one of this process was sent…
-    heard: u32,
+    releases_heard: u32,
     /// …and how many of its own this client was to hear since then: that one, and earlier ones that are
     /// late.
-    due: u32,
+    own_releases_due: u32,
     /// Whether this client has listened since before that release.
     pub(super) listens: bool,
     /// Whether the delegate has paused before the attempt that it makes now; then whether it paused to the
     /// end and would have heard the release of another.
     pub(super) paused: Option<bool>,
     /// In how many pauses in a row nobody else took the lock.
-    vain: u32,
+    unused_pauses: u32,
     /// Until when there is no other pause.
     rest_until: Moment,
 }
 
-impl Courtesy {
+impl Fairness {
     /// Whether others have listened lately, and want the lock as far as is known. Between two waits they may
     /// not listen for a moment.
-    pub(super) fn is_listened_to(&self, now: Moment) -> bool {
-        now.since(self.listened_at) <= HEARTBEAT && self.vain < VAIN
+    pub(super) fn has_listeners(&self, now: Moment) -> bool {
+        now.since(self.listened_at) <= HEARTBEAT && self.unused_pauses < MAX_UNUSED_PAUSES
     }
 
     /// Whether the lock is left to others then.
-    pub(super) fn is_left_at(&self, now: Moment) -> bool {
+    pub(super) fn yields_at(&self, now: Moment) -> bool {
         now < self.until
     }
 
     /// A release is about to be sent.
     pub(super) fn begin_release(&mut self) {
-        self.due = self.due.saturating_sub(self.heard);
-        self.heard = 0;
+        self.own_releases_due = self.own_releases_due.saturating_sub(self.releases_heard);
+        self.releases_heard = 0;
         self.listens = false;
         self.until = Moment::PAST;
     }
 
     /// Redis has replied to the release.
-    pub(super) fn released(&mut self, audience: Audience, now: Moment) {
-        let Audience { listeners, listens, trip } = audience;
+    pub(super) fn released(&mut self, listener_count: ListenerCount, now: Moment) {
+        let ListenerCount { listeners, listens, round_trip } = listener_count;
         let others = listeners > u32::from(listens);
         self.listens = listens;
-        self.due = self.due.saturating_add(u32::from(listens));
+        self.own_releases_due = self.own_releases_due.saturating_add(u32::from(listens));
         if !others {
             return;
         }
         self.listened_at = now;
         if self.rest_until <= now {
-            self.until = now.after(TURN + trip.min(LONGEST_TRIP) * 2);
+            self.until = now.after(YIELD_TIME + round_trip.min(MAX_ROUND_TRIP) * 2);
         }
     }
 
     /// Somebody released the lock.
-    pub(super) fn hear_release(&mut self) {
-        self.heard = self.heard.saturating_add(1);
+    pub(super) fn on_release(&mut self) {
+        self.releases_heard = self.releases_heard.saturating_add(1);
     }
 
     /// The client listens anew: what was said before does not come any more.
-    pub(super) fn listen_anew(&mut self) {
-        self.heard = 0;
-        self.due = 0;
+    pub(super) fn on_resubscribe(&mut self) {
+        self.releases_heard = 0;
+        self.own_releases_due = 0;
         self.listens = false;
     }
 
     /// Whether another had the lock since this process released it.
-    pub(super) fn is_over(&self) -> bool {
-        self.heard > self.due
+    pub(super) fn was_released_elsewhere(&self) -> bool {
+        self.releases_heard > self.own_releases_due
     }
 
     /// The delegate makes no attempt after its pause.
@@ -136,15 +136,15 @@ impl Courtesy {
             self.until = Moment::PAST;
         }
         let Some(counts) = self.paused.take() else { return };
-        if taken || self.is_over() {
-            self.vain = 0;
+        if taken || self.was_released_elsewhere() {
+            self.unused_pauses = 0;
         }
-        if taken || self.is_over() || !counts {
+        if taken || self.was_released_elsewhere() || !counts {
             return;
         }
-        self.vain = self.vain.saturating_add(1);
-        if let Some(doublings) = self.vain.checked_sub(VAIN) {
-            self.rest_until = now.after(TURN * (1 << doublings.min(DOUBLINGS)));
+        self.unused_pauses = self.unused_pauses.saturating_add(1);
+        if let Some(doublings) = self.unused_pauses.checked_sub(MAX_UNUSED_PAUSES) {
+            self.rest_until = now.after(YIELD_TIME * (1 << doublings.min(DOUBLINGS)));
         }
     }
 }

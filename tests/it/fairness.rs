@@ -44,7 +44,7 @@ fn assert_shared(server: &Server, whose: [&str; 2]) {
 }
 
 fn process(server: &Server, who: &str) -> Child {
-    let builder = Child::role("contender").test("courtesy::roles").env("URL", server.url());
+    let builder = Child::role("contender").test("fairness::roles").env("URL", server.url());
     let mut child = builder.env("WHO", who).start().expect("a child");
     child.expect_line("ready", SOON);
     child

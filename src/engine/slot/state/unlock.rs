@@ -6,20 +6,20 @@ use crate::base::option::WaitKind;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::LiveLease;
-use crate::engine::slot::courtesy::PASSED_ON_WHILE_LISTENED;
-use crate::engine::slot::holder::{Hold, Holder, Keep};
+use crate::engine::slot::fairness::PASS_ON_WHILE_LISTENED;
+use crate::engine::slot::holder::{HoldState, KeepAlive, SlotHolder};
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::engine::slot::waiter::Admission;
 
 /// How long a lease is passed on from thread to thread while another process waits.
-const PASSED_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
+const PASS_ON_WHILE_WANTED: Duration = Duration::from_millis(50);
 /// The same while none is known to: those that do not queue cannot make themselves known.
-const PASSED_ON: Duration = Duration::from_secs(1);
+const PASS_ON_UNCONTENDED: Duration = Duration::from_secs(1);
 
 /// What becomes of a lease that its thread gives up.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Unlocked {
     /// Another thread has it.
     ToThread,
     /// Nobody has it, and the worker ends that.
@@ -31,14 +31,14 @@ pub(crate) enum Left {
 impl SlotState {
     /// A thread gives its lease up: the next thread has it, or the process keeps it for a while, if that may
     /// be; else it is to be given back.
-    pub(in crate::engine::slot) fn leave(
+    pub(in crate::engine::slot) fn unlock(
         &mut self,
         lease: &Arc<LiveLease>,
-        keep: Keep,
+        keep: KeepAlive,
         step: &mut Step,
-    ) -> Left {
+    ) -> Unlocked {
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else {
-            return Left::Releasing;
+            return Unlocked::Releasing;
         };
         let holder = &self.holders[index];
         let next = self.queue.front().filter(|_| self.may_pass(holder, lease, step));
@@ -48,44 +48,44 @@ impl SlotState {
         {
             self.holders[index].pass_on(&successor);
             self.watch(&successor, step);
-            step.tell(&next, Admission::Held(successor));
-            return Left::ToThread;
+            step.admit(&next, Admission::Held(successor));
+            return Unlocked::ToThread;
         }
         if let Some(until) = self.may_linger(holder, lease, step) {
             self.holders[index].hold =
-                Hold::Lingering { lease: Arc::clone(lease), until, _keep: keep };
+                HoldState::Lingering { lease: Arc::clone(lease), until, _keep: keep };
             self.look_by(until, step);
-            return Left::Lingering;
+            return Unlocked::Lingering;
         }
         self.holders[index].hold =
-            Hold::Releasing { lease: Arc::downgrade(lease), since: step.now };
-        self.courtesy.begin_release();
+            HoldState::Releasing { lease: Arc::downgrade(lease), since: step.now };
+        self.fairness.begin_release();
         if self.holders.len() == 1 {
             step.look = self.unwatch();
         }
-        Left::Releasing
+        Unlocked::Releasing
     }
 
     /// Bounded in number and time while another process waits, in time alone while none is known to. Where
     /// nothing could be heard of one, it is taken for granted.
-    fn may_pass(&self, holder: &Holder, lease: &LiveLease, step: &Step) -> bool {
+    fn may_pass(&self, holder: &SlotHolder, lease: &LiveLease, step: &Step) -> bool {
         let held = step.now.since(holder.granted_at);
         let options = &lease.terms.options;
         let hears = options.wait_kind() == WaitKind::Queue && step.hears;
         if holder.demand.wanted || !hears {
-            let most = if self.courtesy.is_listened_to(step.now) {
-                PASSED_ON_WHILE_LISTENED
+            let most = if self.fairness.has_listeners(step.now) {
+                PASS_ON_WHILE_LISTENED
             } else {
-                PASSED_ON_WHILE_WANTED
+                PASS_ON_WHILE_WANTED
             };
             holder.passed < options.most_handoffs() && held < most
         } else {
-            options.most_handoffs() > 0 && held < PASSED_ON
+            options.most_handoffs() > 0 && held < PASS_ON_UNCONTENDED
         }
     }
 
     /// Until when a lease that its thread gives up may linger, if it may.
-    fn may_linger(&self, holder: &Holder, lease: &LiveLease, step: &Step) -> Option<Moment> {
+    fn may_linger(&self, holder: &SlotHolder, lease: &LiveLease, step: &Step) -> Option<Moment> {
         let options = &lease.terms.options;
         let linger = options.linger.min(lease.leased_until().since(step.now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
@@ -103,14 +103,14 @@ impl SlotState {
     /// afterwards.
     pub(in crate::engine::slot) fn end_linger(
         &mut self,
-        which: impl Fn(&Holder) -> bool,
+        which: impl Fn(&SlotHolder) -> bool,
         step: &mut Step,
     ) -> Option<Arc<LiveLease>> {
         let index = self.holders.iter().position(|holder| holder.lingers() && which(holder))?;
-        let Hold::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+        let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
         let lease = Arc::clone(lease);
-        let releasing = Hold::Releasing { lease: Arc::downgrade(&lease), since: step.now };
-        step.spent = Some(std::mem::replace(&mut self.holders[index].hold, releasing));
+        let releasing = HoldState::Releasing { lease: Arc::downgrade(&lease), since: step.now };
+        step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, releasing));
         if self.holders.len() <= 1 {
             step.look = self.unwatch();
         }
