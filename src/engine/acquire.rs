@@ -266,11 +266,11 @@ impl AcquireLoop<'_> {
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
         self.note_held_elsewhere();
         if busy.ttl.is_some() {
-            self.context.endless.end(self.slot.target().name());
+            self.context.no_expiry_warnings.end(self.slot.target().name());
         }
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
-            self.context.endless.warn(self.slot.target().name());
+            self.context.no_expiry_warnings.warn(self.slot.target().name());
         }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {

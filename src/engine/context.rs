@@ -7,9 +7,9 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
-use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
+use crate::engine::no_expiry_warnings::NoExpiryWarnings;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
 use crate::protocol::wake::Wake;
@@ -32,9 +32,9 @@ pub(crate) struct Context {
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
-    pub(crate) endless: Endless,
+    pub(crate) no_expiry_warnings: NoExpiryWarnings,
     /// Whether the user wants to hear of requests to let go.
-    curious: bool,
+    wants_release_requests: bool,
     /// From then on nobody gets a lock any more.
     pub(super) shut_down: AtomicBool,
 }
@@ -48,7 +48,7 @@ impl Context {
         callbacks: Callbacks,
         tell: impl Fn(Wake) + Send + Sync + 'static,
     ) -> Context {
-        let curious = callbacks.on_release_request.is_some();
+        let wants_release_requests = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
         let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
@@ -58,8 +58,8 @@ impl Context {
             bounds,
             worker,
             listener,
-            endless: Endless::default(),
-            curious,
+            no_expiry_warnings: NoExpiryWarnings::default(),
+            wants_release_requests,
             shut_down: AtomicBool::new(false),
         }
     }
@@ -70,7 +70,7 @@ impl Context {
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.
     pub(crate) fn listen_for(&self, options: &LockOptions) {
-        if self.curious || !options.linger.is_zero() {
+        if self.wants_release_requests || !options.linger.is_zero() {
             self.listen_for_waiters(options);
         }
     }

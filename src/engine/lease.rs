@@ -18,7 +18,7 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::engine::callback::{Hooks, LossHook};
+use crate::engine::callback::{LossHook, LossHooks};
 use crate::protocol::target::Target;
 
 use hold_count::HoldCount;
@@ -57,7 +57,7 @@ pub(crate) struct LiveLease {
     under_way: AtomicU32,
     pub(crate) hold_count: HoldCount,
     /// What is called when it is lost; grows only under `phase`.
-    hooks: Hooks,
+    hooks: LossHooks,
 }
 
 impl LiveLease {
@@ -106,7 +106,7 @@ impl LiveLease {
             doubted_at: AtomicU64::new(0),
             under_way: AtomicU32::new(0),
             hold_count: HoldCount::new(shown),
-            hooks: Hooks::default(),
+            hooks: LossHooks::default(),
             terms,
         })
     }
@@ -154,7 +154,7 @@ impl LiveLease {
     }
 
     /// When the worker should look at it again.
-    pub(crate) fn next_look(&self) -> Moment {
+    pub(crate) fn next_check(&self) -> Moment {
         self.renew_at().min(self.valid_until())
     }
 
@@ -331,7 +331,7 @@ impl LiveLease {
     }
 
     /// Takes out what is to be called now that it is lost.
-    pub(crate) fn take_hooks(&self) -> Hooks {
+    pub(crate) fn take_hooks(&self) -> LossHooks {
         self.hooks.take()
     }
 }

@@ -5,7 +5,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `callback` | what the user wants to be told, and how |
-//! | `endless` | holders without an end, of which the user is warned |
+//! | `no_expiry_warnings` | holders without an end, of which the user is warned |
 //! | `backoff` | how long a thread pauses between two attempts |
 //! | `heartbeat` | how a waiter in the queue shows that it lives |
 //! | `ownership` | what a reply means for a lease |
@@ -25,7 +25,7 @@
 //! | `shutdown` | how all of it ends before its time |
 //!
 //! The engine stands on top, with the context and the table. The worker and the listener know a slot only as
-//! `Tended` and as `ReleaseListener`, and do not keep it alive.
+//! `RenewableSlot` and as `ReleaseListener`, and do not keep it alive.
 //!
 //! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
 //! more and is done. Else it enters the slot, which tells it to wait or to acquire. The *acquirer* is the only
@@ -46,12 +46,12 @@ mod backoff;
 pub(crate) mod callback;
 pub(crate) mod context;
 mod dispatch;
-mod endless;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
+mod no_expiry_warnings;
 mod ownership;
 pub(crate) mod release;
 mod replica;

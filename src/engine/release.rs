@@ -4,11 +4,11 @@ use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::callback::{Hooks, LossHook, News};
+use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
 use crate::engine::ownership::cause;
 use crate::engine::slot::{ListenerCount, Unlocked};
-use crate::engine::worker::Tended;
+use crate::engine::worker::RenewableSlot;
 use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
 
@@ -24,7 +24,7 @@ impl Holding {
         self.check_expiry();
         // Validity is over before the request is sent (rule 15).
         let Some(valid_until) = self.lease.begin_release() else {
-            self.slot.give_back_rest(&self.lease);
+            self.slot.release_remainder(&self.lease);
             return Err(self.gone());
         };
         match self.slot.unlock(&self.lease) {
@@ -64,7 +64,7 @@ impl Holding {
         // answered, or be on its way still, and must find no lock (rule 6).
         let behind = self.lease.terms.settled > sent;
         if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
-            self.slot.give_back(&self.lease);
+            self.slot.release_in_background(&self.lease);
         }
         let round_trip = context.now().since(sent);
         let ownership = answer.map(|released| {
@@ -91,7 +91,7 @@ impl Holding {
                 "the first release request had no reply, and by now another holder may have the lock",
             )),
             Err(failure) => {
-                self.slot.give_back(&self.lease);
+                self.slot.release_in_background(&self.lease);
                 Err(Error::from(failure).so("the release goes on in the background"))
             }
         }
@@ -104,11 +104,11 @@ impl Holding {
             Arc::clone(&self.slot).lost(&self.lease, loss);
         }
         if self.lease.begin_release().is_none() {
-            self.slot.give_back_rest(&self.lease);
+            self.slot.release_remainder(&self.lease);
             return;
         }
         self.lease.end();
-        self.slot.give_back(&self.lease);
+        self.slot.release_in_background(&self.lease);
         self.slot.remove(&self.lease);
         self.lease.forget_hooks();
     }
@@ -116,7 +116,7 @@ impl Holding {
     /// Takes a lock from its holder, as the client is shut down: renewals stop first, then it is given back.
     pub(super) fn shut_down(&self) {
         if let Some(loss) = self.lease.lose(LossCause::ShutDown, self.now()) {
-            self.slot.give_back(&self.lease);
+            self.slot.release_in_background(&self.lease);
             self.lost(loss);
         }
     }
@@ -126,8 +126,8 @@ impl Holding {
     pub(crate) fn on_loss(&self, hook: LossHook) {
         self.check_expiry();
         if let Some((loss, hook)) = self.lease.on_loss(hook) {
-            let news = News::LostBefore(loss, Arc::new(Hooks::of(hook)));
-            self.context().worker.announce(news);
+            let news = Notification::LostBefore(loss, Arc::new(LossHooks::of(hook)));
+            self.context().worker.notify(news);
         }
     }
 

@@ -19,11 +19,11 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     let deadline = engine.now().after(within);
     engine.shut_down.store(true, Ordering::SeqCst);
     // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
-    engine.worker.hurry();
+    engine.worker.flush_releases();
     let left = loop {
         // An exchange that is under way may still bring a lease.
         let mut left = end_all(engine);
-        left.extend(engine.worker.wait_given_back(deadline));
+        left.extend(engine.worker.wait_released(deadline));
         if left.is_empty() || engine.now() >= deadline {
             break left;
         }

@@ -58,7 +58,7 @@ impl ThreadHold {
         self.count.set(count);
         let Holding { slot, lease } = &self.holding;
         if slot.target().kind().shows_count() && lease.hold_count.set(count) {
-            slot.show(lease);
+            slot.show_hold_count(lease);
         }
     }
 }

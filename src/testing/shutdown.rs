@@ -30,7 +30,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     assert!(error.to_string().contains("\"x\""), "{error}");
     assert_eq!(slot.unlock(&lease), Unlocked::Releasing);
     lease.end();
-    slot.give_back(&lease);
+    slot.release_in_background(&lease);
     slot.remove(&lease);
     client.shutdown(SOON).unwrap();
     assert!(!server.keys().contains(&b"x".to_vec()));

@@ -7,7 +7,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::acquire::AcquireLoop;
 use crate::engine::slot::{Attempt, Slot};
-use crate::engine::worker::GiveBack;
+use crate::engine::worker::PendingRelease;
 use crate::protocol::request::ReleaseRequest;
 
 /// How long leaving the queue may take, and how long at least where the time is over.
@@ -69,7 +69,7 @@ impl AcquireLoop<'_> {
             return;
         }
         if attempt.queued || open {
-            self.context.worker.give_back(GiveBack {
+            self.context.worker.release_in_background(PendingRelease {
                 target: Arc::clone(self.slot.target()),
                 owner: attempt.owner,
                 settled: attempt.settled.max(now),

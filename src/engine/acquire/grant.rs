@@ -14,7 +14,7 @@ use crate::protocol::wake::GrantMessage;
 
 impl AcquireLoop<'_> {
     pub(super) fn accept(&mut self, granted: Granted) -> NextAction {
-        self.context.endless.end(self.slot.target().name());
+        self.context.no_expiry_warnings.end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.context.now();
         if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {

@@ -119,7 +119,7 @@ fn lost_hold_whose_renewal_is_under_way_is_given_back() {
     bench.lease.renewed(sent);
     drop(renewal);
     let worker = &bench.slot.context().worker;
-    assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
+    assert_eq!(worker.wait_released(Moment::PAST).len(), 1, "nobody gives it back");
 }
 
 /// As an extension during a hold that `max_hold` has ended.

@@ -1,7 +1,7 @@
 //! What a slot is told by messages.
 
 use crate::base::sync::Arc;
-use crate::engine::callback::News;
+use crate::engine::callback::Notification;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
 use crate::protocol::wake::GrantMessage;
@@ -26,7 +26,7 @@ impl Slot {
         self.revoke_linger(number);
         if self.state.lock().is_held(number) {
             let name = self.target.name().as_bytes().to_vec();
-            self.context.worker.announce(News::Requested(name));
+            self.context.worker.notify(Notification::Requested(name));
         }
     }
 

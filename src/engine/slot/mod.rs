@@ -5,8 +5,9 @@
 
 mod acquirer;
 mod attempt;
+mod background_release;
+mod check;
 mod fairness;
-mod give_back;
 mod holder;
 mod message;
 mod pause;
@@ -16,7 +17,6 @@ mod step;
 mod tests;
 mod wait_limit;
 mod waiter;
-mod watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) use pause::Paused;
 pub(crate) use state::USUAL_REPLY_TIME;
 pub(crate) use state::unlock::Unlocked;
 use state::{EnterOutcome, SlotState};
-use step::{Look, Step};
+use step::{NextCheck, Step};
 pub(crate) use wait_limit::WaitLimit;
 pub(crate) use waiter::Admission;
 use waiter::{EnterRequest, Waiter};
@@ -82,7 +82,7 @@ impl Slot {
 
     /// The worker is told under the lock, so that it has an entry for the slot exactly while that has a lease.
     fn carry_out(self: &Arc<Slot>, state: MutexGuard<'_, SlotState>, step: &Step) {
-        let wakes_worker = self.tell_worker(step.look);
+        let wakes_worker = self.schedule_worker(step.next_check);
         drop(state);
         if step.wakes_acquirer {
             self.pause.notify_all();
@@ -92,11 +92,11 @@ impl Slot {
     }
 
     /// Returns whether the worker is to be woken once the slot is unlocked.
-    fn tell_worker(self: &Arc<Slot>, look: Look) -> bool {
-        match look {
-            Look::Same => false,
-            Look::By(due) => self.context.worker.look_at(self, due),
-            Look::Never => {
+    fn schedule_worker(self: &Arc<Slot>, next_check: NextCheck) -> bool {
+        match next_check {
+            NextCheck::Unchanged => false,
+            NextCheck::By(due) => self.context.worker.check_at(self, due),
+            NextCheck::Never => {
                 self.context.worker.forget(&**self);
                 false
             }
@@ -130,7 +130,7 @@ impl Slot {
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
-        self.tell_worker(step.look);
+        self.schedule_worker(step.next_check);
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline)
     }

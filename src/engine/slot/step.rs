@@ -17,16 +17,16 @@ pub(super) struct Step {
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
     pub(super) wakes_acquirer: bool,
-    pub(super) look: Look,
+    pub(super) next_check: NextCheck,
     /// Dropped once the slot is unlocked: it may be the last reference to the lease or to the slot.
     pub(super) dropped: Option<HoldState>,
 }
 
 /// When the worker is to look at the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum NextCheck {
     /// When it was going to.
-    Same,
+    Unchanged,
     By(Moment),
     Never,
 }
@@ -40,7 +40,7 @@ impl Step {
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,
-            look: Look::Same,
+            next_check: NextCheck::Unchanged,
             dropped: None,
         }
     }

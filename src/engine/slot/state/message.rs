@@ -43,7 +43,7 @@ impl SlotState {
         }
         let lease = self.holders.iter().find(|holder| holder.is_attempt(number))?.lease()?;
         lease.doubt(step.now);
-        self.look_by(step.now, step);
+        self.check_by(step.now, step);
         Some(lease)
     }
 

@@ -35,7 +35,7 @@
 //! A thread that makes one attempt waits for no holder, but it does wait for the acquirer's first reply, for a
 //! fresh one, or for a release under way: before that it could not tell a holder from an outage.
 
-mod look;
+mod check;
 mod message;
 #[cfg(test)]
 mod tests;
@@ -84,7 +84,7 @@ pub(super) struct SlotState {
     last_held_at: Moment,
     pub(super) fairness: Fairness,
     /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
-    look_at: Moment,
+    check_at: Moment,
 }
 
 impl SlotState {
@@ -96,7 +96,7 @@ impl SlotState {
             queue: VecDeque::new(),
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
-            look_at: Moment::FAR,
+            check_at: Moment::FAR,
         }
     }
 
@@ -149,7 +149,7 @@ impl SlotState {
         };
         let held = HoldState::Held(Arc::downgrade(&next));
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
-        self.watch(&next, step);
+        self.schedule_check(&next, step);
         Some(EnterOutcome::Now(Admission::Held(next)))
     }
 
@@ -243,9 +243,9 @@ impl SlotState {
         self.fairness.end(false, step.now);
         if acquirer.evicted {
             lease.doubt(step.now);
-            self.look_by(step.now, step);
+            self.check_by(step.now, step);
         } else {
-            self.watch(lease, step);
+            self.schedule_check(lease, step);
         }
         if self.overlaps {
             self.admit_next(step);
@@ -306,7 +306,7 @@ impl SlotState {
     fn take_out(&mut self, index: usize, step: &mut Step) -> SlotHolder {
         let holder = self.holders.remove(index);
         if self.holders.is_empty() {
-            step.look = self.unwatch();
+            step.next_check = self.cancel_check();
         }
         holder
     }

@@ -8,7 +8,7 @@ use crate::base::option::Lease;
 use crate::base::option::LockOptions;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
-use crate::engine::slot::step::Look;
+use crate::engine::slot::step::NextCheck;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::target::Target;
 
@@ -57,10 +57,10 @@ impl Bench {
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, false);
         let outcome = event(&mut self.state, &mut step);
-        match step.look {
-            Look::Same => {}
-            Look::By(_) => self.is_watched = true,
-            Look::Never => self.is_watched = false,
+        match step.next_check {
+            NextCheck::Unchanged => {}
+            NextCheck::By(_) => self.is_watched = true,
+            NextCheck::Never => self.is_watched = false,
         }
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
@@ -241,7 +241,7 @@ fn linger_that_ends_during_a_look_is_looked_at_again() {
     assert_eq!(bench.unlock(), Unlocked::Lingering);
     bench.now = bench.now.after(SECOND * 2);
     bench.is_watched = false;
-    bench.transition(|state, step| state.look(step));
+    bench.transition(|state, step| state.check(step));
     assert!(bench.is_watched);
 }
 

@@ -47,21 +47,21 @@ impl SlotState {
             && let Some(next) = self.queue.pop_front()
         {
             self.holders[index].pass_on(&successor);
-            self.watch(&successor, step);
+            self.schedule_check(&successor, step);
             step.admit(&next, Admission::Held(successor));
             return Unlocked::ToThread;
         }
         if let Some(until) = self.may_linger(holder, lease, step) {
             self.holders[index].hold =
                 HoldState::Lingering { lease: Arc::clone(lease), until, _keep: keep };
-            self.look_by(until, step);
+            self.check_by(until, step);
             return Unlocked::Lingering;
         }
         self.holders[index].hold =
             HoldState::Releasing { lease: Arc::downgrade(lease), since: step.now };
         self.fairness.begin_release();
         if self.holders.len() == 1 {
-            step.look = self.unwatch();
+            step.next_check = self.cancel_check();
         }
         Unlocked::Releasing
     }
@@ -112,7 +112,7 @@ impl SlotState {
         let releasing = HoldState::Releasing { lease: Arc::downgrade(&lease), since: step.now };
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, releasing));
         if self.holders.len() <= 1 {
-            step.look = self.unwatch();
+            step.next_check = self.cancel_check();
         }
         Some(lease)
     }

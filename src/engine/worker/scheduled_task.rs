@@ -6,18 +6,18 @@ use std::time::Duration;
 use crate::base::loss::Loss;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
-use crate::engine::callback::News;
+use crate::engine::callback::Notification;
 use crate::engine::lease::LiveLease;
 use crate::protocol::target::Target;
 
 /// Has a lease now and then, and wants the worker to look at it: a slot.
-pub(crate) trait Tended: fmt::Debug + Send + Sync {
+pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// Returns the leases that threads have, live or not; another look is owed then. A linger whose time is
     /// over is ended.
-    fn held(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>>;
+    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>>;
 
     /// Asks for another look then, if there still is a lease.
-    fn look_again(self: Arc<Self>, due: Moment);
+    fn check_again(self: Arc<Self>, due: Moment);
 
     /// Its lease was found lost, which the worker logs.
     fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss);
@@ -25,25 +25,25 @@ pub(crate) trait Tended: fmt::Debug + Send + Sync {
 
 /// Work for the worker.
 #[derive(Debug)]
-pub(super) enum Duty {
+pub(super) enum ScheduledTask {
     /// Look what the slot needs: a renewal, its hold count shown, the end of a lease or a linger.
-    Look(Weak<dyn Tended>),
+    Check(Weak<dyn RenewableSlot>),
     /// Give it back for a thread that could not or need not do so itself.
-    GiveBack(Arc<GiveBack>),
+    Release(Arc<PendingRelease>),
     /// Call the user back.
-    Announce(News),
+    Notify(Notification),
 }
 
 /// Work and when it is due.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TimedTask {
     pub(super) due: Moment,
-    pub(super) duty: Duty,
+    pub(super) task: ScheduledTask,
 }
 
 /// An owner's value that must not stay in Redis.
 #[derive(Debug)]
-pub(crate) struct GiveBack {
+pub(crate) struct PendingRelease {
     pub(crate) target: Arc<Target>,
     pub(crate) owner: Arc<[u8]>,
     /// Requests for it may run until then, so that an answer to an earlier one is not the last
@@ -55,10 +55,10 @@ pub(crate) struct GiveBack {
     pub(crate) last_token: Option<u64>,
 }
 
-impl GiveBack {
+impl PendingRelease {
     /// This and another one of the same owner.
-    pub(super) fn and(&self, other: &GiveBack) -> GiveBack {
-        GiveBack {
+    pub(super) fn and(&self, other: &PendingRelease) -> PendingRelease {
+        PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&self.owner),
             settled: self.settled.max(other.settled),

@@ -6,8 +6,10 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{LiveLease, UnderWay};
 use crate::engine::ownership::{cause, may_remain};
-use crate::engine::worker::duty::{Duty, Entry, GiveBack, Tended};
 use crate::engine::worker::report::Report;
+use crate::engine::worker::scheduled_task::{
+    PendingRelease, RenewableSlot, ScheduledTask, TimedTask,
+};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -20,50 +22,52 @@ pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// …rounded down to ticks of which a pause has between 4 and 8.
 const TICKS_PER_PAUSE: u64 = 8;
 /// Showing a count must not lengthen a lease.
-const NO_LONGER: Duration = Duration::from_millis(1);
+const MIN_RENEWAL: Duration = Duration::from_millis(1);
 
 /// Something that is part of a pipeline. What is about a lease has the slot that it is of, too.
-pub(super) enum Job {
-    Renew(Arc<dyn Tended>, UnderWay),
-    Show(Arc<dyn Tended>, UnderWay),
-    GiveBack(Arc<GiveBack>),
+pub(super) enum WorkerRequest {
+    Renew(Arc<dyn RenewableSlot>, UnderWay),
+    Show(Arc<dyn RenewableSlot>, UnderWay),
+    Release(Arc<PendingRelease>),
 }
 
-impl Job {
+impl WorkerRequest {
     pub(super) fn request(&self) -> LeaseRequest<'_> {
         match self {
-            Job::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
-            Job::Show(_, lease) => renewal(lease, NO_LONGER),
-            Job::GiveBack(duty) => {
-                let command = LeaseCommand::Release { ttl: duty.ttl, last_token: duty.last_token };
-                LeaseRequest { target: &duty.target, owner: &duty.owner, command }
+            WorkerRequest::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
+            WorkerRequest::Show(_, lease) => renewal(lease, MIN_RENEWAL),
+            WorkerRequest::Release(task) => {
+                let command = LeaseCommand::Release { ttl: task.ttl, last_token: task.last_token };
+                LeaseRequest { target: &task.target, owner: &task.owner, command }
             }
         }
     }
 
     /// What it is for the agenda.
-    pub(super) fn duty(&self) -> Duty {
+    pub(super) fn task(&self) -> ScheduledTask {
         match self {
-            Job::Renew(slot, _) | Job::Show(slot, _) => Duty::Look(Arc::downgrade(slot)),
-            Job::GiveBack(duty) => Duty::GiveBack(Arc::clone(duty)),
+            WorkerRequest::Renew(slot, _) | WorkerRequest::Show(slot, _) => {
+                ScheduledTask::Check(Arc::downgrade(slot))
+            }
+            WorkerRequest::Release(task) => ScheduledTask::Release(Arc::clone(task)),
         }
     }
 
-    pub(super) fn gives_back(&self) -> Option<Arc<GiveBack>> {
+    pub(super) fn pending_release(&self) -> Option<Arc<PendingRelease>> {
         match self {
-            Job::GiveBack(duty) => Some(Arc::clone(duty)),
-            Job::Renew(..) | Job::Show(..) => None,
+            WorkerRequest::Release(task) => Some(Arc::clone(task)),
+            WorkerRequest::Renew(..) | WorkerRequest::Show(..) => None,
         }
     }
 
     /// When its lease ends, as far as that is ahead: by then it must be renewed, or found lost.
     pub(super) fn end(&self, now: Moment) -> Moment {
         match self {
-            Job::Renew(_, lease) => match time_left(lease, now) {
+            WorkerRequest::Renew(_, lease) => match time_left(lease, now) {
                 Duration::ZERO => Moment::FAR,
                 left => now.after(left),
             },
-            Job::Show(..) | Job::GiveBack(_) => Moment::FAR,
+            WorkerRequest::Show(..) | WorkerRequest::Release(_) => Moment::FAR,
         }
     }
 
@@ -74,21 +78,29 @@ impl Job {
         now: Moment,
         protocol: &dyn Protocol,
         report: &mut Report,
-    ) -> Option<Entry> {
-        let look =
-            |slot: &Arc<dyn Tended>, due| Entry { due, duty: Duty::Look(Arc::downgrade(slot)) };
+    ) -> Option<TimedTask> {
+        let check = |slot: &Arc<dyn RenewableSlot>, due| TimedTask {
+            due,
+            task: ScheduledTask::Check(Arc::downgrade(slot)),
+        };
         match (self, told) {
-            (Job::Renew(slot, lease), Ok(OwnershipReply { ownership: Ownership::Owned, sent })) => {
+            (
+                WorkerRequest::Renew(slot, lease),
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent }),
+            ) => {
                 lease.renewed(sent);
                 lease.confirmed(sent);
-                lease.is_live().then(|| look(&slot, lease.next_look()))
+                lease.is_live().then(|| check(&slot, lease.next_check()))
             }
-            (Job::Show(_, lease), Ok(OwnershipReply { ownership: Ownership::Owned, sent })) => {
+            (
+                WorkerRequest::Show(_, lease),
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent }),
+            ) => {
                 lease.confirmed(sent);
                 None
             }
             (
-                Job::Renew(slot, lease) | Job::Show(slot, lease),
+                WorkerRequest::Renew(slot, lease) | WorkerRequest::Show(slot, lease),
                 Ok(OwnershipReply { ownership, .. }),
             ) => {
                 if let Some(loss) = lease.lose(cause(ownership), now) {
@@ -97,7 +109,7 @@ impl Job {
                 }
                 None
             }
-            (Job::Renew(slot, lease), Err(failure)) => {
+            (WorkerRequest::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
                 if may_remain(protocol, &lease.terms.owner, &failure) {
                     lease.may_last_until(now.after(lease.terms.ttl()));
@@ -105,21 +117,21 @@ impl Job {
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
                 let live = lease.is_live();
                 report.failed(&lease, failure, live.then_some(due));
-                live.then(|| look(&slot, due))
+                live.then(|| check(&slot, due))
             }
             // A lease that is said to be another's is asked about until Redis has replied: there may be
             // no renewal to find out.
-            (Job::Show(slot, lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
-                Some(look(&slot, retry_at(time_left(&lease, now), now)))
+            (WorkerRequest::Show(slot, lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
+                Some(check(&slot, retry_at(time_left(&lease, now), now)))
             }
             // The next renewal shows it too.
-            (Job::Show(..), Err(_)) => None,
-            (Job::GiveBack(duty), Ok(told)) if told.sent >= duty.settled => None,
-            (Job::GiveBack(duty), Ok(_)) => {
-                Some(Entry { due: duty.settled, duty: Duty::GiveBack(duty) })
+            (WorkerRequest::Show(..), Err(_)) => None,
+            (WorkerRequest::Release(task), Ok(told)) if told.sent >= task.settled => None,
+            (WorkerRequest::Release(task), Ok(_)) => {
+                Some(TimedTask { due: task.settled, task: ScheduledTask::Release(task) })
             }
-            (Job::GiveBack(duty), Err(_)) => {
-                Some(Entry { due: retry_at(duty.ttl, now), duty: Duty::GiveBack(duty) })
+            (WorkerRequest::Release(task), Err(_)) => {
+                Some(TimedTask { due: retry_at(task.ttl, now), task: ScheduledTask::Release(task) })
             }
         }
     }

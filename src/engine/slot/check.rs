@@ -7,29 +7,29 @@
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::callback::News;
+use crate::engine::callback::Notification;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
-use crate::engine::worker::Tended;
+use crate::engine::worker::RenewableSlot;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease soon.
-    pub(crate) fn show(self: &Arc<Slot>, lease: &LiveLease) {
-        self.transition(|state, step| state.watch(lease, step));
+    pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &LiveLease) {
+        self.transition(|state, step| state.schedule_check(lease, step));
     }
 
     /// Ends a linger of which this is true. Returns the lease that is to be given back.
     pub(super) fn end_linger(
         self: &Arc<Slot>,
         which: impl Fn(&SlotHolder) -> bool,
-    ) -> Option<Ending> {
+    ) -> Option<EndedLinger> {
         let lease = self.transition(|state, step| state.end_linger(which, step))?;
-        Some(Ending { slot: Arc::clone(self), lease, returned: false })
+        Some(EndedLinger { slot: Arc::clone(self), lease, is_released: false })
     }
 
     /// Ends all lingers whose time is over. Returns the leases that are to be given back.
-    pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<Ending> {
+    pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<EndedLinger> {
         let is_over =
             |holder: &SlotHolder| holder.lingers_until().is_some_and(|until| until <= now);
         std::iter::from_fn(|| self.end_linger(is_over)).collect()
@@ -37,29 +37,29 @@ impl Slot {
 
     /// Tells the user of a loss.
     pub(crate) fn report_loss(&self, lease: &LiveLease, loss: Loss) {
-        self.context.worker.announce(News::Lost(loss, Arc::new(lease.take_hooks())));
+        self.context.worker.notify(Notification::Lost(loss, Arc::new(lease.take_hooks())));
     }
 }
 
-impl Tended for Slot {
-    fn held(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>> {
+impl RenewableSlot for Slot {
+    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>> {
         // What lingered comes in as a duty to give back, once this is dropped.
         drop(self.end_lingers(now));
-        self.transition(|state, step| state.look(step))
+        self.transition(|state, step| state.check(step))
     }
 
     /// Makes the worker look again then, or when a lease ends, so that its end is told as soon as the
     /// worker is free. Where there is none any more, nothing is to be looked at.
-    fn look_again(self: Arc<Self>, due: Moment) {
+    fn check_again(self: Arc<Self>, due: Moment) {
         // Dropped once the slot is unlocked: ours may be the last references.
-        drop(self.transition(|state, step| state.look_again(due, step)));
+        drop(self.transition(|state, step| state.check_again(due, step)));
     }
 
     /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
     /// What is left of it in Redis ends by itself, and not before, as its thread may still be at work. Only
     /// its attempt must not come back.
     fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss) {
-        self.give_back_later(lease, loss.cause());
+        self.release_later(lease, loss.cause());
         self.remove(lease);
         self.report_loss(lease, loss);
     }
@@ -68,24 +68,24 @@ impl Tended for Slot {
 /// A lease that lingers no longer. Its slot is releasing until this is dropped, which leaves to the
 /// worker what was not given back.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct EndedLinger {
     slot: Arc<Slot>,
     lease: Arc<LiveLease>,
-    returned: bool,
+    is_released: bool,
 }
 
-impl Ending {
+impl EndedLinger {
     /// Gives it back; what cannot be done until `deadline` is left to the worker.
     pub(crate) fn release_now(mut self, deadline: Moment) {
         self.slot.release_now(&self.lease, deadline);
-        self.returned = true;
+        self.is_released = true;
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndedLinger {
     fn drop(&mut self) {
-        if !self.returned {
-            self.slot.give_back(&self.lease);
+        if !self.is_released {
+            self.slot.release_in_background(&self.lease);
         }
         self.slot.remove(&self.lease);
     }

@@ -6,7 +6,7 @@ use crate::base::time::{Moment, drift_allowance};
 use crate::engine::lease::LiveLease;
 use crate::engine::ownership::taken;
 use crate::engine::slot::Slot;
-use crate::engine::worker::GiveBack;
+use crate::engine::worker::PendingRelease;
 use crate::protocol::reply::{Ownership, Released};
 use crate::protocol::request::ReleaseRequest;
 use crate::wire::failure::Failure;
@@ -33,13 +33,13 @@ impl Slot {
     pub(super) fn release_now(&self, lease: &LiveLease, deadline: Moment) {
         let answer = self.send_release(lease, deadline);
         if !answer.is_ok_and(|released| released.ownership == Ownership::Owned) {
-            self.give_back(lease);
+            self.release_in_background(lease);
         }
     }
 
     /// Makes the worker give a lease back.
-    pub(crate) fn give_back(&self, lease: &LiveLease) {
-        self.context.worker.give_back(self.giving_back(lease));
+    pub(crate) fn release_in_background(&self, lease: &LiveLease) {
+        self.context.worker.release_in_background(self.pending_release(lease));
     }
 
     /// Gives back what Redis may have of a lost lease, now that its thread is done:
@@ -48,7 +48,7 @@ impl Slot {
     ///   confirmed too late, or may yet be: the worker gives it back after it has read that reply;
     /// - until its end, where `max_hold` ended the hold;
     /// - of several servers, on the few that have not forgotten it.
-    pub(crate) fn give_back_rest(&self, lease: &LiveLease) {
+    pub(crate) fn release_remainder(&self, lease: &LiveLease) {
         let Some(loss) = lease.loss() else { return };
         let mut end = lease.perhaps_until();
         if loss.cause() == LossCause::MaxHold {
@@ -58,7 +58,7 @@ impl Slot {
         let protocol = &self.context.protocol;
         let votes = protocol.remains(&lease.terms.owner);
         if end > self.context.now() || asked || votes {
-            self.give_back(lease);
+            self.release_in_background(lease);
         }
     }
 
@@ -67,7 +67,7 @@ impl Slot {
     ///
     /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
     /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
-    pub(super) fn give_back_later(&self, lease: &LiveLease, cause: LossCause) {
+    pub(super) fn release_later(&self, lease: &LiveLease, cause: LossCause) {
         if lease.terms.settled <= self.context.now() {
             return;
         }
@@ -76,14 +76,14 @@ impl Slot {
             LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
             _ => lease.terms.settled,
         };
-        self.context.worker.give_back_later(due, self.giving_back(lease));
+        self.context.worker.release_later(due, self.pending_release(lease));
     }
 
     /// What the worker needs to give a lease back.
-    fn giving_back(&self, lease: &LiveLease) -> GiveBack {
+    fn pending_release(&self, lease: &LiveLease) -> PendingRelease {
         let now = self.context.now();
         let end = lease.leased_until().max(lease.perhaps_until());
-        GiveBack {
+        PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&lease.terms.owner),
             settled: lease.terms.settled.max(now),

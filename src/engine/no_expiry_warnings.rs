@@ -10,13 +10,13 @@ use crate::base::sync::{AtomicBool, Mutex, Ordering};
 
 /// The locks of a client whose holder has no end, as far as its waiters were told.
 #[derive(Debug, Default)]
-pub(crate) struct Endless {
+pub(crate) struct NoExpiryWarnings {
     names: Mutex<HashSet<Name>>,
     /// Whether there is any: each grant asks that, and most clients never have one.
     any: AtomicBool,
 }
 
-impl Endless {
+impl NoExpiryWarnings {
     /// Somebody waits for a holder without an end. The user is warned once, for as long as it stays so.
     pub(super) fn warn(&self, name: &Name) {
         if self.begin(name) {
