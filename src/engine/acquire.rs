@@ -47,10 +47,10 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
 use crate::engine::context::Context;
+use crate::engine::durability::confirm;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
-use crate::engine::lease::LiveLease;
-use crate::engine::replica::confirm;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
@@ -76,7 +76,7 @@ fn acquire_inner(
     slot: &Arc<Slot>,
     options: &LockOptions,
     wait_limit: WaitLimit,
-) -> Result<Option<Arc<LiveLease>>> {
+) -> Result<Option<Arc<HeldLease>>> {
     let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
     let last_deadline = end.unwrap_or_else(|| slot.context().exchange_deadline());
     let acquire_loop = |attempt| AcquireLoop {
@@ -118,7 +118,7 @@ fn cancelled_error(context: &Context) -> Error {
 
 /// What the delegate does after an exchange.
 enum NextAction {
-    Held(Arc<LiveLease>),
+    Held(Arc<HeldLease>),
     /// Try again, after a pause of at most this.
     Again(Duration),
     /// There is no time for another exchange.
@@ -152,7 +152,7 @@ struct AcquireLoop<'a> {
 
 impl AcquireLoop<'_> {
     /// Acquires it with an attempt that begins now, which leaves the lock to others until then.
-    fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<LiveLease>>> {
+    fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<HeldLease>>> {
         match yield_until {
             Some(until) if self.options.wait_kind() == WaitKind::Notify => {
                 if self.yield_to_listeners(until) == Paused::Cancelled {
@@ -165,7 +165,7 @@ impl AcquireLoop<'_> {
     }
 
     /// `asks` tells whether the slot knows that Redis is asked, and nothing can have been heard yet.
-    fn run(mut self, mut asks: bool) -> Result<Option<Arc<LiveLease>>> {
+    fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
             let message = if asks { None } else { self.slot.take_grant(true) };
             asks = false;

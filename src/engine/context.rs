@@ -12,7 +12,7 @@ use crate::engine::listener::WakeListener;
 use crate::engine::no_expiry_warnings::NoExpiryWarnings;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
-use crate::protocol::wake::Wake;
+use crate::protocol::wake_message::WakeMessage;
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
@@ -40,18 +40,18 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// `tell` is told what messages say of a name, or of all.
+    /// `on_wake` is told what messages say of a name, or of all.
     pub(super) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
         bounds: Bounds,
         callbacks: Callbacks,
-        tell: impl Fn(Wake) + Send + Sync + 'static,
+        on_wake: impl Fn(WakeMessage) + Send + Sync + 'static,
     ) -> Context {
         let wants_release_requests = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), on_wake);
         Context {
             protocol,
             clock,

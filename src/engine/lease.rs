@@ -23,7 +23,7 @@ use crate::protocol::target::Target;
 
 use hold_count::HoldCount;
 pub(crate) use terms::{Grant, validity};
-use terms::{RENEWALS_PER_LEASE, Terms};
+use terms::{LeaseTerms, RENEWALS_PER_LEASE};
 
 #[derive(Debug)]
 enum Phase {
@@ -35,8 +35,8 @@ enum Phase {
 
 /// What Redis granted to one attempt of this process, held by one thread.
 #[derive(Debug)]
-pub(crate) struct LiveLease {
-    pub(crate) terms: Terms,
+pub(crate) struct HeldLease {
+    pub(crate) terms: LeaseTerms,
     phase: Mutex<Phase>,
     /// In nanoseconds; changed only under `phase`, and the past unless live.
     valid_until: AtomicU64,
@@ -60,22 +60,22 @@ pub(crate) struct LiveLease {
     hooks: LossHooks,
 }
 
-impl LiveLease {
+impl HeldLease {
     pub(crate) fn new(
         target: Arc<Target>,
         clock: Arc<dyn Clock>,
         grant: Grant,
         options: LockOptions,
-    ) -> Arc<LiveLease> {
+    ) -> Arc<HeldLease> {
         let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
-        let terms = Terms::new(target, clock, grant, options);
+        let terms = LeaseTerms::new(target, clock, grant, options);
         let renew_at = terms.renewal_after(sent, terms.whole, 0);
-        LiveLease::begin(terms, leased_until, renew_at, 1)
+        HeldLease::begin(terms, leased_until, renew_at, 1)
     }
 
     /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
     /// passed on.
-    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
+    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
         // What is left would be all that a hold without renewals ever has (rule 9).
         if !self.terms.options.asks_as(options) || !options.is_renewed() || !self.may_last(now) {
             return None;
@@ -88,14 +88,19 @@ impl LiveLease {
             renew_at => renew_at,
         };
         // The count of the hold before, which nobody shows any more.
-        let next = LiveLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
+        let next = HeldLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
         next.may_last_until(self.perhaps_until());
         Some(next)
     }
 
     /// A hold that begins now, while this count is shown.
-    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment, shown: u32) -> Arc<LiveLease> {
-        Arc::new(LiveLease {
+    fn begin(
+        terms: LeaseTerms,
+        leased_until: Moment,
+        renew_at: Moment,
+        shown: u32,
+    ) -> Arc<HeldLease> {
+        Arc::new(HeldLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
@@ -138,7 +143,7 @@ impl LiveLease {
     }
 
     /// Counts a command about it that is under way, until the answer is dropped.
-    pub(crate) fn command(self: &Arc<LiveLease>) -> UnderWay {
+    pub(crate) fn command(self: &Arc<HeldLease>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         UnderWay(Arc::clone(self))
     }
@@ -338,7 +343,7 @@ impl LiveLease {
 
 /// A command about a lease that is under way.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<LiveLease>);
+pub(crate) struct UnderWay(Arc<HeldLease>);
 
 impl UnderWay {
     /// Notes that it was never answered, and may be carried out at any time.
@@ -348,9 +353,9 @@ impl UnderWay {
 }
 
 impl std::ops::Deref for UnderWay {
-    type Target = Arc<LiveLease>;
+    type Target = Arc<HeldLease>;
 
-    fn deref(&self) -> &Arc<LiveLease> {
+    fn deref(&self) -> &Arc<HeldLease> {
         &self.0
     }
 }

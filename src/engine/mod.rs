@@ -19,7 +19,7 @@
 //! | `holding` | a lease and its slot, which do not know each other |
 //! | `release` | how a holding is given back, or found lost |
 //! | `extend` | what a holder asks Redis about its lease |
-//! | `replica` | how a lease is made to count only once replicas have it |
+//! | `durability` | how a lease is made to count only once replicas have it |
 //! | `acquire` | how a thread whose turn it is gets the lease from Redis |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | how all of it ends before its time |
@@ -46,6 +46,7 @@ mod backoff;
 pub(crate) mod callback;
 pub(crate) mod context;
 mod dispatch;
+mod durability;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;
@@ -54,7 +55,6 @@ pub(crate) mod listener;
 mod no_expiry_warnings;
 mod ownership;
 pub(crate) mod release;
-mod replica;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod table;
@@ -91,8 +91,8 @@ impl Engine {
     ) -> Arc<Engine> {
         let table = Arc::new(Table::new());
         let slots = Arc::clone(&table);
-        let tell = move |wake| dispatch::dispatch(&slots, wake);
-        let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, tell));
+        let on_wake = move |wake| dispatch::dispatch(&slots, wake);
+        let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, on_wake));
         Arc::new(Engine { context, table })
     }
 

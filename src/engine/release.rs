@@ -47,7 +47,7 @@ impl Holding {
         let deadline = context.exchange_deadline();
         // Asked before the release is heard: who waits here meanwhile may begin to listen.
         let channel = self.slot.target().channel();
-        let listens = channel.is_some_and(|channel| context.listener.hears(channel));
+        let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
         let (mut sent, mut unanswered) = (context.now(), false);
         // A connection that was silent may have been idle for as long as the lock was held. To give a lock
         // back twice does no harm, so where that leaves time it is done on another.

@@ -53,7 +53,7 @@ impl Guard {
     }
 
     #[cfg(all(test, leasehold_shuttle))]
-    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::LiveLease> {
+    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
         &self.holding().lease
     }
 

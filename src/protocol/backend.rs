@@ -9,7 +9,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::connection::{Connection, Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;

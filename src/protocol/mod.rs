@@ -8,11 +8,11 @@
 //! | `request` | what a client asks |
 //! | `lease_request` | what the worker does for many leases at once |
 //! | `reply` | what scripts answer |
-//! | `wake` | the messages that wake waiters, and the servers that publish them |
+//! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
-//! | `replica` | making sure that replicas or disks have a lock |
+//! | `durability` | making sure that replicas or disks have a lock |
 //! | `backend` | how calls reach the server that has a lock |
-//! | `scripted` | the protocol where one server at a time has a lock, over any backend |
+//! | `script_protocol` | the protocol where one server at a time has a lock, over any backend |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 //!
@@ -65,15 +65,15 @@
 //! open until its deadline, and the others do no harm twice.
 
 pub(crate) mod backend;
+mod durability;
 pub(crate) mod lease_request;
 pub(crate) mod lock_kind;
-mod replica;
 pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod scripted;
+pub(crate) mod script_protocol;
 pub(crate) mod target;
 pub(crate) mod transaction;
-pub(crate) mod wake;
+pub(crate) mod wake_message;
 
 use std::fmt;
 use std::time::Duration;
@@ -90,7 +90,7 @@ use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released
 use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 

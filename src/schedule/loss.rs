@@ -8,7 +8,7 @@ use crate::base::sync::time::ModelClock;
 use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::schedule::scenario::Group;
 use crate::schedule::seam::{Count, Seam};
 use crate::schedule::world::{World, assert_at_once, eventually, join, let_all_wait, released};
@@ -39,7 +39,7 @@ fn sleep_until_renewal(guard: &Guard) {
 #[derive(Clone, Default)]
 struct Losses {
     count: Count,
-    lease: Arc<std::sync::Mutex<Weak<LiveLease>>>,
+    lease: Arc<std::sync::Mutex<Weak<HeldLease>>>,
 }
 
 impl Losses {

@@ -9,7 +9,7 @@ use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips, Server};
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::topology::memory::client::Memory;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;

@@ -8,9 +8,9 @@ use crate::base::id::Identity;
 use crate::base::sync::time::{ModelClock, passed};
 use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::{Bounds, Callbacks, Engine};
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::schedule::seam::{EXCHANGE, Seam};
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::server::Server;
@@ -151,7 +151,7 @@ pub(super) struct Witness(std::sync::Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
-    inside: Option<Weak<LiveLease>>,
+    inside: Option<Weak<HeldLease>>,
     last_token: u64,
     visits: usize,
 }

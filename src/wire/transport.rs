@@ -65,7 +65,7 @@ impl Transport {
     }
 
     /// How many connections were tried so far, whatever came of it.
-    pub(crate) fn tried(&self) -> u64 {
+    pub(crate) fn connect_attempts(&self) -> u64 {
         self.manager.attempts().counts().all()
     }
 

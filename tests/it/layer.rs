@@ -21,7 +21,7 @@ const REDIS: [&str; 16] = [
     "client/address.rs",
     "lib.rs",
     "protocol/reply.rs",
-    "protocol/replica.rs",
+    "protocol/durability.rs",
     "topology/cluster/address.rs",
     "topology/cluster/route.rs",
     "topology/quorum/tally.rs",

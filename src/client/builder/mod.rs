@@ -13,7 +13,7 @@ use crate::client::LockClient;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 #[cfg(any(test, feature = "testing"))]
 use crate::topology::memory::{client::Memory, link::Link, server::Server};
 use crate::wire::endpoint::{self, Endpoint};

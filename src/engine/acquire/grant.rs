@@ -7,10 +7,10 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction};
-use crate::engine::lease::{Grant, LiveLease, validity};
+use crate::engine::lease::{Grant, HeldLease, validity};
 use crate::engine::slot::ReceivedGrant;
 use crate::protocol::reply::Granted;
-use crate::protocol::wake::GrantMessage;
+use crate::protocol::wake_message::GrantMessage;
 
 impl AcquireLoop<'_> {
     pub(super) fn accept(&mut self, granted: Granted) -> NextAction {
@@ -35,7 +35,7 @@ impl AcquireLoop<'_> {
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
         let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
-        let lease = LiveLease::new(target, clock, grant, *self.options);
+        let lease = HeldLease::new(target, clock, grant, *self.options);
         self.slot.granted(&lease, waiters);
         NextAction::Held(lease)
     }

@@ -10,7 +10,7 @@ use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::server::Server;
 
@@ -24,7 +24,7 @@ struct Bench {
     clock: Arc<DrivenClock>,
     begin: Moment,
     slot: Arc<Slot>,
-    lease: Arc<LiveLease>,
+    lease: Arc<HeldLease>,
 }
 
 impl Bench {
@@ -48,7 +48,7 @@ impl Bench {
         };
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
-        let lease = LiveLease::new(target, as_clock, grant, options);
+        let lease = HeldLease::new(target, as_clock, grant, options);
         Bench { clock, begin, slot, lease }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
-use crate::protocol::wake::Publisher;
+use crate::protocol::wake_message::Publisher;
 use crate::wire::failure::Failure;
 
 /// Waits for releases that are published on a channel: a slot.
@@ -43,25 +43,25 @@ pub(super) struct State {
 pub(super) struct ServerState {
     pub(super) number: u64,
     pub(super) publisher: Arc<dyn Publisher>,
-    pub(super) link: Link,
+    pub(super) link: ServerLink,
     /// Whether something may be said there before it is heard, of which no other tells.
     pub(super) late: bool,
     /// The channels it was asked for on this connection: by which wish, and its reply.
-    pub(super) asked: HashMap<Vec<u8>, (u64, Reply)>,
+    pub(super) asked: HashMap<Vec<u8>, (u64, SubscribeReply)>,
     /// The versions of the wishes and of the publishers by which it was asked.
     pub(super) seen: Option<(u64, u64)>,
 }
 
 /// Whether the client's own channel is heard at a server.
-pub(super) enum Link {
-    Sought,
-    Heard,
+pub(super) enum ServerLink {
+    Connecting,
+    Listening,
     Down(Failure),
 }
 
 /// A server's reply about a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum SubscribeReply {
     Due,
     Confirmed,
     Refused,
@@ -111,14 +111,14 @@ impl State {
 
     /// How many of the servers that have a channel gave a reply to the present wish for it, and how many
     /// have it.
-    pub(super) fn replies(&self, name: &[u8], wish: u64, reply: Reply) -> (usize, usize) {
-        let able = || self.servers.iter().filter(|server| server.publisher.has(name));
+    pub(super) fn replies(&self, name: &[u8], wish: u64, reply: SubscribeReply) -> (usize, usize) {
+        let able = || self.servers.iter().filter(|server| server.publisher.serves(name));
         let replied = able().filter(|server| server.asked.get(name) == Some(&(wish, reply)));
         (replied.count(), able().count())
     }
 
-    pub(super) fn heard(&self) -> usize {
-        self.servers.iter().filter(|server| matches!(server.link, Link::Heard)).count()
+    pub(super) fn listening(&self) -> usize {
+        self.servers.iter().filter(|server| matches!(server.link, ServerLink::Listening)).count()
     }
 
     /// No channel is heard any more.

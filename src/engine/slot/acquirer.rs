@@ -4,7 +4,7 @@ use crate::base::time::Moment;
 use crate::engine::slot::holder::Demand;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::EnterRequest;
-use crate::protocol::wake::GrantMessage;
+use crate::protocol::wake_message::GrantMessage;
 
 /// A grant that was heard.
 #[derive(Clone, Copy, Debug)]

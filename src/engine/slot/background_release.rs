@@ -3,7 +3,7 @@
 use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::ownership::taken;
 use crate::engine::slot::Slot;
 use crate::engine::worker::PendingRelease;
@@ -15,7 +15,7 @@ impl Slot {
     /// Asks Redis once to release a lease.
     pub(crate) fn send_release(
         &self,
-        lease: &LiveLease,
+        lease: &HeldLease,
         deadline: Moment,
     ) -> Result<Released, Failure> {
         let request = ReleaseRequest {
@@ -30,7 +30,7 @@ impl Slot {
 
     /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the
     /// worker.
-    pub(super) fn release_now(&self, lease: &LiveLease, deadline: Moment) {
+    pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
         let answer = self.send_release(lease, deadline);
         if !answer.is_ok_and(|released| released.ownership == Ownership::Owned) {
             self.release_in_background(lease);
@@ -38,7 +38,7 @@ impl Slot {
     }
 
     /// Makes the worker give a lease back.
-    pub(crate) fn release_in_background(&self, lease: &LiveLease) {
+    pub(crate) fn release_in_background(&self, lease: &HeldLease) {
         self.context.worker.release_in_background(self.pending_release(lease));
     }
 
@@ -48,7 +48,7 @@ impl Slot {
     ///   confirmed too late, or may yet be: the worker gives it back after it has read that reply;
     /// - until its end, where `max_hold` ended the hold;
     /// - of several servers, on the few that have not forgotten it.
-    pub(crate) fn release_remainder(&self, lease: &LiveLease) {
+    pub(crate) fn release_remainder(&self, lease: &HeldLease) {
         let Some(loss) = lease.loss() else { return };
         let mut end = lease.perhaps_until();
         if loss.cause() == LossCause::MaxHold {
@@ -67,7 +67,7 @@ impl Slot {
     ///
     /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
     /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
-    pub(super) fn release_later(&self, lease: &LiveLease, cause: LossCause) {
+    pub(super) fn release_later(&self, lease: &HeldLease, cause: LossCause) {
         if lease.terms.settled <= self.context.now() {
             return;
         }
@@ -80,7 +80,7 @@ impl Slot {
     }
 
     /// What the worker needs to give a lease back.
-    fn pending_release(&self, lease: &LiveLease) -> PendingRelease {
+    fn pending_release(&self, lease: &HeldLease) -> PendingRelease {
         let now = self.context.now();
         let end = lease.leased_until().max(lease.perhaps_until());
         PendingRelease {

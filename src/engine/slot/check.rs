@@ -8,14 +8,14 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
 use crate::engine::worker::RenewableSlot;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease soon.
-    pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &LiveLease) {
+    pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &HeldLease) {
         self.transition(|state, step| state.schedule_check(lease, step));
     }
 
@@ -36,13 +36,13 @@ impl Slot {
     }
 
     /// Tells the user of a loss.
-    pub(crate) fn report_loss(&self, lease: &LiveLease, loss: Loss) {
+    pub(crate) fn report_loss(&self, lease: &HeldLease, loss: Loss) {
         self.context.worker.notify(Notification::Lost(loss, Arc::new(lease.take_hooks())));
     }
 }
 
 impl RenewableSlot for Slot {
-    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>> {
+    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>> {
         // What lingered comes in as a duty to give back, once this is dropped.
         drop(self.end_lingers(now));
         self.transition(|state, step| state.check(step))
@@ -58,7 +58,7 @@ impl RenewableSlot for Slot {
     /// What is owed when a lease was found lost: the slot is free for the next, and the user is told.
     /// What is left of it in Redis ends by itself, and not before, as its thread may still be at work. Only
     /// its attempt must not come back.
-    fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss) {
+    fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss) {
         self.release_later(lease, loss.cause());
         self.remove(lease);
         self.report_loss(lease, loss);
@@ -70,7 +70,7 @@ impl RenewableSlot for Slot {
 #[derive(Debug)]
 pub(crate) struct EndedLinger {
     slot: Arc<Slot>,
-    lease: Arc<LiveLease>,
+    lease: Arc<HeldLease>,
     is_released: bool,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 
 /// Keeps the slot alive while its lease lingers.
 pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;
@@ -46,16 +46,16 @@ pub(super) struct SlotHolder {
 /// In whose hands a lease is.
 pub(super) enum HoldState {
     /// A thread's.
-    Held(Weak<LiveLease>),
+    Held(Weak<HeldLease>),
     /// Nobody's: the process keeps it, and the slot.
-    Lingering { lease: Arc<LiveLease>, until: Moment, _keep: KeepAlive },
+    Lingering { lease: Arc<HeldLease>, until: Moment, _keep: KeepAlive },
     /// It is being given back.
-    Releasing { lease: Weak<LiveLease>, since: Moment },
+    Releasing { lease: Weak<HeldLease>, since: Moment },
 }
 
 impl SlotHolder {
     /// Whether this lease is meant.
-    pub(super) fn has(&self, lease: &Arc<LiveLease>) -> bool {
+    pub(super) fn has(&self, lease: &Arc<HeldLease>) -> bool {
         match &self.hold {
             HoldState::Held(held) | HoldState::Releasing { lease: held, .. } => {
                 std::ptr::eq(held.as_ptr(), Arc::as_ptr(lease))
@@ -97,7 +97,7 @@ impl SlotHolder {
     }
 
     /// The lease that a thread has. The caller drops it once the slot is unlocked: it may be the last reference.
-    pub(super) fn lease(&self) -> Option<Arc<LiveLease>> {
+    pub(super) fn lease(&self) -> Option<Arc<HeldLease>> {
         match &self.hold {
             HoldState::Held(lease) => lease.upgrade(),
             _ => None,
@@ -105,7 +105,7 @@ impl SlotHolder {
     }
 
     /// The next thread has it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>) {
+    pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>) {
         self.hold = HoldState::Held(Arc::downgrade(successor));
         self.passed = self.passed.saturating_add(1);
     }

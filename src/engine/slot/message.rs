@@ -4,7 +4,7 @@ use crate::base::sync::Arc;
 use crate::engine::callback::Notification;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
-use crate::protocol::wake::GrantMessage;
+use crate::protocol::wake_message::GrantMessage;
 
 impl Slot {
     /// A grant was heard.

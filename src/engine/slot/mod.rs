@@ -25,7 +25,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::table::Table;
 use crate::protocol::target::Target;
 
@@ -180,7 +180,7 @@ impl Slot {
     }
 
     /// The acquirer has the lease now, and the worker renews it.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32) {
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) {
         self.transition(|state, step| state.granted(lease, waiters, step));
     }
 
@@ -191,7 +191,7 @@ impl Slot {
     }
 
     /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
-    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Unlocked {
+    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<HeldLease>) -> Unlocked {
         let unlocked =
             self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
         if unlocked == Unlocked::ToThread {
@@ -201,14 +201,14 @@ impl Slot {
     }
 
     /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
-    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<LiveLease>) {
+    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<HeldLease>) {
         self.transition(|state, step| state.remove(lease, step));
     }
 
     /// The same once its release is done, as far as it can be, where so many heard it.
     pub(crate) fn released(
         self: &Arc<Slot>,
-        lease: &Arc<LiveLease>,
+        lease: &Arc<HeldLease>,
         listener_count: Option<ListenerCount>,
     ) {
         self.transition(|state, step| {
@@ -225,7 +225,7 @@ impl Slot {
     }
 
     /// The leases that threads here have.
-    pub(crate) fn leases(&self) -> Vec<Arc<LiveLease>> {
+    pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.state.lock().leases()
     }
 

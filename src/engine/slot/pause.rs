@@ -57,14 +57,14 @@ impl Slot {
         let listens = state.fairness.listens;
         // The listener looks at slots while it has what the next question needs.
         drop(state);
-        let counts = to_the_end && listens && self.hears_others();
+        let counts = to_the_end && listens && self.hears_all_releases();
         self.state.lock().fairness.paused = Some(counts);
         Paused::Over
     }
 
     /// Whether this client hears the releases of all others.
-    fn hears_others(&self) -> bool {
+    fn hears_all_releases(&self) -> bool {
         let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
-        channel.is_some_and(|channel| self.context.listener.hears(channel))
+        channel.is_some_and(|channel| self.context.listener.is_subscribed(channel))
     }
 }

@@ -7,11 +7,11 @@ use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::engine::lease::{Grant, LiveLease};
+use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::server::Server;
 
@@ -32,7 +32,7 @@ impl Clock for Ticking {
 
 /// A lease that was granted just now with this token, while the server's clock showed so many
 /// microseconds, and the clock of its client.
-fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<LiveLease>) {
+fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
@@ -49,7 +49,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
         server_time: (micros, now),
         settled: Moment::PAST,
     };
-    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
+    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
     (clock, slot, lease)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::wait_limit::WaitLimit;
 
@@ -21,7 +21,7 @@ pub(crate) enum Admission {
     /// The same, with the attempt of the acquirer before.
     TakeOver(Attempt),
     /// It has the lease.
-    Held(Arc<LiveLease>),
+    Held(Arc<HeldLease>),
     /// Somebody has the lock, and the thread will not wait longer.
     Busy,
     /// The thread will not wait longer, and for so long Redis has not answered the acquirer.

@@ -13,7 +13,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -35,7 +35,7 @@ struct Failed {
 
 impl Report {
     /// A renewal failed, and is tried again then; `None` where the lease needs it no longer.
-    pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Option<Moment>) {
+    pub(super) fn failed(&mut self, lease: &HeldLease, failure: Failure, again: Option<Moment>) {
         let failed = Failed { target: Arc::clone(&lease.terms.target), failure };
         match again {
             Some(again) => self.failed.push((failed, again)),

@@ -10,7 +10,7 @@ use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
 use crate::engine::heartbeat::DEAD_AFTER;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::ownership::taken;
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{RenewableSlot, ScheduledTask, TimedTask};
@@ -238,7 +238,7 @@ impl Runner {
 /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
 fn check(
     slot: &Arc<dyn RenewableSlot>,
-    lease: &Arc<LiveLease>,
+    lease: &Arc<HeldLease>,
     now: Moment,
     report: &mut Report,
 ) -> Option<WorkerRequest> {

@@ -7,20 +7,20 @@ use crate::base::loss::Loss;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::protocol::target::Target;
 
 /// Has a lease now and then, and wants the worker to look at it: a slot.
 pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// Returns the leases that threads have, live or not; another look is owed then. A linger whose time is
     /// over is ended.
-    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<LiveLease>>;
+    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>>;
 
     /// Asks for another look then, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 
     /// Its lease was found lost, which the worker logs.
-    fn lost(self: Arc<Self>, lease: &Arc<LiveLease>, loss: Loss);
+    fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss);
 }
 
 /// Work for the worker.

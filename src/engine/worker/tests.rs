@@ -18,11 +18,11 @@ use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::holding::Holding;
-use crate::engine::lease::{Grant, LiveLease};
+use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::protocol::target::Target;
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::link::Fate;
@@ -165,7 +165,7 @@ struct Looked {
 }
 
 impl RenewableSlot for Looked {
-    fn leases_to_check(self: Arc<Self>, _: Moment) -> Vec<Arc<LiveLease>> {
+    fn leases_to_check(self: Arc<Self>, _: Moment) -> Vec<Arc<HeldLease>> {
         self.checks.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics, "as a test wants");
         Vec::new()
@@ -173,7 +173,7 @@ impl RenewableSlot for Looked {
 
     fn check_again(self: Arc<Self>, _: Moment) {}
 
-    fn lost(self: Arc<Self>, _: &Arc<LiveLease>, _: Loss) {}
+    fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     };
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
+    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
     slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
@@ -288,7 +288,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
-            let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
+            let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
             slot.enter(&options, WaitLimit::TryOnce);
             slot.granted(&lease, 0);
             // They were not all taken at once.
@@ -357,7 +357,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let options = LockOptions::new().lease(Lease::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
-    let lease = LiveLease::new(target, clock, grant, options);
+    let lease = HeldLease::new(target, clock, grant, options);
     slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::{LiveLease, UnderWay};
+use crate::engine::lease::{HeldLease, UnderWay};
 use crate::engine::ownership::{cause, may_remain};
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{
@@ -137,14 +137,14 @@ impl WorkerRequest {
     }
 }
 
-fn renewal(lease: &LiveLease, ttl: Duration) -> LeaseRequest<'_> {
+fn renewal(lease: &HeldLease, ttl: Duration) -> LeaseRequest<'_> {
     let command = LeaseCommand::Renew { ttl, count: lease.hold_count.show() };
     LeaseRequest { target: &lease.terms.target, owner: &lease.terms.owner, command }
 }
 
 /// How much time a renewal has: what is left of the validity, which after a hand-over is much less than
 /// the lease (rules 7, 9).
-fn time_left(lease: &LiveLease, now: Moment) -> Duration {
+fn time_left(lease: &HeldLease, now: Moment) -> Duration {
     lease.valid_until().since(now)
 }
 

@@ -112,8 +112,8 @@ impl Directory {
     }
 
     /// A node is listened to from now on, or no longer.
-    pub(crate) fn set_heard(&self, member: &Member, heard: bool) {
-        if member.set_heard(heard) {
+    pub(crate) fn set_listening(&self, member: &Member, heard: bool) {
+        if member.set_listening(heard) {
             self.change();
         }
     }

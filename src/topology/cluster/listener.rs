@@ -22,7 +22,7 @@
 
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
-use crate::protocol::wake::{NUDGE, Publisher, Publishers, Wake};
+use crate::protocol::wake_message::{Publisher, Publishers, WAKE_LISTENER, WakeMessage};
 use crate::topology::cluster::directory::Directory;
 use crate::topology::cluster::member::Member;
 use crate::topology::several::echo::Echoes;
@@ -55,8 +55,8 @@ impl Publishers for ClusterPublishers {
         self.directory.changes()
     }
 
-    fn is_news(&self, is_own: bool, payload: &[u8]) -> bool {
-        !is_own || payload == NUDGE || self.echoes.is_first(payload, self.directory.now())
+    fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
+        !is_own || payload == WAKE_LISTENER || self.echoes.is_first(payload, self.directory.now())
     }
 }
 
@@ -77,8 +77,8 @@ impl Publisher for Master {
         self.member.as_ref().map_or_else(|| "the cluster".to_owned(), shown)
     }
 
-    fn tried(&self) -> u64 {
-        self.member.as_ref().map_or(0, |member| member.tried())
+    fn connect_attempts(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.connect_attempts())
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
@@ -88,19 +88,19 @@ impl Publisher for Master {
         }
     }
 
-    fn has(&self, channel: &[u8]) -> bool {
+    fn serves(&self, channel: &[u8]) -> bool {
         let has_word = |member| self.directory.has_word(hash_slot(channel), member);
         self.member.as_ref().is_some_and(has_word)
     }
 
-    fn set_heard(&self, heard: bool) {
+    fn set_listening(&self, heard: bool) {
         if let Some(member) = &self.member {
-            self.directory.set_heard(member, heard);
+            self.directory.set_listening(member, heard);
         }
     }
 
-    fn missed(&self) -> Wake {
+    fn missed_wake(&self) -> WakeMessage {
         let slots = self.member.as_ref().map(|member| self.directory.slots_of(member));
-        Wake::Missed { slots: slots.unwrap_or_default() }
+        WakeMessage::Missed { slots: slots.unwrap_or_default() }
     }
 }

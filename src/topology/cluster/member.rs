@@ -68,7 +68,7 @@ impl Member {
     }
 
     /// Answers whether that is new.
-    pub(super) fn set_heard(&self, heard: bool) -> bool {
+    pub(super) fn set_listening(&self, heard: bool) -> bool {
         self.heard.swap(heard, Ordering::AcqRel) != heard
     }
 
@@ -82,8 +82,8 @@ impl Member {
     }
 
     /// How many connections were tried for callers and the worker so far, whatever came of it.
-    pub(crate) fn tried(&self) -> u64 {
-        self.node.lock().as_ref().map_or(0, |node| node.transport().tried())
+    pub(crate) fn connect_attempts(&self) -> u64 {
+        self.node.lock().as_ref().map_or(0, |node| node.transport().connect_attempts())
     }
 
     /// The way of callers to it.

@@ -30,7 +30,7 @@ use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Node, RoundTrips};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, Publishers};
+use crate::protocol::wake_message::{self, GrantMessage, Publishers};
 use crate::topology::cluster::listener::ClusterPublishers;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
@@ -115,7 +115,7 @@ impl Backend for Cluster {
     /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
     /// slot of the channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        let nudge = wake::nudge(&self.identity);
+        let nudge = wake_message::wake_listener(&self.identity);
         let slot = hash_slot(channel);
         self.directory.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }

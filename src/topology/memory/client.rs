@@ -8,7 +8,7 @@ use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips};
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publisher, Publishers};
+use crate::protocol::wake_message::{self, GrantMessage, Publisher, Publishers, SinglePublisher};
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -70,13 +70,13 @@ impl Backend for Memory {
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
-        Arc::new(OnePublisher(Arc::new(Way { server, link })))
+        Arc::new(SinglePublisher(Arc::new(Way { server, link })))
     }
 
     /// The nudge is no part of what is played: it meets no fault.
     fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
-        let channel = wake::client_channel(&self.identity);
-        let told = self.server.call(&[b"PUBLISH", &channel, wake::NUDGE]);
+        let channel = wake_message::client_channel(&self.identity);
+        let told = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
         told.map(drop).map_err(|error| Failure::refused(error.text()))
     }
 

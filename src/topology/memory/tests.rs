@@ -14,7 +14,7 @@ use crate::protocol::Protocol;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::Ownership;
 use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::wire::connection::Reply;

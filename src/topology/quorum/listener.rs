@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Clock;
-use crate::protocol::wake::{Publisher, Publishers};
+use crate::protocol::wake_message::{Publisher, Publishers};
 use crate::topology::several::echo::Echoes;
 use crate::topology::several::node::Node;
 
@@ -57,11 +57,11 @@ impl Publishers for QuorumPublishers {
         self.nodes.iter().map(|node| node.transport().clone() as Arc<dyn Publisher>).collect()
     }
 
-    fn enough(&self) -> usize {
+    fn required(&self) -> usize {
         self.nodes.len() - self.need + 1
     }
 
-    fn is_news(&self, is_own: bool, payload: &[u8]) -> bool {
+    fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
         if is_own {
             // Each server tells of its own vote, so the last one tells of all. Nothing else is told to one
             // client here.

@@ -90,8 +90,8 @@ use crate::protocol::reply::{Forced, forced};
 use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
-use crate::protocol::{Protocol, wake};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::protocol::{Protocol, wake_message};
 use crate::topology::quorum::listener::QuorumPublishers;
 use crate::topology::quorum::members::{first_replies, impossible};
 use crate::topology::quorum::tally::{Ask, is_open};
@@ -333,7 +333,7 @@ impl Protocol for Quorum {
 
     /// The threads that listen wait for a message, so they are sent one.
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        let nudge = [wake::nudge(&self.identity)];
+        let nudge = [wake_message::wake_listener(&self.identity)];
         let nudges = vec![Some(&nudge); self.nodes.len()];
         let replies = self.ask(&nudges, Lane::Callers, 0, deadline);
         let denied = |reply: &NodeReply| match reply.outcomes.first() {

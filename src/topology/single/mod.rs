@@ -5,7 +5,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, Node, RoundTrips};
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publishers};
+use crate::protocol::wake_message::{self, GrantMessage, Publishers, SinglePublisher};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -55,11 +55,11 @@ impl Backend for Single {
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
-        Arc::new(OnePublisher(self.transport.clone()))
+        Arc::new(SinglePublisher(self.transport.clone()))
     }
 
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.transport.call(&wake::nudge(&self.identity), deadline).map(drop)
+        self.transport.call(&wake_message::wake_listener(&self.identity), deadline).map(drop)
     }
 
     fn granted_after(
@@ -88,7 +88,7 @@ mod tests {
     use crate::protocol::lock_kind::LockKind as _;
     use crate::protocol::reply::AcquireReply;
     use crate::protocol::request::{AcquireMode, AcquireRequest};
-    use crate::protocol::scripted::Scripted;
+    use crate::protocol::script_protocol::Scripted;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::{PoolSettings, connector};

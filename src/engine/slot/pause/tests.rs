@@ -18,7 +18,7 @@ use crate::engine::slot::WaitLimit;
 use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::Scripted;
 use crate::topology::memory::client::Memory;
 use crate::topology::memory::link::Link;
 use crate::topology::memory::server::{Ear, Server};
@@ -155,7 +155,7 @@ fn pause_ends_once_another_has_had_the_lock() {
     thread::scope(|scope| {
         // A wait makes the client listen.
         let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
-        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         held.release().unwrap();
@@ -179,7 +179,7 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
     let held = bench.other_has_it();
     thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| have_once(&bench.slot)));
-        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         // From here on the client itself hears its releases, and nobody else does.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::holder::SlotHolder;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::{NextCheck, Step};
@@ -18,7 +18,7 @@ const SHOW_AFTER: Duration = Duration::from_millis(20);
 
 impl SlotState {
     /// The worker looks at the slot. Returns the leases that threads have, live or not.
-    pub(in crate::engine::slot) fn check(&mut self, step: &mut Step) -> Vec<Arc<LiveLease>> {
+    pub(in crate::engine::slot) fn check(&mut self, step: &mut Step) -> Vec<Arc<HeldLease>> {
         self.check_at = Moment::FAR;
         // Also where its time is over by now: the caller may have looked for that a moment ago.
         if let Some(until) = self.holders.iter().filter_map(SlotHolder::lingers_until).min() {
@@ -33,7 +33,7 @@ impl SlotState {
         &mut self,
         due: Moment,
         step: &mut Step,
-    ) -> Vec<Arc<LiveLease>> {
+    ) -> Vec<Arc<HeldLease>> {
         let leases = self.leases();
         let held = leases.iter().filter(|lease| lease.is_live());
         let ends = held.map(|lease| lease.valid_until().max(step.now));
@@ -48,7 +48,7 @@ impl SlotState {
     }
 
     /// Makes the worker look when this lease needs it.
-    pub(in crate::engine::slot) fn schedule_check(&mut self, lease: &LiveLease, step: &mut Step) {
+    pub(in crate::engine::slot) fn schedule_check(&mut self, lease: &HeldLease, step: &mut Step) {
         let due = lease.next_check();
         let shown = lease.hold_count.is_unshown().then(|| step.now.after(SHOW_AFTER));
         self.check_by(shown.map_or(due, |shown| shown.min(due)), step);

@@ -1,11 +1,11 @@
 //! What a slot is told by messages.
 
 use crate::base::sync::Arc;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::ReceivedGrant;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
-use crate::protocol::wake::GrantMessage;
+use crate::protocol::wake_message::GrantMessage;
 
 impl SlotState {
     /// A grant was heard. It is kept for the acquirer, also before the reply to its request (rule 10).
@@ -35,7 +35,7 @@ impl SlotState {
         &mut self,
         number: u64,
         step: &mut Step,
-    ) -> Option<Arc<LiveLease>> {
+    ) -> Option<Arc<HeldLease>> {
         if let Some(acquirer) = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number)
         {
             // The grant may be in a reply on its way.

@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::{Acquirer, ReceivedGrant};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::fairness::Fairness;
@@ -69,7 +69,7 @@ pub(super) enum EnterOutcome {
     /// It waits to be told.
     Wait(Arc<Waiter>),
     /// It gives back this lease, which lingered, before it has its turn.
-    After(Arc<LiveLease>, Admission),
+    After(Arc<HeldLease>, Admission),
 }
 
 /// One name in one process.
@@ -229,7 +229,7 @@ impl SlotState {
     }
 
     /// The acquirer has the lease now, and so many wait in other processes.
-    pub(super) fn granted(&mut self, lease: &Arc<LiveLease>, waiters: u32, step: &mut Step) {
+    pub(super) fn granted(&mut self, lease: &Arc<HeldLease>, waiters: u32, step: &mut Step) {
         let Some(mut acquirer) = self.acquirer.take() else { return };
         acquirer.demand.add(waiters);
         self.holders.reserve_exact(1);
@@ -296,7 +296,7 @@ impl SlotState {
     }
 
     /// A lease is no longer this process's: it was lost or given back.
-    pub(super) fn remove(&mut self, lease: &Arc<LiveLease>, step: &mut Step) {
+    pub(super) fn remove(&mut self, lease: &Arc<HeldLease>, step: &mut Step) {
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
         step.dropped = Some(self.take_out(index, step).hold);
         self.last_held_at = step.now;
@@ -366,7 +366,7 @@ impl SlotState {
     }
 
     /// The leases that threads here have.
-    pub(super) fn leases(&self) -> Vec<Arc<LiveLease>> {
+    pub(super) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.holders.iter().filter_map(SlotHolder::lease).collect()
     }
 

@@ -28,8 +28,8 @@ struct Bench {
     acquires: bool,
     /// Whether the worker has an entry for the slot.
     is_watched: bool,
-    held: Vec<Arc<LiveLease>>,
-    releasing: Vec<Arc<LiveLease>>,
+    held: Vec<Arc<HeldLease>>,
+    releasing: Vec<Arc<HeldLease>>,
     waiting: Vec<Arc<Waiter>>,
 }
 
@@ -122,7 +122,7 @@ impl Bench {
             settled: Moment::PAST,
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let lease = LiveLease::new(Arc::clone(&self.target), clock, grant, self.options);
+        let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);
         self.acquires = false;
         self.held.push(Arc::clone(&lease));
         self.transition(|state, step| state.granted(&lease, 0, step));
@@ -140,7 +140,7 @@ impl Bench {
         unlocked
     }
 
-    fn remove(&mut self, lease: &Arc<LiveLease>) {
+    fn remove(&mut self, lease: &Arc<HeldLease>) {
         self.transition(|state, step| state.remove(lease, step));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::option::WaitKind;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::fairness::PASS_ON_WHILE_LISTENED;
 use crate::engine::slot::holder::{HoldState, KeepAlive, SlotHolder};
 use crate::engine::slot::state::SlotState;
@@ -33,7 +33,7 @@ impl SlotState {
     /// be; else it is to be given back.
     pub(in crate::engine::slot) fn unlock(
         &mut self,
-        lease: &Arc<LiveLease>,
+        lease: &Arc<HeldLease>,
         keep: KeepAlive,
         step: &mut Step,
     ) -> Unlocked {
@@ -68,7 +68,7 @@ impl SlotState {
 
     /// Bounded in number and time while another process waits, in time alone while none is known to. Where
     /// nothing could be heard of one, it is taken for granted.
-    fn may_pass(&self, holder: &SlotHolder, lease: &LiveLease, step: &Step) -> bool {
+    fn may_pass(&self, holder: &SlotHolder, lease: &HeldLease, step: &Step) -> bool {
         let held = step.now.since(holder.granted_at);
         let options = &lease.terms.options;
         let hears = options.wait_kind() == WaitKind::Queue && step.hears;
@@ -85,7 +85,7 @@ impl SlotState {
     }
 
     /// Until when a lease that its thread gives up may linger, if it may.
-    fn may_linger(&self, holder: &SlotHolder, lease: &LiveLease, step: &Step) -> Option<Moment> {
+    fn may_linger(&self, holder: &SlotHolder, lease: &HeldLease, step: &Step) -> Option<Moment> {
         let options = &lease.terms.options;
         let linger = options.linger.min(lease.leased_until().since(step.now) / 2);
         let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
@@ -105,7 +105,7 @@ impl SlotState {
         &mut self,
         which: impl Fn(&SlotHolder) -> bool,
         step: &mut Step,
-    ) -> Option<Arc<LiveLease>> {
+    ) -> Option<Arc<HeldLease>> {
         let index = self.holders.iter().position(|holder| holder.lingers() && which(holder))?;
         let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
         let lease = Arc::clone(lease);

@@ -11,7 +11,7 @@ use crate::wire::subscription::Subscriber;
 use crate::wire::transport::Transport;
 
 /// Makes a listener look at what it was asked to do.
-pub(crate) const NUDGE: &[u8] = b"n";
+pub(crate) const WAKE_LISTENER: &[u8] = b"n";
 
 /// The channel of one client.
 pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
@@ -19,13 +19,13 @@ pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
 }
 
 /// The command that makes this client's listener look at what it was asked to do.
-pub(crate) fn nudge(identity: &Identity) -> Call {
-    Call::plain(&[b"PUBLISH", &client_channel(identity), NUDGE])
+pub(crate) fn wake_listener(identity: &Identity) -> Call {
+    Call::plain(&[b"PUBLISH", &client_channel(identity), WAKE_LISTENER])
 }
 
 /// What a message says. All of them are hints but the grant, which is believed for what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
+pub(crate) enum WakeMessage {
     /// An attempt of ours was made the owner.
     Grant { name: Vec<u8>, grant: GrantMessage },
     /// An attempt of ours was taken for dead, or a lock was released: ask again.
@@ -37,12 +37,12 @@ pub(crate) enum Wake {
     /// An attempt of ours was taken its lock from, or so it is said: ask about it.
     Evicted { name: Vec<u8>, number: u64 },
     /// The client's own channel is listened to.
-    Live,
+    Listening,
     /// Something may have been said about names in these slots of a cluster, in ascending order, and to
     /// nobody.
     Missed { slots: Vec<u16> },
     /// Nothing, or nothing of ours.
-    Nothing,
+    Ignored,
 }
 
 /// A grant as its message tells it.
@@ -69,12 +69,12 @@ pub(crate) trait Publishers: Send + Sync {
     }
 
     /// How many servers must be listened to, so that no release is missed.
-    fn enough(&self) -> usize {
+    fn required(&self) -> usize {
         1
     }
 
     /// Whether a message is to be believed that came on the client's own channel, or on that of a name.
-    fn is_news(&self, _is_own: bool, _payload: &[u8]) -> bool {
+    fn accepts(&self, _is_own: bool, _payload: &[u8]) -> bool {
         true
     }
 
@@ -98,21 +98,21 @@ pub(crate) trait Publisher: Send + Sync {
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure>;
 
     /// How many connections were tried for callers so far, whether they succeeded or not.
-    fn tried(&self) -> u64 {
+    fn connect_attempts(&self) -> u64 {
         0
     }
 
     /// Whether the channel of a name is to be listened to here.
-    fn has(&self, _channel: &[u8]) -> bool {
+    fn serves(&self, _channel: &[u8]) -> bool {
         true
     }
 
     /// The client's own channel is confirmed there, or listened to no longer.
-    fn set_heard(&self, _heard: bool) {}
+    fn set_listening(&self, _heard: bool) {}
 
     /// What makes those ask again that may have missed a message of this server alone.
-    fn missed(&self) -> Wake {
-        Wake::Nothing
+    fn missed_wake(&self) -> WakeMessage {
+        WakeMessage::Ignored
     }
 }
 
@@ -130,26 +130,26 @@ impl Publisher for Transport {
         Ok(Box::new(self.manager().subscribe(channel)?))
     }
 
-    fn tried(&self) -> u64 {
-        Transport::tried(self)
+    fn connect_attempts(&self) -> u64 {
+        Transport::connect_attempts(self)
     }
 }
 
 /// One server, always the same.
-pub(crate) struct OnePublisher(pub(crate) Arc<dyn Publisher>);
+pub(crate) struct SinglePublisher(pub(crate) Arc<dyn Publisher>);
 
-impl Publishers for OnePublisher {
+impl Publishers for SinglePublisher {
     fn all(&self) -> Vec<Arc<dyn Publisher>> {
         vec![Arc::clone(&self.0)]
     }
 }
 
 /// What a message on the client's own channel says.
-pub(crate) fn read(payload: &[u8]) -> Wake {
-    read_inner(payload).unwrap_or(Wake::Nothing)
+pub(crate) fn read(payload: &[u8]) -> WakeMessage {
+    read_inner(payload).unwrap_or(WakeMessage::Ignored)
 }
 
-fn read_inner(payload: &[u8]) -> Option<Wake> {
+fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
     let mut fields = Fields(payload);
     match fields.next()? {
         b"g" => {
@@ -161,25 +161,25 @@ fn read_inner(payload: &[u8]) -> Option<Wake> {
                 waiters: u32::try_from(fields.number()?).ok()?,
                 epoch: 0,
             };
-            Some(Wake::Grant { name: fields.rest(), grant })
+            Some(WakeMessage::Grant { name: fields.rest(), grant })
         }
         b"r" => {
             fields.hexadecimal()?;
-            Some(Wake::Retry { name: fields.rest() })
+            Some(WakeMessage::Retry { name: fields.rest() })
         }
         b"w" => {
             let number = fields.hexadecimal()?;
             let waiters = u32::try_from(fields.number()?).ok()?;
-            Some(Wake::Wanted { name: fields.rest(), number, waiters })
+            Some(WakeMessage::Wanted { name: fields.rest(), number, waiters })
         }
         b"p" => {
             let number = fields.hexadecimal()?;
             fields.number()?;
-            Some(Wake::Request { name: fields.rest(), number })
+            Some(WakeMessage::Request { name: fields.rest(), number })
         }
         b"x" => {
             let number = fields.hexadecimal()?;
-            Some(Wake::Evicted { name: fields.rest(), number })
+            Some(WakeMessage::Evicted { name: fields.rest(), number })
         }
         // Of a newer version.
         _ => None,
@@ -226,15 +226,15 @@ mod tests {
         };
         assert_eq!(
             read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff"),
-            Wake::Grant { name: b"a name\xff".to_vec(), grant }
+            WakeMessage::Grant { name: b"a name\xff".to_vec(), grant }
         );
-        assert_eq!(read(b"r 1f x"), Wake::Retry { name: b"x".to_vec() });
+        assert_eq!(read(b"r 1f x"), WakeMessage::Retry { name: b"x".to_vec() });
         assert_eq!(
             read(b"w 1 7 x y"),
-            Wake::Wanted { name: b"x y".to_vec(), number: 1, waiters: 7 }
+            WakeMessage::Wanted { name: b"x y".to_vec(), number: 1, waiters: 7 }
         );
-        assert_eq!(read(b"p a 7 x"), Wake::Request { name: b"x".to_vec(), number: 10 });
-        assert_eq!(read(b"x a y z"), Wake::Evicted { name: b"y z".to_vec(), number: 10 });
+        assert_eq!(read(b"p a 7 x"), WakeMessage::Request { name: b"x".to_vec(), number: 10 });
+        assert_eq!(read(b"x a y z"), WakeMessage::Evicted { name: b"y z".to_vec(), number: 10 });
         for odd in [
             "",
             "n",
@@ -248,7 +248,7 @@ mod tests {
             "w 1 x",
             "p 1 x",
         ] {
-            assert_eq!(read(odd.as_bytes()), Wake::Nothing, "{odd}");
+            assert_eq!(read(odd.as_bytes()), WakeMessage::Ignored, "{odd}");
         }
     }
 }

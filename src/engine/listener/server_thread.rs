@@ -7,24 +7,26 @@ use crate::base::panic::survive;
 use crate::base::sync::{self, Arc, Ordering};
 use crate::base::time::Moment;
 use crate::engine::listener::Shared;
-use crate::engine::listener::state::{ChannelState, Link, Reply, ServerState, State};
-use crate::protocol::wake::{Publisher, Wake, read};
+use crate::engine::listener::state::{
+    ChannelState, ServerLink, ServerState, State, SubscribeReply,
+};
+use crate::protocol::wake_message::{Publisher, WakeMessage, read};
 use crate::wire::failure::Failure;
 use crate::wire::retry::{Pauses, Refusal};
 use crate::wire::subscription::{Event, Subscriber};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the channels are looked through for those that nobody waits at.
-const SWEEP: Duration = Duration::from_secs(1);
-const FIRST_REST: Duration = Duration::from_millis(10);
-const LONGEST_REST: Duration = Duration::from_millis(500);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The same while no server is heard, unless each is a replica: then many clients wait for one fail-over.
-const LONGEST_DEAF_REST: Duration = Duration::from_millis(100);
+const MAX_RETRY_PAUSE_UNHEARD: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// Listens to those servers that there are now, and to no others.
-    pub(super) fn follow(self: &Arc<Shared>) {
+    pub(super) fn update_servers(self: &Arc<Shared>) {
         let version = self.publishers.version();
         let mut state = self.state.lock();
         let late = state.seen.is_some();
@@ -40,11 +42,11 @@ impl Shared {
             let number = server.publisher.number();
             let stays = all.iter().any(|publisher| publisher.number() == number);
             if !stays {
-                server.publisher.set_heard(false);
+                server.publisher.set_listening(false);
             }
             stays
         });
-        self.go_down_if_deaf(&mut state);
+        self.go_down_if_unheard(&mut state);
         let mut unstarted = None;
         for publisher in all {
             let is_it = |server: &ServerState| server.publisher.number() == publisher.number();
@@ -68,16 +70,16 @@ impl Shared {
 
     /// A server is heard no longer. Returns whether it was, and whether others still are.
     pub(super) fn lose(&self, number: u64, failure: Failure) -> (bool, bool) {
-        let enough = self.publishers.enough();
+        let enough = self.publishers.required();
         let mut state = self.state.lock();
         let Some(server) = state.server(number) else { return (false, true) };
-        let was_heard = matches!(server.link, Link::Heard);
-        (server.link, server.late, server.seen) = (Link::Down(failure), true, None);
+        let was_listening = matches!(server.link, ServerLink::Listening);
+        (server.link, server.late, server.seen) = (ServerLink::Down(failure), true, None);
         server.asked.clear();
-        server.publisher.set_heard(false);
+        server.publisher.set_listening(false);
         let down = |server: &ServerState| match &server.link {
-            Link::Down(failure) => Some(failure.clone()),
-            Link::Sought | Link::Heard => None,
+            ServerLink::Down(failure) => Some(failure.clone()),
+            ServerLink::Connecting | ServerLink::Listening => None,
         };
         let down: Vec<Failure> = state.servers.iter().filter_map(down).collect();
         let is_lost = down.len() == state.servers.len();
@@ -87,14 +89,14 @@ impl Shared {
         if is_refused {
             self.go_down(&mut state);
         }
-        self.go_down_if_deaf(&mut state);
+        self.go_down_if_unheard(&mut state);
         self.changed.notify_all();
-        (was_heard, state.heard() > 0)
+        (was_listening, state.listening() > 0)
     }
 
     /// The client is not live while no server is heard, also while it still connects to some.
-    fn go_down_if_deaf(&self, state: &mut State) {
-        if state.heard() == 0 {
+    fn go_down_if_unheard(&self, state: &mut State) {
+        if state.listening() == 0 {
             self.go_down(state);
         }
     }
@@ -110,7 +112,7 @@ impl Shared {
         // Dropped after the lock is free: ours may be the last reference to a slot.
         let mut slots = Vec::new();
         let mut state = self.state.lock();
-        if now.since(state.swept) < SWEEP {
+        if now.since(state.swept) < SWEEP_INTERVAL {
             return;
         }
         let State { swept, channels, wishes, .. } = &mut *state;
@@ -140,17 +142,17 @@ pub(super) struct ServerThread {
 impl ServerThread {
     pub(super) fn state(&self, late: bool) -> ServerState {
         let (publisher, asked) = (Arc::clone(&self.publisher), HashMap::new());
-        let (number, link) = (self.number, Link::Sought);
+        let (number, link) = (self.number, ServerLink::Connecting);
         ServerState { number, publisher, link, late, asked, seen: None }
     }
 
     fn run(&self) {
-        let mut pauses = Pauses::between(FIRST_REST, LONGEST_REST);
+        let mut pauses = Pauses::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         while self.is_wanted() {
             let round = || self.listen_and_rest(&mut pauses);
             if survive("the listener, which starts again,", round).is_none() {
                 self.shared.lose(self.number, Failure::silent());
-                sync::sleep(LOOK);
+                sync::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -165,21 +167,21 @@ impl ServerThread {
 
     fn listen_and_rest(&self, pauses: &mut Pauses) {
         // A caller whose attempt comes after the refusal may have found it mended.
-        let refusal = Refusal::before(self.publisher.tried(), self.shared.clock.now());
+        let refusal = Refusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;
         let mut delayed = Delayed::default();
         let outcome = self.listen(&mut delayed);
         self.wake(delayed.take(Moment::FAR));
         let Err(failure) = outcome else { return };
-        let (was_heard, is_heard) = self.shared.lose(self.number, failure.clone());
+        let (was_listening, is_listening) = self.shared.lose(self.number, failure.clone());
         log!(debug, "wake-ups of {} are not heard: {failure}", self.publisher.address());
-        if was_heard {
+        if was_listening {
             pauses.reset();
         }
-        self.shared.follow();
+        self.shared.update_servers();
         let rest = pauses.next();
-        let is_urgent = !is_heard && !failure.is_not_a_master();
-        sync::sleep(if is_urgent { rest.min(LONGEST_DEAF_REST) } else { rest });
+        let is_urgent = !is_listening && !failure.is_not_a_master();
+        sync::sleep(if is_urgent { rest.min(MAX_RETRY_PAUSE_UNHEARD) } else { rest });
         if !failure.is_passing() {
             self.rest_while_refused(refusal, retries);
         }
@@ -189,12 +191,13 @@ impl ServerThread {
     /// ends with a caller's attempt to connect, or after a minute.
     fn rest_while_refused(&self, refusal: Refusal, retries: u64) {
         let mut state = self.shared.state.lock();
-        let is_over = || refusal.is_over(self.publisher.tried(), self.shared.clock.now());
+        let is_over =
+            || refusal.is_over(self.publisher.connect_attempts(), self.shared.clock.now());
         while self.is_wanted_in(&mut state)
             && state.retries == retries
             && (state.refused.is_some() || !is_over())
         {
-            self.shared.changed.wait_for(&mut state, LOOK);
+            self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         }
     }
 
@@ -202,22 +205,22 @@ impl ServerThread {
     fn listen(&self, delayed: &mut Delayed) -> Result<(), Failure> {
         let mut subscriber = self.publisher.subscribe(&self.shared.own)?;
         while self.is_wanted() {
-            self.ask(&mut *subscriber)?;
+            self.subscribe_wished(&mut *subscriber)?;
             let now = self.shared.clock.now();
             self.wake(delayed.take(now));
-            match subscriber.next(delayed.next(now).min(LOOK)) {
-                Ok(event) => self.hear(event, subscriber.epoch(), delayed),
+            match subscriber.next(delayed.next(now).min(POLL_INTERVAL)) {
+                Ok(event) => self.on_event(event, subscriber.epoch(), delayed),
                 Err(failure @ Failure::Refused(_)) => self.refuse(subscriber.refused(), failure)?,
                 Err(failure) => return Err(failure),
             }
-            self.shared.follow();
+            self.shared.update_servers();
             self.shared.sweep();
         }
         Ok(())
     }
 
     /// Asks for the channels that are wished for here, and leaves the others.
-    pub(super) fn ask(&self, subscriber: &mut dyn Subscriber) -> Result<(), Failure> {
+    pub(super) fn subscribe_wished(&self, subscriber: &mut dyn Subscriber) -> Result<(), Failure> {
         let version = self.shared.publishers.version();
         let mut state = self.shared.state.lock();
         let State { servers, channels, wishes, .. } = &mut *state;
@@ -229,13 +232,13 @@ impl ServerThread {
             return Ok(());
         }
         server.seen = seen;
-        let is_due = |name: &[u8]| channels.contains_key(name) && self.publisher.has(name);
+        let is_due = |name: &[u8]| channels.contains_key(name) && self.publisher.serves(name);
         let left = server.asked.extract_if(|name, _| !is_due(name));
         let left: Vec<Vec<u8>> = left.map(|(name, _)| name).collect();
         let mut asked = Vec::new();
-        for (name, channel) in channels.iter().filter(|(name, _)| self.publisher.has(name)) {
+        for (name, channel) in channels.iter().filter(|(name, _)| self.publisher.serves(name)) {
             if server.asked.get(name).is_none_or(|(wish, _)| *wish != channel.wish) {
-                server.asked.insert(name.clone(), (channel.wish, Reply::Due));
+                server.asked.insert(name.clone(), (channel.wish, SubscribeReply::Due));
                 asked.push(name.clone());
             }
         }
@@ -254,19 +257,21 @@ impl ServerThread {
         let mut found = refused.is_some();
         let mut names = Vec::new();
         for (name, (wish, reply)) in &mut server.asked {
-            if *reply == Reply::Due && refused.as_ref().is_none_or(|refused| refused == name) {
-                (*reply, found) = (Reply::Refused, true);
+            if *reply == SubscribeReply::Due
+                && refused.as_ref().is_none_or(|refused| refused == name)
+            {
+                (*reply, found) = (SubscribeReply::Refused, true);
                 names.push((name.clone(), *wish));
             }
         }
-        if !found || !matches!(server.link, Link::Heard) {
+        if !found || !matches!(server.link, ServerLink::Listening) {
             return Err(failure);
         }
         for (name, wish) in names {
-            let (refusals, able) = state.replies(&name, wish, Reply::Refused);
+            let (refusals, able) = state.replies(&name, wish, SubscribeReply::Refused);
             if let Some(channel) = state.channels.get_mut(&name)
                 && channel.wish == wish
-                && refusals + self.shared.publishers.enough() > able
+                && refusals + self.shared.publishers.required() > able
             {
                 channel.state = ChannelState::Refused(failure.clone());
             }
@@ -275,60 +280,60 @@ impl ServerThread {
         Ok(())
     }
 
-    pub(super) fn hear(&self, event: Event, epoch: u64, delayed: &mut Delayed) {
-        let Shared { publishers, own, tell, .. } = &*self.shared;
+    pub(super) fn on_event(&self, event: Event, epoch: u64, delayed: &mut Delayed) {
+        let Shared { publishers, own, on_wake, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
                 // Also from a server that has gone: its message is an echo wherever else it is heard.
-                if publishers.is_news(true, &payload) {
+                if publishers.accepts(true, &payload) {
                     let mut wake = read(&payload);
-                    if let Wake::Grant { grant, .. } = &mut wake {
+                    if let WakeMessage::Grant { grant, .. } = &mut wake {
                         grant.epoch = epoch;
                     }
-                    tell(wake);
+                    on_wake(wake);
                 }
             }
             Event::Message { channel, payload } => {
-                if publishers.is_news(false, &payload) {
-                    self.wake_later(channel, Reason::Released, delayed);
+                if publishers.accepts(false, &payload) {
+                    self.wake_later(channel, WakeReason::Released, delayed);
                 }
             }
-            Event::Subscribed { channel } if channel == *own => self.come_live(),
+            Event::Subscribed { channel } if channel == *own => self.on_live(),
             Event::Subscribed { channel } => self.confirm(channel, delayed),
             Event::Nothing => {}
         }
     }
 
     /// Wakes those that wait at a channel after the pause of the publishers, and meanwhile goes on reading.
-    fn wake_later(&self, channel: Vec<u8>, reason: Reason, delayed: &mut Delayed) {
+    fn wake_later(&self, channel: Vec<u8>, reason: WakeReason, delayed: &mut Delayed) {
         let pause = self.shared.publishers.pause();
         if pause.is_zero() {
             self.wake(vec![(channel, reason)]);
         } else {
-            delayed.add(channel, reason, self.shared.clock.now().after(pause.min(LOOK)));
+            delayed.add(channel, reason, self.shared.clock.now().after(pause.min(POLL_INTERVAL)));
         }
     }
 
-    fn wake(&self, channels: Vec<(Vec<u8>, Reason)>) {
+    fn wake(&self, channels: Vec<(Vec<u8>, WakeReason)>) {
         for (channel, reason) in channels {
             let state = self.shared.state.lock();
             let slots = state.channels.get(&channel).map(|channel| channel.waiters());
             drop(state);
             slots.iter().flatten().for_each(|slot| match reason {
-                Reason::Released => slot.on_release(),
-                Reason::Missed => slot.request_retry(),
+                WakeReason::Released => slot.on_release(),
+                WakeReason::Missed => slot.request_retry(),
             });
         }
     }
 
     /// The client's own channel is confirmed.
-    fn come_live(&self) {
+    fn on_live(&self) {
         let mut state = self.shared.state.lock();
         let Some(server) = state.server(self.number) else { return };
-        let late = server.late && !matches!(server.link, Link::Heard);
-        server.link = Link::Heard;
-        self.publisher.set_heard(true);
-        if state.heard() < self.shared.publishers.enough() {
+        let late = server.late && !matches!(server.link, ServerLink::Listening);
+        server.link = ServerLink::Listening;
+        self.publisher.set_listening(true);
+        if state.listening() < self.shared.publishers.required() {
             return;
         }
         state.refused = None;
@@ -336,9 +341,9 @@ impl ServerThread {
         self.shared.changed.notify_all();
         drop(state);
         if came {
-            (self.shared.tell)(Wake::Live);
+            (self.shared.on_wake)(WakeMessage::Listening);
         } else if late {
-            (self.shared.tell)(self.publisher.missed());
+            (self.shared.on_wake)(self.publisher.missed_wake());
         }
     }
 
@@ -350,17 +355,19 @@ impl ServerThread {
         // A confirmation of an earlier question says nothing of a wish that was left since.
         let asked = state.server(self.number).and_then(|server| server.asked.get_mut(name));
         match asked {
-            Some((asked, reply)) if *asked == wish && *reply != Reply::Confirmed => {
-                *reply = Reply::Confirmed;
+            Some((asked, reply)) if *asked == wish && *reply != SubscribeReply::Confirmed => {
+                *reply = SubscribeReply::Confirmed;
             }
             _ => return,
         }
-        if state.replies(name, wish, Reply::Confirmed).0 != self.shared.publishers.enough() {
+        if state.replies(name, wish, SubscribeReply::Confirmed).0
+            != self.shared.publishers.required()
+        {
             return;
         }
         let Some(known) = state.channels.get_mut(name) else { return };
-        let was_heard = matches!(known.state, ChannelState::Confirmed);
-        let missed = was_heard | std::mem::take(&mut known.missed);
+        let was_listening = matches!(known.state, ChannelState::Confirmed);
+        let missed = was_listening | std::mem::take(&mut known.missed);
         known.state = ChannelState::Confirmed;
         let slots = known.waiters();
         // Before anybody can see that it is heard, and release the lock.
@@ -369,14 +376,14 @@ impl ServerThread {
         self.shared.changed.notify_all();
         if missed {
             // What was published since is made good by asking (rule 12).
-            self.wake_later(channel, Reason::Missed, delayed);
+            self.wake_later(channel, WakeReason::Missed, delayed);
         }
     }
 }
 
 /// Why those that wait at a channel ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum WakeReason {
     Released,
     /// What was published meanwhile was not heard.
     Missed,
@@ -384,11 +391,12 @@ pub(super) enum Reason {
 
 /// The channels at which waiters are woken a little later, since all clients hear of a release at once.
 #[derive(Debug, Default)]
-pub(super) struct Delayed(Vec<(Moment, Vec<u8>, Reason)>);
+pub(super) struct Delayed(Vec<(Moment, Vec<u8>, WakeReason)>);
 
 impl Delayed {
-    pub(super) fn add(&mut self, channel: Vec<u8>, reason: Reason, due: Moment) {
-        let is_known = |(_, other, why): &(_, Vec<u8>, Reason)| *other == channel && *why == reason;
+    pub(super) fn add(&mut self, channel: Vec<u8>, reason: WakeReason, due: Moment) {
+        let is_known =
+            |(_, other, why): &(_, Vec<u8>, WakeReason)| *other == channel && *why == reason;
         if !self.0.iter().any(is_known) {
             self.0.push((due, channel, reason));
         }
@@ -402,7 +410,7 @@ impl Delayed {
     }
 
     /// Takes out those that are due.
-    pub(super) fn take(&mut self, now: Moment) -> Vec<(Vec<u8>, Reason)> {
+    pub(super) fn take(&mut self, now: Moment) -> Vec<(Vec<u8>, WakeReason)> {
         self.0.extract_if(.., |(due, ..)| *due <= now).map(|(_, name, why)| (name, why)).collect()
     }
 }

@@ -19,8 +19,8 @@ use crate::protocol::reply::{Forced, acquired, flag, forced, released, renewed, 
 use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
-use crate::protocol::{Protocol, replica, transaction};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::protocol::{Protocol, durability, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
@@ -195,7 +195,7 @@ impl<B: Backend> Protocol for Scripted<B> {
     ) -> Result<Result<Durability, Ownership>, Failure> {
         self.0.at(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
-                replica::replicate(session, target, owner, wanted, deadline)
+                durability::replicate(session, target, owner, wanted, deadline)
             })
         })
     }
