@@ -14,9 +14,9 @@ use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
 use crate::topology::quorum::{Quorum, Rules};
 use crate::wire::endpoint::Endpoint;
+use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
-use crate::wire::process;
 
 impl QuorumClient {
     /// Connects to these servers with default settings. It succeeds if a majority can be reached.
@@ -223,7 +223,7 @@ impl QuorumClientBuilder {
     /// ```
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
-        process::check()?;
+        fork_guard::check()?;
         if servers.len().is_multiple_of(2) {
             log!(
                 warn,

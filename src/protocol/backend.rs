@@ -61,7 +61,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     ) -> Vec<Result<Reply, Failure>>;
 
     /// Closes the connections of [`call_many`](Backend::call_many) to the server that has this lock.
-    fn distrust(&self, target: &Target);
+    fn discard_connections(&self, target: &Target);
 
     /// The servers that publish what wakes this client's waiters.
     fn publishers(&self) -> Arc<dyn Publishers>;
@@ -104,7 +104,7 @@ pub(crate) trait Server {
     fn reply_by(&self, deadline: Moment) -> Moment;
 
     /// Closes all connections: one of them may be out of step.
-    fn distrust(&self);
+    fn discard_connections(&self);
 }
 
 /// A real server.
@@ -153,7 +153,7 @@ impl Server for Node<'_> {
         self.transport.reply_by(deadline)
     }
 
-    fn distrust(&self) {
-        self.transport.distrust();
+    fn discard_connections(&self) {
+        self.transport.discard_connections();
     }
 }

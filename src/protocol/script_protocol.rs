@@ -56,13 +56,16 @@ fn call_in_time(
 
 /// An unreadable reply may belong to another command, so no connection is trusted any longer.
 fn read<T>(server: &impl Server, outcome: Result<T, Failure>) -> Result<T, Failure> {
-    or_distrust(outcome, || server.distrust())
+    or_discard_connections(outcome, || server.discard_connections())
 }
 
-fn or_distrust<T>(outcome: Result<T, Failure>, distrust: impl FnOnce()) -> Result<T, Failure> {
+fn or_discard_connections<T>(
+    outcome: Result<T, Failure>,
+    discard_connections: impl FnOnce(),
+) -> Result<T, Failure> {
     outcome.inspect_err(|failure| {
         if failure.is_unknown() {
-            distrust();
+            discard_connections();
         }
     })
 }
@@ -209,7 +212,9 @@ impl<B: Backend> Protocol for Scripted<B> {
         let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
         let replies = self.0.call_many(&targets, &calls, deadline);
         let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
-            or_distrust(request.read(&reply?), || self.0.distrust(request.target))
+            or_discard_connections(request.read(&reply?), || {
+                self.0.discard_connections(request.target)
+            })
         };
         requests.iter().zip(replies).map(told).collect()
     }

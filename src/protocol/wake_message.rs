@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
-use crate::wire::process;
+use crate::wire::fork_guard;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscriber;
 use crate::wire::transport::Transport;
@@ -126,7 +126,7 @@ impl Publisher for Transport {
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
-        process::check()?;
+        fork_guard::check()?;
         Ok(Box::new(self.manager().subscribe(channel)?))
     }
 

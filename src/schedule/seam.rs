@@ -160,8 +160,8 @@ impl Backend for Seam {
         self.memory.call_many(targets, calls, deadline)
     }
 
-    fn distrust(&self, target: &Target) {
-        Backend::distrust(&self.memory, target);
+    fn discard_connections(&self, target: &Target) {
+        Backend::discard_connections(&self.memory, target);
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
@@ -223,7 +223,7 @@ impl Server for Seam {
         self.memory.reply_by(deadline)
     }
 
-    fn distrust(&self) {
-        Server::distrust(&self.memory);
+    fn discard_connections(&self) {
+        Server::discard_connections(&self.memory);
     }
 }

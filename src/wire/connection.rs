@@ -8,11 +8,11 @@ use redis::{RedisError, ServerErrorKind, Value};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
+use crate::wire::error_context::{Limit, io_kind, locate};
 use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
-use crate::wire::fault::{Limit, io_kind, locate};
-use crate::wire::line::Line;
+use crate::wire::health::ConnectionHealth;
+use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
-use crate::wire::silence::Common;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -64,9 +64,9 @@ pub(crate) trait Session {
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
     pub(crate) counted: Weak<()>,
-    inner: Line,
+    inner: RawConnection,
     clock: Arc<dyn Clock>,
-    common: Arc<Common>,
+    common: Arc<ConnectionHealth>,
     /// The server, as errors name it.
     address: Arc<str>,
     /// What is set on the socket.
@@ -105,9 +105,9 @@ pub(crate) struct ServerRun {
 impl Connection {
     /// Takes over a fresh connection.
     pub(crate) fn new(
-        inner: Line,
+        inner: RawConnection,
         clock: Arc<dyn Clock>,
-        common: Arc<Common>,
+        common: Arc<ConnectionHealth>,
         address: Arc<str>,
         epoch: Epoch,
     ) -> Connection {

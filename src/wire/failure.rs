@@ -8,7 +8,7 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, is_tls_fault, locate, place, silence, words};
+use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Arc, OnceLock};
 use crate::wire::endpoint::Endpoint;
-use crate::wire::fault::io_error;
+use crate::wire::error_context::io_error;
 use crate::wire::socket::Socket;
 
 /// The most that TLS seals at once. It fits into the buffer of a session, which is empty before each.
@@ -22,14 +22,14 @@ pub(super) const RECORD: usize = 16 * 1024;
 pub(crate) struct Certificates {
     /// PEM text with the authorities; those of the machine where there is none.
     pub(crate) authority: Option<Vec<u8>>,
-    pub(crate) client: Option<Identification>,
+    pub(crate) client: Option<ClientCertificate>,
     /// What was made of them. The machine's are read once, and the connections share their sessions.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 /// A client's certificate chain and its key.
 #[derive(Clone)]
-pub(crate) struct Identification {
+pub(crate) struct ClientCertificate {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Vec<u8>,
 }
@@ -102,7 +102,7 @@ impl Certificates {
     }
 }
 
-impl Identification {
+impl ClientCertificate {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
         let field = "client_certificate";
         let chain = certificates(field, &self.chain)?;

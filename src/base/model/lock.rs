@@ -130,7 +130,7 @@ impl Condvar {
 }
 
 /// For a crowd that is woken at once.
-pub(crate) mod crowd {
+pub(crate) mod contended {
     use std::time::Duration;
 
     pub(crate) use super::{Condvar, Mutex, MutexGuard};

@@ -17,9 +17,9 @@ use crate::protocol::script_protocol::Scripted;
 #[cfg(any(test, feature = "testing"))]
 use crate::topology::memory::{client::Memory, link::Link, server::Server};
 use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
-use crate::wire::process;
 
 impl LockClient {
     /// Connects to a server with default settings, or says clearly why it cannot.
@@ -227,7 +227,7 @@ impl LockClientBuilder {
     /// ```
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
-        process::check()?;
+        fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);

@@ -10,8 +10,8 @@ use crate::topology::cluster::{Cluster, Directory, NodeSettings};
 use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
 use crate::wire::endpoint::Endpoint;
+use crate::wire::locator::{FixedServer, Locator};
 use crate::wire::pool::connector;
-use crate::wire::source::{Fixed, Source};
 use crate::wire::transport::Transport;
 
 impl LockClientBuilder {
@@ -104,9 +104,9 @@ impl LockClientBuilder {
             }
             None => None,
         };
-        let source: Arc<dyn Source> = match &sentinels {
-            Some(sentinels) => Arc::clone(sentinels) as Arc<dyn Source>,
-            None => Arc::new(Fixed::new(info)),
+        let source: Arc<dyn Locator> = match &sentinels {
+            Some(sentinels) => Arc::clone(sentinels) as Arc<dyn Locator>,
+            None => Arc::new(FixedServer::new(info)),
         };
         let transport = Arc::new(Transport::new(
             source,

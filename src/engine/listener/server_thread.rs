@@ -12,7 +12,7 @@ use crate::engine::listener::state::{
 };
 use crate::protocol::wake_message::{Publisher, WakeMessage, read};
 use crate::wire::failure::Failure;
-use crate::wire::retry::{Pauses, Refusal};
+use crate::wire::retry::{Refusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber};
 
 /// How often a thread looks whether it is still wanted, and what is wished for.
@@ -147,7 +147,7 @@ impl ServerThread {
     }
 
     fn run(&self) {
-        let mut pauses = Pauses::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
+        let mut pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         while self.is_wanted() {
             let round = || self.listen_and_rest(&mut pauses);
             if survive("the listener, which starts again,", round).is_none() {
@@ -165,7 +165,7 @@ impl ServerThread {
         !self.shared.closed.load(Ordering::Acquire) && state.server(self.number).is_some()
     }
 
-    fn listen_and_rest(&self, pauses: &mut Pauses) {
+    fn listen_and_rest(&self, pauses: &mut RetryBackoff) {
         // A caller whose attempt comes after the refusal may have found it mended.
         let refusal = Refusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;

@@ -26,7 +26,7 @@ use crate::topology::cluster::member::Member;
 use crate::topology::several::node::NodeSettings;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::process;
+use crate::wire::fork_guard;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Lane;
@@ -135,7 +135,7 @@ impl Directory {
         member: &Arc<Member>,
         channel: &[u8],
     ) -> Result<Subscription, Failure> {
-        process::check()?;
+        fork_guard::check()?;
         member.subscribe(channel).inspect_err(|failure| {
             // A member that is on the map no longer has gone, and its thread is about to.
             if failure.is_passing() && self.map.lock().has(member) {

@@ -8,8 +8,8 @@ use crate::topology::cluster::address::Address;
 use crate::topology::several::node::{Node, NodeSettings};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
+use crate::wire::locator::FixedServer;
 use crate::wire::manager::Manager;
-use crate::wire::source::Fixed;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Transport;
 
@@ -74,7 +74,7 @@ impl Member {
 
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let ear = self.ear.get_or_init(|| {
-            let (source, clock) = (Fixed::new(self.info.clone()), Arc::clone(&self.clock));
+            let (source, clock) = (FixedServer::new(self.info.clone()), Arc::clone(&self.clock));
             Manager::new(Arc::new(source), clock, self.settings.timeouts)
         });
         // Nodes pass on to each other what is published, so that a replica is as good a place as its master.
@@ -92,9 +92,9 @@ impl Member {
     }
 
     /// Its connections are used no longer.
-    pub(super) fn distrust(&self) {
+    pub(super) fn discard_connections(&self) {
         if let Some(node) = &*self.node.lock() {
-            node.transport().distrust();
+            node.transport().discard_connections();
         }
     }
 

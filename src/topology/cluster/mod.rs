@@ -102,9 +102,9 @@ impl Backend for Cluster {
         self.directory.call_all(calls, slot, deadline)
     }
 
-    fn distrust(&self, target: &Target) {
+    fn discard_connections(&self, target: &Target) {
         if let Some(member) = self.directory.home(hash_slot(target.key())) {
-            member.distrust();
+            member.discard_connections();
         }
     }
 

@@ -66,7 +66,7 @@ impl Backend for Memory {
     }
 
     /// There is no connection that could be out of step.
-    fn distrust(&self, _target: &Target) {}
+    fn discard_connections(&self, _target: &Target) {}
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
@@ -130,7 +130,7 @@ impl crate::protocol::backend::Server for Memory {
         deadline
     }
 
-    fn distrust(&self) {}
+    fn discard_connections(&self) {}
 }
 
 /// The way of a client to the server, as it listens there.

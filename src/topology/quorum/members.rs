@@ -92,7 +92,7 @@ impl Quorum {
         if let Err(failure) = &outcome
             && failure.is_unknown()
         {
-            self.nodes[node].transport().distrust();
+            self.nodes[node].transport().discard_connections();
         }
         outcome
     }

@@ -13,9 +13,9 @@ use crate::base::sync::{self, Arc, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::topology::sentinel::{SWITCHES, Sentinels};
 use crate::wire::failure::{self, Failure, is_denial};
+use crate::wire::locator::Locator as _;
 use crate::wire::manager::Manager;
-use crate::wire::retry::{Pauses, Refusal};
-use crate::wire::source::Source as _;
+use crate::wire::retry::{Refusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber as _, Subscription};
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
@@ -47,7 +47,7 @@ pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads:
 struct Follower {
     sentinels: Arc<Sentinels>,
     manager: Weak<Manager>,
-    pauses: Pauses,
+    pauses: RetryBackoff,
     /// How many sentinels refused to be listened to since the last one was heard.
     refusals: usize,
     /// Read before the first of them, and again before the first after a rest for the sake of all.
@@ -56,7 +56,7 @@ struct Follower {
 
 impl Follower {
     fn new(sentinels: Arc<Sentinels>, manager: Weak<Manager>) -> Follower {
-        let pauses = Pauses::between(FIRST_REST, LONGEST_REST);
+        let pauses = RetryBackoff::between(FIRST_REST, LONGEST_REST);
         Follower { sentinels, manager, pauses, refusals: 0, refusal: None }
     }
 
@@ -66,7 +66,7 @@ impl Follower {
         if self.manager.strong_count() == 0 {
             return;
         }
-        self.sentinels.doubt();
+        self.sentinels.suspect();
         if failure.is_passing() {
             (self.refusals, self.refusal) = (0, None);
         } else {
@@ -126,7 +126,7 @@ impl Follower {
                         (self.refusals, self.refusal) = (0, None);
                         self.pauses.reset();
                     }
-                    self.sentinels.doubt();
+                    self.sentinels.suspect();
                     next.look(&manager, false);
                 }
             }

@@ -3,8 +3,8 @@
 use redis::{ErrorKind, RedisError};
 
 use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::error_context::{by_sentinel, is_tls_fault, words};
 use crate::wire::failure::is_denial;
-use crate::wire::fault::{by_sentinel, is_tls_fault, words};
 
 /// Why sentinels did not tell where the master is.
 #[derive(Default)]

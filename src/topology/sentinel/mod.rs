@@ -17,8 +17,8 @@ use crate::topology::sentinel::master::{Master, Rank, is_master};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::{is_denial, not_a_master};
+use crate::wire::locator::{HandshakeCommand, LocateResult, Locator};
 use crate::wire::retry::REFUSED;
-use crate::wire::source::{Found, Question, Source};
 
 pub(crate) use follower::follow;
 
@@ -174,13 +174,13 @@ impl Sentinels {
     }
 }
 
-impl Source for Sentinels {
+impl Locator for Sentinels {
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
     /// `most`, of which each has a share. Answers where it is, and whether that is elsewhere than before.
     ///
     /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
     /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
-    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
         let deadline = self.clock.now().after(most);
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
         let (order, speaking) = self.order();
@@ -217,7 +217,7 @@ impl Source for Sentinels {
             let info = self.at(best.address.clone());
             return Ok((info, self.note(best)));
         }
-        self.doubt();
+        self.suspect();
         Err(errors.trouble(self.nodes.len(), &self.master))
     }
 
@@ -232,16 +232,20 @@ impl Source for Sentinels {
     }
 
     /// The one that was told of cannot be spoken to: who told it is asked last the next time.
-    fn doubt(&self) {
+    fn suspect(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn question(&self) -> Option<Question> {
-        Some(Question { command: &[b"ROLE"], needed: false })
+    fn handshake_command(&self) -> Option<HandshakeCommand> {
+        Some(HandshakeCommand { command: &[b"ROLE"], needed: false })
     }
 
     /// The server that the sentinels named must say itself that it is the master.
-    fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
+    fn check_handshake(
+        &self,
+        connection: &mut Connection,
+        reply: Option<&Reply>,
+    ) -> Result<(), RedisError> {
         match reply {
             Some(reply) if !is_master(&reply.value) => {
                 let address = connection.address();

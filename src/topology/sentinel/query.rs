@@ -9,8 +9,8 @@ use super::Sentinels;
 use crate::base::time::Moment;
 use crate::topology::sentinel::master::{Master, Rank, is_master};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::fault::{Limit, locate, silence};
-use crate::wire::line::Line;
+use crate::wire::error_context::{Limit, locate, silence};
+use crate::wire::raw_connection::RawConnection;
 
 impl Sentinels {
     /// Where a sentinel says that the master is; `None` if it takes it for dead.
@@ -43,7 +43,7 @@ impl Sentinels {
     ///
     /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
     /// the other replicas follow too. It chooses one only once it was elected to.
-    fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
+    fn promoted(&self, sentinel: &mut RawConnection, deadline: Moment) -> Option<(String, u16)> {
         self.limit(sentinel, deadline).ok()?;
         let mut command = redis::cmd("SENTINEL");
         let replicas: Vec<Told> = sentinel.query(command.arg("REPLICAS").arg(&self.master)).ok()?;
@@ -53,17 +53,17 @@ impl Sentinels {
         is_master(&role).then_some(address)
     }
 
-    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
+    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<RawConnection, RedisError> {
         let left = deadline.since(self.clock.now());
         let limit = Limit { span: left, setting: None };
-        let connection = Line::connect(to, left)
+        let connection = RawConnection::connect(to, left)
             .map_err(|error| locate(error, &endpoint::address(to), limit))?;
         self.limit(&connection, deadline)?;
         Ok(connection)
     }
 
     /// Its next answer may take what is left.
-    fn limit(&self, connection: &Line, deadline: Moment) -> Result<(), RedisError> {
+    fn limit(&self, connection: &RawConnection, deadline: Moment) -> Result<(), RedisError> {
         let left = deadline.since(self.clock.now());
         if left.is_zero() {
             return Err(silence());

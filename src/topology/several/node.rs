@@ -9,14 +9,14 @@ use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::topology::several::quarantine::RestartQuarantine;
-use crate::wire::attempt::Attempts;
+use crate::wire::connect_attempts::ConnectAttempts;
 use crate::wire::connection::{Connection, Reply, ServerRun};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
+use crate::wire::locator::{FixedServer, HandshakeCommand, LocateResult, Locator};
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::{PoolSettings, connector};
 use crate::wire::server_clock::ServerClock;
-use crate::wire::source::{Fixed, Found, Question, Source};
 use crate::wire::transport::Transport;
 
 /// How the connections to a node are made.
@@ -33,12 +33,12 @@ pub(crate) struct NodeSettings {
 /// A server that has to report since when it runs, and so from when on it counts.
 #[derive(Debug)]
 struct Voter {
-    server: Fixed,
+    server: FixedServer,
     probation: Arc<RestartQuarantine>,
 }
 
-impl Source for Voter {
-    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
+impl Locator for Voter {
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
         self.server.locate(each, most, asks_all)
     }
 
@@ -51,11 +51,18 @@ impl Source for Voter {
         true
     }
 
-    fn question(&self) -> Option<Question> {
-        Some(Question { command: &[b"INFO", b"server"], needed: self.probation.is_needed() })
+    fn handshake_command(&self) -> Option<HandshakeCommand> {
+        Some(HandshakeCommand {
+            command: &[b"INFO", b"server"],
+            needed: self.probation.is_needed(),
+        })
     }
 
-    fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
+    fn check_handshake(
+        &self,
+        connection: &mut Connection,
+        reply: Option<&Reply>,
+    ) -> Result<(), RedisError> {
         connection.standing = self.probation.standing(reply);
         Ok(())
     }
@@ -79,8 +86,8 @@ impl Node {
     ) -> Result<Node, Failure> {
         let NodeSettings { pool, timeouts, probation, threads } = settings;
         let probation = probation.map(|span| Arc::new(RestartQuarantine::new(span)));
-        let server = Fixed::new(info);
-        let source: Arc<dyn Source> = match &probation {
+        let server = FixedServer::new(info);
+        let source: Arc<dyn Locator> = match &probation {
             Some(probation) => Arc::new(Voter { server, probation: Arc::clone(probation) }),
             None => Arc::new(server),
         };
@@ -108,7 +115,7 @@ impl Node {
         self.transport.server_clock()
     }
 
-    pub(crate) fn attempts(&self) -> &Attempts {
+    pub(crate) fn attempts(&self) -> &ConnectAttempts {
         self.transport.manager().attempts()
     }
 
@@ -129,7 +136,7 @@ impl Node {
         let timeout = self.transport.manager().reply_limit().span;
         if waited >= timeout - timeout / 10 {
             self.set_silent(true);
-            self.transport.distrust();
+            self.transport.discard_connections();
         }
     }
 

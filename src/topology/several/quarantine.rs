@@ -61,7 +61,7 @@ impl RestartQuarantine {
         let text = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
         let (sent, received) =
             reply.map_or((Moment::PAST, Moment::FAR), |reply| (reply.sent, reply.received));
-        self.judge(&text.unwrap_or_default(), sent, received)
+        self.check_handshake(&text.unwrap_or_default(), sent, received)
     }
 
     /// A server replied on a connection of this standing to what was sent then. Returns what is known
@@ -79,7 +79,7 @@ impl RestartQuarantine {
     }
 
     /// A report that was asked for and came then.
-    fn judge(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
+    fn check_handshake(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
         let field = |name: &str| {
             report.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
@@ -149,7 +149,7 @@ mod tests {
     /// A report that comes at once.
     fn look(probation: &RestartQuarantine, run: &str, seconds: u64, at: Moment) -> Moment {
         let seconds = i64::try_from(seconds).unwrap();
-        probation.judge(&report(run, seconds), at, at).counts_from
+        probation.check_handshake(&report(run, seconds), at, at).counts_from
     }
 
     #[test]
@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn server_that_reports_no_uptime_does_not_count() {
-        let from = |span, text| RestartQuarantine::new(span).judge(text, NOW, NOW).counts_from;
+        let from =
+            |span, text| RestartQuarantine::new(span).check_handshake(text, NOW, NOW).counts_from;
         assert_eq!(from(SPAN, ""), Moment::FAR);
         assert_eq!(from(SPAN, "run_id:a\r\n"), Moment::FAR);
         assert_eq!(from(Duration::ZERO, ""), Moment::PAST);
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn negative_uptime_is_that_of_a_run_just_started() {
-        let standing = RestartQuarantine::new(SPAN).judge(&report("a", -3_600), NOW, NOW);
+        let standing = RestartQuarantine::new(SPAN).check_handshake(&report("a", -3_600), NOW, NOW);
         assert_eq!(standing.counts_from, NOW.after(SPAN));
     }
 
@@ -206,7 +207,7 @@ mod tests {
     fn later_start_is_believed_but_not_after_the_first_meeting() {
         let probation = RestartQuarantine::new(SPAN);
         assert_eq!(look(&probation, "a", 3_600, NOW).max(NOW), NOW);
-        let first = probation.judge(&report("a", 3_600), NOW, NOW);
+        let first = probation.check_handshake(&report("a", 3_600), NOW, NOW);
         // The clock had been ahead, and is right now.
         let later = NOW.after(SECOND * 5);
         assert_eq!(look(&probation, "a", 8, later), NOW.after(SECOND * 26));
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn reply_shows_that_its_run_was_alive_when_asked() {
         let probation = RestartQuarantine::new(SPAN);
-        let first = probation.judge(&report("a", 1_000), NOW, NOW);
+        let first = probation.check_handshake(&report("a", 1_000), NOW, NOW);
         let later = NOW.after(SPAN * 2);
         probation.heard(first, later);
         // It was believed, had the other run been met only when it was connected to.
@@ -247,7 +248,7 @@ mod tests {
         let later = NOW.after(SPAN);
         let second = look(&probation, "b", 0, later);
         // Asked before, and read after.
-        probation.judge(&report("a", 1_000), NOW, later.after(SECOND));
+        probation.check_handshake(&report("a", 1_000), NOW, later.after(SECOND));
         assert_eq!(look(&probation, "b", YEAR, later.after(SECOND)), second);
     }
 
@@ -255,14 +256,16 @@ mod tests {
     fn slow_report_counts_from_its_receipt() {
         let probation = RestartQuarantine::new(SPAN);
         let received = NOW.after(SECOND * 4);
-        let standing = probation.judge(&report("a", 11), NOW, received);
+        let standing = probation.check_handshake(&report("a", 11), NOW, received);
         assert_eq!(standing.counts_from, received.after(SECOND * 20));
     }
 
     #[test]
     fn server_without_a_run_id_gets_no_credit_from_earlier() {
         let from = |probation: &RestartQuarantine, seconds: u64, at| {
-            probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
+            probation
+                .check_handshake(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
+                .counts_from
         };
         let probation = RestartQuarantine::new(SPAN);
         assert_eq!(from(&probation, 10, NOW), NOW.after(SECOND * 21));
@@ -278,7 +281,9 @@ mod tests {
     #[test]
     fn disbelieved_server_without_a_run_id_counts_after_one_span() {
         let from = |probation: &RestartQuarantine, seconds: u64, at| {
-            probation.judge(&format!("uptime_in_seconds:{seconds}\r\n"), at, at).counts_from
+            probation
+                .check_handshake(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
+                .counts_from
         };
         let probation = RestartQuarantine::new(SPAN);
         from(&probation, 900, NOW);
@@ -324,7 +329,7 @@ mod tests {
             for seen in looks {
                 let sent = now;
                 now = now.after(Duration::from_millis(seen.delay));
-                let standing = probation.judge(&report("b", seen.uptime), sent, now);
+                let standing = probation.check_handshake(&report("b", seen.uptime), sent, now);
                 if let Some(known) = known {
                     earlier += Moment::since(known, standing.counts_from);
                 } else {
@@ -358,7 +363,7 @@ mod tests {
                 let received = read.after(Duration::from_millis(back));
                 let uptime = read.since(NOW).as_secs() - started.since(NOW).as_secs();
                 let text = report("a", i64::try_from(uptime).unwrap());
-                let from = probation.judge(&text, now, received).counts_from;
+                let from = probation.check_handshake(&text, now, received).counts_from;
                 prop_assert!(from >= started.after(SPAN));
                 prop_assert!(from <= started.after(SPAN + SECOND * 2 + Duration::from_millis(300)));
                 now = received;

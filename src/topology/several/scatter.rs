@@ -18,8 +18,8 @@ use crate::base::time::{Clock, Moment};
 use crate::topology::several::node::Node;
 use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
+use crate::wire::fork_guard;
 use crate::wire::pool::{Borrowed, Pool};
-use crate::wire::process;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
@@ -141,7 +141,7 @@ impl<'a> NodeCall<'a> {
             standing: None,
             sent: None,
             doubt: None,
-            hindrance: process::check().err(),
+            hindrance: fork_guard::check().err(),
             failed: node.attempts().counts().failed,
             ordered: false,
         }
@@ -158,7 +158,7 @@ impl<'a> NodeCall<'a> {
 
     fn send(&mut self, deadline: Moment) {
         if self.connection.is_none() {
-            self.connection = self.pool.ready_or_order();
+            self.connection = self.pool.ready_or_request();
             // Once for each request, however often it looks.
             if self.connection.is_none() && !std::mem::replace(&mut self.ordered, true) {
                 self.pool.ask();
@@ -222,7 +222,7 @@ impl<'a> NodeCall<'a> {
 
     /// Looks for a connection.
     fn look(&mut self) {
-        if let Some(connection) = self.pool.ready_or_order() {
+        if let Some(connection) = self.pool.ready_or_request() {
             self.standing = Some(connection.standing);
             self.connection = Some(connection);
         } else if self.node.attempts().counts().failed != self.failed

@@ -50,8 +50,8 @@ impl Backend for Single {
         self.transport.call_all(calls, deadline)
     }
 
-    fn distrust(&self, _target: &Target) {
-        self.transport.distrust();
+    fn discard_connections(&self, _target: &Target) {
+        self.transport.discard_connections();
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
@@ -90,9 +90,9 @@ mod tests {
     use crate::protocol::request::{AcquireMode, AcquireRequest};
     use crate::protocol::script_protocol::Scripted;
     use crate::wire::endpoint;
+    use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::{PoolSettings, connector};
-    use crate::wire::source::Fixed;
 
     const LEASE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_secs(20);
@@ -111,7 +111,7 @@ mod tests {
         fn new() -> Stage {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
-            let source = Arc::new(Fixed::new(endpoint::parse(&proxy.url()).unwrap()));
+            let source = Arc::new(FixedServer::new(endpoint::parse(&proxy.url()).unwrap()));
             let timeouts = Timeouts::both(SOON);
             let (settings, identity) = (PoolSettings::default(), Arc::new(Identity::new("")));
             let threads = identity.threads();

@@ -16,8 +16,8 @@ use rustls::{
 
 use super::*;
 use crate::wire::endpoint::parse;
-use crate::wire::fault::io_kind;
-use crate::wire::line::Line;
+use crate::wire::error_context::io_kind;
+use crate::wire::raw_connection::RawConnection;
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
@@ -115,7 +115,7 @@ fn open(
     to: &TcpListener,
     parameters: &str,
     most: Duration,
-) -> std::result::Result<Line, RedisError> {
+) -> std::result::Result<RawConnection, RedisError> {
     let address = to.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://{address}{parameters}")).expect("a URL");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -124,7 +124,7 @@ fn open(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting))
         .with_no_client_auth();
-    Line::connect(&endpoint.set_tls(Arc::new(config)), most)
+    RawConnection::connect(&endpoint.set_tls(Arc::new(config)), most)
 }
 
 /// Gives the first connection to a thread.
@@ -136,7 +136,7 @@ fn serve<T: Send + 'static>(
     (listener, thread::spawn(move || serve(accepts.accept().expect("a client").0)))
 }
 
-fn pair() -> (Line, Peer) {
+fn pair() -> (RawConnection, Peer) {
     let (listener, peer) = serve(Peer::agree);
     let line = open(&listener, "", LONG).expect("a connection");
     (line, peer.join().expect("a peer"))
@@ -233,7 +233,7 @@ fn secure_address_without_certificates_is_never_opened() {
     listener.set_nonblocking(true).expect("an option");
     let address = listener.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://me:s3cret@{address}")).expect("a URL");
-    let error = Line::connect(&endpoint, SHORT * 4).err().expect("no certificates");
+    let error = RawConnection::connect(&endpoint, SHORT * 4).err().expect("no certificates");
     assert_eq!(error.kind(), ErrorKind::InvalidClientConfig, "{error:?}");
     let accepted = listener.accept().err().map(|error| error.kind());
     assert_eq!(accepted, Some(io::ErrorKind::WouldBlock), "something was sent");

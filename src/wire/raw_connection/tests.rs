@@ -23,10 +23,10 @@ fn dead() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
     (address, (listener, taken))
 }
 
-fn through(addresses: [SocketAddr; 2], url: &str) -> Result<Line, RedisError> {
+fn through(addresses: [SocketAddr; 2], url: &str) -> Result<RawConnection, RedisError> {
     let endpoint = endpoint::parse(url).unwrap();
     // Time enough for the greeting on a machine that is busy.
-    Line::connect_to_any(addresses, &endpoint, TIME * 10)
+    RawConnection::connect_to_any(addresses, &endpoint, TIME * 10)
 }
 
 #[test]

@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::Moment;
-use crate::wire::fault::Limit;
+use crate::wire::error_context::Limit;
 
 /// A caller that waits for less time than this may have met a network that is slow, not one that is dead.
 const MEANINGFUL: Duration = Duration::from_millis(200);
 
 /// What the connections of a manager have in common.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct ConnectionHealth {
     /// The longest wait for a reply, and the setting that says so.
     pub(crate) limit: Limit,
     /// When a reply was last received on any of them, in nanoseconds.
@@ -35,11 +35,17 @@ pub(crate) struct Common {
     excused: AtomicU64,
 }
 
-impl Common {
-    pub(crate) fn new(span: Duration, setting: &'static str) -> Common {
+impl ConnectionHealth {
+    pub(crate) fn new(span: Duration, setting: &'static str) -> ConnectionHealth {
         let zero = || AtomicU64::new(0);
         let limit = Limit { span, setting: Some(setting) };
-        Common { limit, replied: zero(), unanswered: zero(), generation: zero(), excused: zero() }
+        ConnectionHealth {
+            limit,
+            replied: zero(),
+            unanswered: zero(),
+            generation: zero(),
+            excused: zero(),
+        }
     }
 
     /// To which generation a connection belongs that is made now.
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn silence_covers_what_replied_before_its_request() {
         let second = Duration::from_secs(1);
-        let silence = Common::new(second, "command_timeout");
+        let silence = ConnectionHealth::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);
         silence.note_silence(sent, sent.after(second));
         assert!(silence.covers(sent.before(second)));
@@ -108,12 +114,12 @@ mod tests {
     #[test]
     fn short_silence_covers_nothing() {
         let second = Duration::from_secs(1);
-        let silence = Common::new(second, "command_timeout");
+        let silence = ConnectionHealth::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);
         silence.note_silence(sent, sent.after(second / 10));
         assert!(!silence.covers(sent.before(second)));
         // Where a reply may take no longer, it is as long as any.
-        let silence = Common::new(second / 10, "command_timeout");
+        let silence = ConnectionHealth::new(second / 10, "command_timeout");
         silence.note_silence(sent, sent.after(second / 10));
         assert!(silence.covers(sent.before(second)));
     }

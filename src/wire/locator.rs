@@ -9,19 +9,19 @@ use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 
 /// A server, and whether it is elsewhere than before.
-pub(crate) type Found = Result<(Endpoint, bool), RedisError>;
+pub(crate) type LocateResult = Result<(Endpoint, bool), RedisError>;
 
 /// A server that connections lead to, wherever it is.
-pub(crate) trait Source: Send + Sync + fmt::Debug {
+pub(crate) trait Locator: Send + Sync + fmt::Debug {
     /// Finds the server within `most`, and asks no one for longer than `each`. Returns whether it is elsewhere
     /// than before. `asks_all`: not only the first who knows.
-    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found;
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult;
 
     /// The server, as errors name it.
     fn address(&self) -> String;
 
     /// Notes that the server could not be spoken to where it was found.
-    fn doubt(&self) {}
+    fn suspect(&self) {}
 
     /// Whether a connection is of no use before the server has told its time.
     fn needs_time(&self) -> bool {
@@ -29,12 +29,12 @@ pub(crate) trait Source: Send + Sync + fmt::Debug {
     }
 
     /// What each new connection is asked besides the time, if anything.
-    fn question(&self) -> Option<Question> {
+    fn handshake_command(&self) -> Option<HandshakeCommand> {
         None
     }
 
     /// Judges a new connection by the reply to that question; there is none where the user may not ask it.
-    fn judge(
+    fn check_handshake(
         &self,
         _connection: &mut Connection,
         _reply: Option<&Reply>,
@@ -45,7 +45,7 @@ pub(crate) trait Source: Send + Sync + fmt::Debug {
 
 /// A command for a new connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
+pub(crate) struct HandshakeCommand {
     pub(crate) command: &'static [&'static [u8]],
     /// Whether a user who may not ask it cannot use the connection.
     pub(crate) needed: bool,
@@ -53,18 +53,18 @@ pub(crate) struct Question {
 
 /// Always the same server.
 #[derive(Debug)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedServer {
     info: Endpoint,
 }
 
-impl Fixed {
-    pub(crate) fn new(info: Endpoint) -> Fixed {
-        Fixed { info }
+impl FixedServer {
+    pub(crate) fn new(info: Endpoint) -> FixedServer {
+        FixedServer { info }
     }
 }
 
-impl Source for Fixed {
-    fn locate(&self, _each: Duration, _most: Duration, _asks_all: bool) -> Found {
+impl Locator for FixedServer {
+    fn locate(&self, _each: Duration, _most: Duration, _asks_all: bool) -> LocateResult {
         Ok((self.info.clone(), false))
     }
 

@@ -9,29 +9,29 @@ use redis::{Cmd, ConnectionAddr, ErrorKind, FromRedisValue, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock as _};
 use crate::wire::endpoint::Endpoint;
+use crate::wire::error_context::io_kind;
 use crate::wire::failure::is_max_clients;
-use crate::wire::fault::io_kind;
 use crate::wire::stream::Stream;
 
 /// A connection to a server.
-pub(crate) struct Line {
+pub(crate) struct RawConnection {
     pub(super) stream: Stream,
     parser: redis::Parser,
     /// The reply to `HELLO`, or to `AUTH`, if one was sent.
     pub(super) greeting: Value,
 }
 
-impl Line {
+impl RawConnection {
     /// Makes a connection that is known to its server. The host's addresses are tried in turn, and each of them
     /// has this time for all that is to be done; the look-up of a name takes as long as it takes. No time-outs
     /// are set on the connection.
-    pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<Line, RedisError> {
+    pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<RawConnection, RedisError> {
         match to.addr() {
             ConnectionAddr::Tcp(host, port) => {
                 let addresses = (host.as_str(), *port).to_socket_addrs()?;
-                Line::connect_to_any(addresses, to, most)
+                RawConnection::connect_to_any(addresses, to, most)
             }
-            ConnectionAddr::Unix(path) => Line::open(to, &SockAddr::unix(path)?, most),
+            ConnectionAddr::Unix(path) => RawConnection::open(to, &SockAddr::unix(path)?, most),
             _ => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
         }
     }
@@ -41,11 +41,11 @@ impl Line {
         addresses: impl IntoIterator<Item = SocketAddr>,
         to: &Endpoint,
         most: Duration,
-    ) -> Result<Line, RedisError> {
+    ) -> Result<RawConnection, RedisError> {
         let none = "the host has no address";
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, none).into();
         for address in addresses {
-            match Line::open(to, &address.into(), most) {
+            match RawConnection::open(to, &address.into(), most) {
                 Err(error) if is_of_the_way(&error) => last = error,
                 outcome => return outcome,
             }
@@ -54,9 +54,9 @@ impl Line {
     }
 
     /// Connects to one address, and says what there is to say.
-    fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<Line, RedisError> {
+    fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<RawConnection, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
-        let mut line = Line { stream, parser: redis::Parser::new(), greeting: Value::Nil };
+        let mut line = RawConnection { stream, parser: redis::Parser::new(), greeting: Value::Nil };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
         let mut hello = if settings.protocol().supports_resp3() {

@@ -6,10 +6,10 @@ use redis::{ErrorKind, RedisError};
 
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
-use crate::wire::failure::{Failure, NotSentReason, RefusalKind, is_max_clients};
-use crate::wire::fault::{
+use crate::wire::error_context::{
     NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
 };
+use crate::wire::failure::{Failure, NotSentReason, RefusalKind, is_max_clients};
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {

@@ -21,14 +21,14 @@ use redis::RedisError;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::time::Moment;
 use crate::wire::failure::Failure;
-use crate::wire::retry::Pauses;
+use crate::wire::retry::RetryBackoff;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How many connections were made and could not be made so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AttemptCounts {
+pub(crate) struct ConnectCounts {
     pub(crate) made: u64,
     /// When the last of these was.
     pub(crate) made_at: Moment,
@@ -37,7 +37,7 @@ pub(crate) struct AttemptCounts {
     pub(crate) is_failing: bool,
 }
 
-impl AttemptCounts {
+impl ConnectCounts {
     /// How many there were.
     pub(crate) fn all(self) -> u64 {
         self.made + self.failed
@@ -46,38 +46,38 @@ impl AttemptCounts {
 
 /// The attempts of all pools that share a manager.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct ConnectAttempts {
     state: Mutex<State>,
     ended: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    counts: AttemptCounts,
+    counts: ConnectCounts,
     last_failure: Option<RedisError>,
     /// From when on it may be tried again, if the last attempt failed.
     due: Moment,
-    pauses: Pauses,
+    pauses: RetryBackoff,
     /// An attempt is being made.
     under_way: bool,
     /// A caller asked since the last attempt began.
     asked: bool,
 }
 
-impl Attempts {
-    pub(crate) fn new() -> Attempts {
+impl ConnectAttempts {
+    pub(crate) fn new() -> ConnectAttempts {
         let state = State {
-            counts: AttemptCounts::default(),
+            counts: ConnectCounts::default(),
             last_failure: None,
             due: Moment::PAST,
-            pauses: Pauses::between(FIRST_PAUSE, LONGEST_PAUSE),
+            pauses: RetryBackoff::between(FIRST_PAUSE, LONGEST_PAUSE),
             under_way: false,
             asked: false,
         };
-        Attempts { state: Mutex::new(state), ended: Condvar::new() }
+        ConnectAttempts { state: Mutex::new(state), ended: Condvar::new() }
     }
 
-    pub(crate) fn counts(&self) -> AttemptCounts {
+    pub(crate) fn counts(&self) -> ConnectCounts {
         self.state.lock().counts
     }
 
@@ -88,7 +88,7 @@ impl Attempts {
     }
 
     /// Waits until there was another attempt than those that were seen, but not longer than this.
-    pub(crate) fn wait(&self, seen: AttemptCounts, most: Duration) {
+    pub(crate) fn wait(&self, seen: ConnectCounts, most: Duration) {
         let mut state = self.state.lock();
         if state.counts == seen {
             self.ended.wait_for(&mut state, most);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn passing_failure_is_repeated_after_a_pause() {
-        let (attempts, now) = (Attempts::new(), BootClock.now());
+        let (attempts, now) = (ConnectAttempts::new(), BootClock.now());
         assert!(!attempts.ask());
         attempts.begin(now).unwrap();
         // The caller waits for the attempt that is under way.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn lasting_failure_is_repeated_once_for_each_caller() {
-        let (attempts, now) = (Attempts::new(), BootClock.now());
+        let (attempts, now) = (ConnectAttempts::new(), BootClock.now());
         attempts.begin(now).unwrap();
         attempts.end(now, Some(&lasting()));
         attempts.begin(now.after(LONG)).unwrap_err();
