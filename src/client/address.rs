@@ -5,7 +5,7 @@ use redis::ConnectionAddr;
 use crate::base::error::{Error, Result};
 use crate::client::settings::Settings;
 use crate::topology::cluster::address::Address;
-use crate::topology::quorum::MOST_SERVERS;
+use crate::topology::quorum::MAX_SERVERS;
 use crate::wire::endpoint::{self, Endpoint};
 
 /// The sentinels that know the master of the name that is the host of `info`.
@@ -63,11 +63,11 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
 
 /// The servers of a quorum.
 pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoint>> {
-    if urls.len() >= MOST_SERVERS {
+    if urls.len() >= MAX_SERVERS {
         return Err(Error::config(
             "urls",
             format_args!("{} servers are too many", urls.len()),
-            format_args!("at most {}", MOST_SERVERS - 1),
+            format_args!("at most {}", MAX_SERVERS - 1),
         ));
     }
     // Another database, or another user, is the same server all the same.

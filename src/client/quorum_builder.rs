@@ -12,7 +12,7 @@ use crate::client::address;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
-use crate::topology::quorum::{Quorum, Rules};
+use crate::topology::quorum::{Quorum, QuorumRules};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
@@ -233,7 +233,7 @@ impl QuorumClientBuilder {
             );
         }
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let probation = if self.keeps_data {
+        let quarantine = if self.keeps_data {
             Duration::ZERO
         } else {
             self.max_lease + drift_allowance(self.max_lease)
@@ -246,7 +246,7 @@ impl QuorumClientBuilder {
                 command: self.node_timeout,
                 settings: ["node_timeout"; 2],
             },
-            probation: Some(probation),
+            quarantine: Some(quarantine),
             threads: identity.threads(),
         };
         let nodes: Vec<Node> = servers
@@ -254,7 +254,7 @@ impl QuorumClientBuilder {
             .map(|info| Node::new(info, &clock, &settings))
             .collect::<Result<_, _>>()?;
         let address = nodes.iter().map(|node| node.address()).collect::<Vec<_>>().join(", ");
-        let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
+        let rules = QuorumRules { need, timeout: self.node_timeout, longest: self.max_lease };
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {
             quorum.check()?;

@@ -315,7 +315,7 @@ impl AcquireLoop<'_> {
         self.outage = None;
         self.busy_at = Some(self.context.now());
         if let Some(attempt) = &mut self.attempt {
-            attempt.unknown = self.context.protocol.remains(&attempt.owner);
+            attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
         }
         self.slot.held_elsewhere();
     }

@@ -6,7 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
 use crate::base::time::Moment;
 use crate::engine::holding::Holding;
-use crate::engine::lease::UnderWay;
+use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{cause, may_remain, taken};
 use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::protocol::transaction::{Applied, out_of_place};
@@ -40,7 +40,7 @@ impl Holding {
             told
         });
         if unanswered {
-            under_way.remains();
+            under_way.keep_pending();
         }
         let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
@@ -123,9 +123,9 @@ impl Holding {
 }
 
 /// A command that was never answered keeps its lease from being passed on (rule 17).
-fn answered<T>(outcome: Result<T, Failure>, under_way: UnderWay) -> Result<T, Failure> {
+fn answered<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
-        under_way.remains();
+        under_way.keep_pending();
     }
     outcome
 }

@@ -143,9 +143,9 @@ impl HeldLease {
     }
 
     /// Counts a command about it that is under way, until the answer is dropped.
-    pub(crate) fn command(self: &Arc<HeldLease>) -> UnderWay {
+    pub(crate) fn command(self: &Arc<HeldLease>) -> CommandGuard {
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        UnderWay(Arc::clone(self))
+        CommandGuard(Arc::clone(self))
     }
 
     /// Whether a command about it is under way, or was never answered.
@@ -343,16 +343,16 @@ impl HeldLease {
 
 /// A command about a lease that is under way.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<HeldLease>);
+pub(crate) struct CommandGuard(Arc<HeldLease>);
 
-impl UnderWay {
+impl CommandGuard {
     /// Notes that it was never answered, and may be carried out at any time.
-    pub(crate) fn remains(self) {
+    pub(crate) fn keep_pending(self) {
         self.0.under_way.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl std::ops::Deref for UnderWay {
+impl std::ops::Deref for CommandGuard {
     type Target = Arc<HeldLease>;
 
     fn deref(&self) -> &Arc<HeldLease> {
@@ -360,7 +360,7 @@ impl std::ops::Deref for UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }

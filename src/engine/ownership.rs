@@ -26,5 +26,5 @@ pub(super) fn may_remain(protocol: &dyn Protocol, owner: &[u8], failure: &Failur
         failure,
         Failure::NotSent(NotSentReason::Impossible { .. } | NotSentReason::Forked)
     );
-    failure.is_unknown() || asked && protocol.remains(owner)
+    failure.is_unknown() || asked && protocol.may_still_own(owner)
 }

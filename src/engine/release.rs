@@ -63,7 +63,7 @@ impl Holding {
         // A request for this attempt may have run after the release did, however late that was
         // answered, or be on its way still, and must find no lock (rule 6).
         let behind = self.lease.terms.settled > sent;
-        if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
+        if answer.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
             self.slot.release_in_background(&self.lease);
         }
         let round_trip = context.now().since(sent);

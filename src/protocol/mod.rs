@@ -187,7 +187,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     ///
     /// Also asked while a hold lives, after a renewal that failed: then some servers may have renewed it. So
     /// this must be known as long as the hold lives.
-    fn remains(&self, _owner: &[u8]) -> bool {
+    fn may_still_own(&self, _owner: &[u8]) -> bool {
         false
     }
 

@@ -49,13 +49,7 @@ use scenario::Scenario;
 fn scenarios() -> Vec<Scenario> {
     [local::SCENARIOS, remote::SCENARIOS, wait::SCENARIOS, loss::SCENARIOS, end::SCENARIOS]
         .into_iter()
-        .flat_map(|group| {
-            group.iter().map(|&(name, flush_releases, body)| Scenario {
-                name,
-                flush_releases,
-                body,
-            })
-        })
+        .flat_map(|group| group.iter().map(|&(name, hurry, body)| Scenario { name, hurry, body }))
         .collect()
 }
 

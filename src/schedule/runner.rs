@@ -92,15 +92,11 @@ fn setting<T: std::str::FromStr>(name: &str, usual: T) -> T {
 
 fn explore(scenario: &Scenario, schedules: usize, seed: u64) -> Outcome {
     let began = Instant::now();
-    let (body, flush_releases) = (scenario.body, scenario.flush_releases);
+    let (body, hurry) = (scenario.body, scenario.hurry);
     let few = schedules / 2;
     let explored = catch_unwind(|| {
-        explore_with(
-            RandomScheduler::new_from_seed(seed, schedules - few),
-            flush_releases,
-            seed,
-            body,
-        ) + explore_with(PctScheduler::new_from_seed(seed, DEPTH, few), flush_releases, seed, body)
+        explore_with(RandomScheduler::new_from_seed(seed, schedules - few), hurry, seed, body)
+            + explore_with(PctScheduler::new_from_seed(seed, DEPTH, few), hurry, seed, body)
     });
     Outcome {
         schedules: *explored.as_ref().unwrap_or(&0),
@@ -109,17 +105,12 @@ fn explore(scenario: &Scenario, schedules: usize, seed: u64) -> Outcome {
     }
 }
 
-fn explore_with<S: Scheduler + 'static>(
-    scheduler: S,
-    flush_releases: u32,
-    seed: u64,
-    body: fn(),
-) -> usize {
+fn explore_with<S: Scheduler + 'static>(scheduler: S, hurry: u32, seed: u64, body: fn()) -> usize {
     let mut config = Config::new();
     config.stack_size = 256 << 10;
     config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
     config.silence_warnings = true;
-    Runner::new(Timed::new(scheduler, flush_releases, seed), config).run(move || {
+    Runner::new(Timed::new(scheduler, hurry, seed), config).run(move || {
         time::begin();
         // The jitter of the backoff.
         fastrand::seed(seed);

@@ -4,7 +4,7 @@
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     /// Time moves in one of so many steps although threads can run; never where this is 0.
-    pub(super) flush_releases: u32,
+    pub(super) hurry: u32,
     pub(super) body: fn(),
 }
 

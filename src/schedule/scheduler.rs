@@ -14,14 +14,14 @@ const LEAP: Duration = Duration::from_millis(50);
 /// can, or as often as the scenario's hurry says.
 pub(super) struct Timed<S> {
     inner: S,
-    flush_releases: u32,
+    hurry: u32,
     dice: fastrand::Rng,
     last: Option<TaskId>,
 }
 
 impl<S> Timed<S> {
-    pub(super) fn new(inner: S, flush_releases: u32, seed: u64) -> Timed<S> {
-        Timed { inner, flush_releases, dice: fastrand::Rng::with_seed(seed), last: None }
+    pub(super) fn new(inner: S, hurry: u32, seed: u64) -> Timed<S> {
+        Timed { inner, hurry, dice: fastrand::Rng::with_seed(seed), last: None }
     }
 }
 
@@ -44,8 +44,7 @@ impl<S: Scheduler> Scheduler for Timed<S> {
                     return Some(keeper);
                 }
                 let alone = others.is_empty();
-                let mut hurries =
-                    || self.flush_releases > 0 && self.dice.u32(..self.flush_releases) == 0;
+                let mut hurries = || self.hurry > 0 && self.dice.u32(..self.hurry) == 0;
                 if alone || (time::is_awaited(LEAP) && hurries()) {
                     time::set_alone(alone);
                     return Some(keeper);

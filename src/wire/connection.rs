@@ -89,7 +89,7 @@ pub(crate) struct Connection {
     sent: Moment,
     replied: Moment,
     /// What is known of the server behind it.
-    pub(crate) standing: ServerRun,
+    pub(crate) server_run: ServerRun,
 }
 
 /// What a server that is one of several told when it was connected to.
@@ -129,7 +129,7 @@ impl Connection {
             epoch,
             sent: now,
             replied: now,
-            standing: ServerRun { run: 0, counts_from: Moment::PAST },
+            server_run: ServerRun { run: 0, counts_from: Moment::PAST },
         }
     }
 

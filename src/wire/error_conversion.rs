@@ -36,7 +36,7 @@ impl From<Failure> for Error {
             Failure::NotSent(NotSentReason::NoMajority { text, .. }) => Error::unreachable(
                 format!("{text}; look whether those servers run and can be reached"),
             ),
-            Failure::NotSent(NotSentReason::Adrift(text)) => {
+            Failure::NotSent(NotSentReason::Unroutable(text)) => {
                 Error::unreachable(format!("{text}; look at the cluster, or try again later"))
             }
             Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {

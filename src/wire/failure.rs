@@ -41,7 +41,7 @@ pub(crate) enum NotSentReason {
         is_exhausted: bool,
     },
     /// No node of a cluster does it at the moment; those that were asked did nothing.
-    Adrift(String),
+    Unroutable(String),
     /// It cannot be done here.
     Impossible { field: &'static str, wrong: String, expected: &'static str },
 }
@@ -298,7 +298,7 @@ impl Failure {
                 | NotSentReason::Overdue
                 // Some of several servers may only have been too slow.
                 | NotSentReason::NoMajority { .. }
-                | NotSentReason::Adrift(_)
+                | NotSentReason::Unroutable(_)
             ),
             Failure::Refused(_) => false,
         }
@@ -355,7 +355,7 @@ impl fmt::Display for Failure {
                 "the deadline passed before a command was sent".to_owned()
             }
             Failure::NotSent(
-                NotSentReason::NoMajority { text, .. } | NotSentReason::Adrift(text),
+                NotSentReason::NoMajority { text, .. } | NotSentReason::Unroutable(text),
             ) => text.clone(),
             Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")

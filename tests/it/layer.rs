@@ -27,13 +27,13 @@ const REDIS: [&str; 16] = [
     "topology/quorum/tally.rs",
     "topology/quorum/tests.rs",
     "topology/sentinel/follower.rs",
-    "topology/sentinel/master.rs",
+    "topology/sentinel/master_report.rs",
     "topology/sentinel/locate_error.rs",
     "topology/sentinel/mod.rs",
     "topology/sentinel/query.rs",
-    "topology/several/node.rs",
-    "topology/several/quarantine.rs",
-    "topology/several/scatter.rs",
+    "topology/multi_node/node.rs",
+    "topology/multi_node/quarantine.rs",
+    "topology/multi_node/scatter.rs",
 ];
 
 /// What r2d2 makes necessary is in one file. Its tests hold up r2d2's thread.

@@ -139,7 +139,7 @@ impl LockClientBuilder {
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeouts: self.timeouts(),
-            probation: None,
+            quarantine: None,
             threads: identity.threads(),
         };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));

@@ -56,7 +56,7 @@ impl Slot {
         }
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
-        let votes = protocol.remains(&lease.terms.owner);
+        let votes = protocol.may_still_own(&lease.terms.owner);
         if end > self.context.now() || asked || votes {
             self.release_in_background(lease);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::{HeldLease, UnderWay};
+use crate::engine::lease::{CommandGuard, HeldLease};
 use crate::engine::ownership::{cause, may_remain};
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{
@@ -26,8 +26,8 @@ const MIN_RENEWAL: Duration = Duration::from_millis(1);
 
 /// Something that is part of a pipeline. What is about a lease has the slot that it is of, too.
 pub(super) enum WorkerRequest {
-    Renew(Arc<dyn RenewableSlot>, UnderWay),
-    Show(Arc<dyn RenewableSlot>, UnderWay),
+    Renew(Arc<dyn RenewableSlot>, CommandGuard),
+    Show(Arc<dyn RenewableSlot>, CommandGuard),
     Release(Arc<PendingRelease>),
 }
 

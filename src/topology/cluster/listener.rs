@@ -23,21 +23,24 @@
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
 use crate::protocol::wake_message::{Publisher, Publishers, WAKE_LISTENER, WakeMessage};
+use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::topology::cluster::directory::Directory;
-use crate::topology::cluster::member::Member;
-use crate::topology::several::echo::Echoes;
+use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::wire::failure::Failure;
 use crate::wire::subscription::Subscriber;
 
 /// All masters of a cluster.
 pub(super) struct ClusterPublishers {
     directory: Arc<Directory>,
-    echoes: Echoes,
+    recent_messages: RecentMessages,
 }
 
 impl ClusterPublishers {
     pub(super) fn new(directory: &Arc<Directory>) -> ClusterPublishers {
-        ClusterPublishers { directory: Arc::clone(directory), echoes: Echoes::default() }
+        ClusterPublishers {
+            directory: Arc::clone(directory),
+            recent_messages: RecentMessages::default(),
+        }
     }
 }
 
@@ -47,7 +50,7 @@ impl Publishers for ClusterPublishers {
         if members.is_empty() {
             members.push(None);
         }
-        let master = |member| Master { directory: Arc::clone(&self.directory), member };
+        let master = |member| MasterPublisher { directory: Arc::clone(&self.directory), member };
         members.into_iter().map(|member| Arc::new(master(member)) as Arc<dyn Publisher>).collect()
     }
 
@@ -56,24 +59,26 @@ impl Publishers for ClusterPublishers {
     }
 
     fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
-        !is_own || payload == WAKE_LISTENER || self.echoes.is_first(payload, self.directory.now())
+        !is_own
+            || payload == WAKE_LISTENER
+            || self.recent_messages.is_first(payload, self.directory.now())
     }
 }
 
 /// One master. Before any is known, one without a member stands for all of them: to listen to it is to ask the
 /// nodes who they are.
-struct Master {
+struct MasterPublisher {
     directory: Arc<Directory>,
-    member: Option<Arc<Member>>,
+    member: Option<Arc<ClusterNode>>,
 }
 
-impl Publisher for Master {
+impl Publisher for MasterPublisher {
     fn number(&self) -> usize {
         self.member.as_ref().map_or(0, |member| Arc::as_ptr(member).addr())
     }
 
     fn address(&self) -> String {
-        let shown = |member: &Arc<Member>| member.address().to_string();
+        let shown = |member: &Arc<ClusterNode>| member.address().to_string();
         self.member.as_ref().map_or_else(|| "the cluster".to_owned(), shown)
     }
 
@@ -89,13 +94,14 @@ impl Publisher for Master {
     }
 
     fn serves(&self, channel: &[u8]) -> bool {
-        let has_word = |member| self.directory.has_word(hash_slot(channel), member);
-        self.member.as_ref().is_some_and(has_word)
+        let is_listened_to_for =
+            |member| self.directory.is_listened_to_for(hash_slot(channel), member);
+        self.member.as_ref().is_some_and(is_listened_to_for)
     }
 
-    fn set_listening(&self, heard: bool) {
+    fn set_listening(&self, listening: bool) {
         if let Some(member) = &self.member {
-            self.directory.set_listening(member, heard);
+            self.directory.set_listening(member, listening);
         }
     }
 

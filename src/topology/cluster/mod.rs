@@ -13,11 +13,11 @@
 //! node's clock it was minted.
 
 pub(crate) mod address;
+mod cluster_node;
 mod directory;
 mod listener;
-mod map;
-mod member;
 mod route;
+mod slot_map;
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +36,7 @@ use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-pub(crate) use crate::topology::several::node::NodeSettings;
+pub(crate) use crate::topology::multi_node::node::NodeSettings;
 pub(crate) use directory::Directory;
 
 /// A cluster, on behalf of one client.
@@ -53,7 +53,7 @@ impl Cluster {
 
     /// Makes sure that the cluster serves this user.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.directory.anywhere(None, deadline, |node| node.check(deadline))
+        self.directory.on_any_node(None, deadline, |node| node.check(deadline))
     }
 }
 
@@ -103,7 +103,7 @@ impl Backend for Cluster {
     }
 
     fn discard_connections(&self, target: &Target) {
-        if let Some(member) = self.directory.home(hash_slot(target.key())) {
+        if let Some(member) = self.directory.known_master(hash_slot(target.key())) {
             member.discard_connections();
         }
     }
@@ -117,7 +117,8 @@ impl Backend for Cluster {
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = wake_message::wake_listener(&self.identity);
         let slot = hash_slot(channel);
-        self.directory.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
+        self.directory
+            .on_any_node(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
     /// A grant does not tell by which node's clock it was made. It was made after the last request that

@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Clock;
 use crate::protocol::wake_message::{Publisher, Publishers};
-use crate::topology::several::echo::Echoes;
-use crate::topology::several::node::Node;
+use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::recent_messages::RecentMessages;
 
 /// Waiters do not drift apart by less than this.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ pub(super) struct QuorumPublishers {
     pub(super) round_time: Arc<RoundTime>,
     /// What the values of this client's owners have in them.
     pub(super) client: Vec<u8>,
-    pub(super) echoes: Echoes,
+    pub(super) recent_messages: RecentMessages,
 }
 
 impl Publishers for QuorumPublishers {
@@ -69,7 +69,7 @@ impl Publishers for QuorumPublishers {
         }
         // Threads of this process that wait know of its own releases.
         let ours = payload.windows(self.client.len()).any(|part| part == self.client);
-        !ours && self.echoes.is_first(payload, self.clock.now())
+        !ours && self.recent_messages.is_first(payload, self.clock.now())
     }
 
     fn pause(&self) -> Duration {

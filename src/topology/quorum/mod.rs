@@ -2,12 +2,12 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `members` | the servers, and asking them |
+//! | `quorum` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `tally` | what all say about an owner, and why too few agree |
 //! | `listener` | what the servers tell of releases |
-//! | `claim` | what attempts may have left on which servers |
+//! | `claims` | what attempts may have left on which servers |
 //!
 //! # One round
 //!
@@ -30,7 +30,7 @@
 //! lease has ended, or two majorities could share only a server that forgot. So each new connection
 //! asks since when the server runs, and its acceptance counts only when that is longer ago than the
 //! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`topology::several::quarantine`). A restart breaks the connection, so none outlives the run that was asked
+//! it (`topology::multi_node::quarantine`). A restart breaks the connection, so none outlives the run that was asked
 //! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
 //! it counts, it knows all that is live.
 //!
@@ -67,9 +67,9 @@
 //! the longest lease, each together with the loss of memory. Then tokens may repeat within the time
 //! that was lost.
 
-mod claim;
+mod claims;
 mod listener;
-mod members;
+mod quorum;
 mod round;
 mod tally;
 #[cfg(test)]
@@ -92,19 +92,19 @@ use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake_message};
+use crate::topology::multi_node::recent_messages::RecentMessages;
+use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::listener::QuorumPublishers;
-use crate::topology::quorum::members::{first_replies, impossible};
-use crate::topology::quorum::tally::{Ask, is_open};
-use crate::topology::several::echo::Echoes;
-use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
+use crate::topology::quorum::quorum::{first_replies, impossible};
+use crate::topology::quorum::tally::{TallyKind, is_open};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, trial};
 use crate::wire::transport::Lane;
 
-pub(crate) use crate::topology::several::node::{Node, NodeSettings};
-pub(crate) use claim::MOST_SERVERS;
-pub(crate) use members::{Quorum, Rules};
+pub(crate) use crate::topology::multi_node::node::{Node, NodeSettings};
+pub(crate) use claims::MAX_SERVERS;
+pub(crate) use quorum::{Quorum, QuorumRules};
 
 impl Quorum {
     /// Connects, and says why too few servers serve this user.
@@ -121,8 +121,9 @@ impl Quorum {
         for (node, answer) in self.nodes.iter().zip(&answers) {
             let Some(answer) = answer else { continue };
             serving += usize::from(answer.outcomes.iter().all(Result::is_ok));
-            let Some(standing) = answer.standing else { continue };
-            if let Some((_, other)) = seen.iter().find(|(run, _)| *run == standing.run && *run != 0)
+            let Some(server_run) = answer.server_run else { continue };
+            if let Some((_, other)) =
+                seen.iter().find(|(run, _)| *run == server_run.run && *run != 0)
             {
                 return Err(Error::config(
                     "urls",
@@ -130,8 +131,8 @@ impl Quorum {
                     "each server once",
                 ));
             }
-            seen.push((standing.run, node.address()));
-            counted += usize::from(standing.counts_from <= now);
+            seen.push((server_run.run, node.address()));
+            counted += usize::from(server_run.counts_from <= now);
         }
         if serving < self.rules.need {
             return Err(self.no_majority(&answers, false).into());
@@ -177,7 +178,7 @@ impl Protocol for Quorum {
         let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
         let calls = [target.release(owner, ttl, last_token)];
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.tally(&answers, 0, owner, Ask::Release)?.ownership.into())
+        Ok(self.tally(&answers, 0, owner, TallyKind::Release)?.ownership.into())
     }
 
     fn extend(
@@ -192,7 +193,7 @@ impl Protocol for Quorum {
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
         let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        self.tally(&answers, 0, owner, Ask::Renew)
+        self.tally(&answers, 0, owner, TallyKind::Renew)
     }
 
     fn run(
@@ -215,11 +216,11 @@ impl Protocol for Quorum {
             .enumerate()
             .map(|(number, request)| match request.command {
                 LeaseCommand::Renew { .. } => {
-                    self.tally(&answers, number, request.owner, Ask::Renew)
+                    self.tally(&answers, number, request.owner, TallyKind::Renew)
                 }
                 LeaseCommand::Release { .. } => {
-                    let told = self.tally(&answers, number, request.owner, Ask::Release);
-                    if self.remains(request.owner) {
+                    let told = self.tally(&answers, number, request.owner, TallyKind::Release);
+                    if self.may_still_own(request.owner) {
                         return Err(self.no_majority_on(&answers, number, true));
                     }
                     // Where nothing is left it does not matter whether it was enough to be held.
@@ -316,7 +317,7 @@ impl Protocol for Quorum {
         Ok(false)
     }
 
-    fn remains(&self, owner: &[u8]) -> bool {
+    fn may_still_own(&self, owner: &[u8]) -> bool {
         self.claims.servers(owner) != 0
     }
 
@@ -327,7 +328,7 @@ impl Protocol for Quorum {
             clock: Arc::clone(&self.clock),
             round_time: Arc::clone(&self.round_time),
             client: self.identity.id().to_string().into_bytes(),
-            echoes: Echoes::default(),
+            recent_messages: RecentMessages::default(),
         })
     }
 

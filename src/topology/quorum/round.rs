@@ -7,10 +7,10 @@ use crate::protocol::reply::AcquireReply;
 use crate::protocol::reply::{Busy, Granted};
 use crate::protocol::request::AcquireRequest;
 use crate::protocol::target::Target;
-use crate::topology::quorum::members::{Quorum, first_replies, impossible};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::quorum::{Quorum, first_replies, impossible};
 use crate::topology::quorum::tally::Voters;
-use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
-use crate::topology::several::scatter::NodeReply;
+use crate::topology::quorum::vote::{NodeHolder, Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
@@ -24,7 +24,7 @@ const GREATEST: u64 = (1 << 53) - 1;
 /// So much of the caller's time is for taking back what was given…
 const RESERVE: Duration = Duration::from_millis(25);
 /// …and so much at least for that, and for the attempt itself, also where it is over.
-const TAKE_BACK: Duration = Duration::from_millis(10);
+const WITHDRAW_TIME: Duration = Duration::from_millis(10);
 const ATTEMPT: Duration = Duration::from_millis(15);
 
 /// What a round came to.
@@ -39,9 +39,9 @@ struct Round {
     again: usize,
     floor: u64,
     /// Who has the votes of other servers.
-    holders: Vec<Holder>,
+    holders: Vec<NodeHolder>,
     /// How many did not say.
-    unheard: usize,
+    unanswered: usize,
     answers: Vec<Option<NodeReply>>,
 }
 
@@ -81,10 +81,10 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
-        self.take_back(target, request, deadline);
+        self.withdraw_votes(target, request, deadline);
         let mut round = round?;
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
-            if most_votes(&round.holders) + round.unheard < need {
+            if most_votes(&round.holders) + round.unanswered < need {
                 return Ok(AcquireReply::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
@@ -155,7 +155,7 @@ impl Quorum {
             again: 0,
             floor,
             holders: Vec::new(),
-            unheard: self.nodes.len(),
+            unanswered: self.nodes.len(),
             answers: Vec::new(),
         };
         self.round_time.note(self.clock.now().since(sent));
@@ -173,8 +173,8 @@ impl Quorum {
                     };
                     let clock = self.nodes[node].server_clock();
                     clock.note(reply.epoch, micros, reply.sent, reply.received);
-                    round.unheard -= 1;
-                    let counts = voters.counts(answer.standing, reply);
+                    round.unanswered -= 1;
+                    let counts = voters.counts(answer.server_run, reply);
                     match vote {
                         Vote::Accepted => {
                             accepted |= bit;
@@ -200,13 +200,13 @@ impl Quorum {
                 _ => over |= settled,
             }
         }
-        self.claims.told(request.owner, accepted, over);
+        self.claims.replied(request.owner, accepted, over);
         round.answers = answers;
         Ok(round)
     }
 
     /// Takes back what was given, or may have been. What cannot be taken back now remains.
-    fn take_back(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
+    fn withdraw_votes(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
         let servers = self.claims.servers(request.owner);
         if servers == 0 {
             return;
@@ -220,7 +220,7 @@ impl Quorum {
         let calls: Vec<_> = (0..self.nodes.len())
             .map(|node| (servers & (1 << node) != 0).then_some(&release))
             .collect();
-        let deadline = deadline.max(self.clock.now().after(TAKE_BACK));
+        let deadline = deadline.max(self.clock.now().after(WITHDRAW_TIME));
         let answers = self.ask(&calls, Lane::Callers, 0, deadline);
         for (node, reply) in first_replies(&answers) {
             self.claims.released(request.owner, 1 << node, reply.sent);

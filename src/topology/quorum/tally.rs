@@ -6,15 +6,15 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::protocol::reply::ownership;
 use crate::protocol::reply::{Ownership, OwnershipReply};
-use crate::topology::quorum::members::Quorum;
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::quorum::Quorum;
 use crate::topology::quorum::vote::Tally;
-use crate::topology::several::scatter::NodeReply;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum TallyKind {
     Renew,
     Release,
 }
@@ -25,8 +25,8 @@ pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
     /// Whether the word of a server counts.
-    pub(super) fn counts(&mut self, standing: Option<ServerRun>, reply: &Reply) -> bool {
-        let Some(ServerRun { run, counts_from }) = standing else { return false };
+    pub(super) fn counts(&mut self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
+        let Some(ServerRun { run, counts_from }) = server_run else { return false };
         if counts_from > reply.sent {
             return false;
         }
@@ -68,7 +68,7 @@ impl Quorum {
         answers: &[Option<NodeReply>],
         number: usize,
         owner: &[u8],
-        command: Ask,
+        kind: TallyKind,
     ) -> Result<OwnershipReply, Failure> {
         let mut tally = Tally::default();
         let mut voters = Voters::default();
@@ -81,7 +81,7 @@ impl Quorum {
                 Some(Err(failure)) if failure.is_wrong_type() => {
                     tally.count(Ownership::Taken);
                     first = first.min(answer.asked);
-                    if command == Ask::Release {
+                    if kind == TallyKind::Release {
                         // The release ran, and found nothing to take back.
                         self.claims.released(owner, 1 << node, answer.asked);
                     }
@@ -91,7 +91,7 @@ impl Quorum {
             };
             let Ok(mut ownership) = self.read(node, ownership(&reply.value)) else { continue };
             first = first.min(reply.sent);
-            if command == Ask::Release {
+            if kind == TallyKind::Release {
                 self.claims.released(owner, 1 << node, reply.sent);
                 // The first request may have been the one that did it (rule 15).
                 if answer.repeated && ownership == Ownership::Gone {
@@ -99,7 +99,7 @@ impl Quorum {
                 }
             }
             // That it has nothing of ours is true whatever it has forgotten.
-            if ownership != Ownership::Owned || voters.counts(answer.standing, reply) {
+            if ownership != Ownership::Owned || voters.counts(answer.server_run, reply) {
                 tally.count(ownership);
             }
         }
@@ -137,7 +137,7 @@ impl Quorum {
                     .map(|error| Failure::NotSent(NotSentReason::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,
-                (Some(answer), None) => answer.hindrance.clone(),
+                (Some(answer), None) => answer.not_sent.clone(),
             };
             if let Some(failure) = failure {
                 let text = failure.to_string();
@@ -158,11 +158,11 @@ impl Quorum {
                 lasting.extend((!failure.is_passing()).then_some(failure));
             } else if answer.is_none() {
                 said.push(format!("the time of {} is not known yet", node.address()));
-            } else if let (Some(standing), Some(Ok(reply))) =
-                (answer.as_ref().and_then(|answer| answer.standing), outcome)
-                && standing.counts_from > reply.sent
+            } else if let (Some(server_run), Some(Ok(reply))) =
+                (answer.as_ref().and_then(|answer| answer.server_run), outcome)
+                && server_run.counts_from > reply.sent
             {
-                said.push(match standing.counts_from {
+                said.push(match server_run.counts_from {
                     Moment::FAR => {
                         format!("{} does not report its uptime", node.address())
                     }

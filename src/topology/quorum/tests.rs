@@ -16,10 +16,10 @@ use crate::protocol::lock_kind::LockKind as _;
 use crate::protocol::reply::{AcquireReply, Ownership};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 use crate::protocol::target::Target;
-use crate::topology::quorum::tally::Ask;
-use crate::topology::quorum::{Quorum, Rules};
-use crate::topology::several::node::{Node, NodeSettings};
-use crate::topology::several::scatter::NodeReply;
+use crate::topology::multi_node::node::{Node, NodeSettings};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::tally::TallyKind;
+use crate::topology::quorum::{Quorum, QuorumRules};
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, NotSentReason};
@@ -31,17 +31,17 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
-    let probation = Some(Duration::ZERO);
+    let quarantine = Some(Duration::ZERO);
     let identity = Arc::new(Identity::new("quorum"));
     let settings = NodeSettings {
         pool: PoolSettings::default(),
         timeouts: Timeouts { connect: TIMEOUT, command: TIMEOUT, settings: ["node_timeout"; 2] },
-        probation,
+        quarantine,
         threads: identity.threads(),
     };
     let node = |url: &str| Node::new(endpoint::parse(url).unwrap(), &clock, &settings);
     let nodes: Vec<Node> = urls.into_iter().map(|url| node(url).unwrap()).collect();
-    let rules = Rules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
+    let rules = QuorumRules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
     Quorum::new(nodes, rules, identity, clock)
 }
 
@@ -74,7 +74,7 @@ fn contended_attempts_leave_nothing_in_the_table() {
         owners.push(owner);
     }
     assert!(busy > ATTEMPTS / 2, "{busy}");
-    let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.remains(owner)).count();
+    let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.may_still_own(owner)).count();
     assert_eq!(quorum.claims.count(), owed(&quorum));
     // What could not be taken back at once is owed to the worker, and forgotten when that is done.
     while owed(&quorum) > 0 {
@@ -118,9 +118,9 @@ fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     Some(NodeReply {
         outcomes: vec![outcome.map(reply)],
         asked: now,
-        standing: Some(ServerRun { run, counts_from: Moment::PAST }),
+        server_run: Some(ServerRun { run, counts_from: Moment::PAST }),
         repeated: false,
-        hindrance: None,
+        not_sent: None,
     })
 }
 
@@ -134,7 +134,11 @@ fn refused() -> Result<i64, Failure> {
 }
 
 /// What three servers say of an owner, where the others cannot be reached.
-fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Ownership, Failure> {
+fn judged(
+    ask: TallyKind,
+    said: [Result<i64, Failure>; 3],
+    repeated: bool,
+) -> Result<Ownership, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
     let mut answers: Vec<Option<NodeReply>> =
         said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
@@ -148,7 +152,7 @@ fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<O
 fn outcome_is_unknown_where_any_server_ran_a_request() {
     let silent = || Err(Failure::silent());
     let wrong_type = || Err(Failure::wrong_type());
-    for ask in [Ask::Renew, Ask::Release] {
+    for ask in [TallyKind::Renew, TallyKind::Release] {
         for first in [Ok(1), Ok(0), Ok(-1), Ok(7), silent(), wrong_type()] {
             let shown = format!("{ask:?} {first:?}");
             let failure = judged(ask, [first, unreached(), unreached()], false).unwrap_err();
@@ -176,7 +180,7 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
         };
         Err(Failure::NotSent(NotSentReason::Exhausted(shortage)))
     };
-    let told = |said| Error::from(judged(Ask::Renew, said, false).unwrap_err());
+    let told = |said| Error::from(judged(TallyKind::Renew, said, false).unwrap_err());
     for said in [[in_use(), in_use(), in_use()], [unreached(), in_use(), in_use()]] {
         let error = told(said);
         assert!(error.is_pool_exhausted() && !error.is_unreachable(), "{error:?}");
@@ -191,7 +195,7 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
 
 #[test]
 fn request_that_no_server_ran_is_known_to_have_done_nothing() {
-    for ask in [Ask::Renew, Ask::Release] {
+    for ask in [TallyKind::Renew, TallyKind::Release] {
         let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
         assert!(
             matches!(failure, Failure::NotSent(NotSentReason::NoMajority { .. })),

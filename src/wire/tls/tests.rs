@@ -100,7 +100,7 @@ impl Peer {
 
     /// Hangs up, and says so twice: the second time as to a client that goes on. That arrives
     /// before this returns.
-    fn hang_up(self, client: &TcpStream) {
+    fn close_connection(self, client: &TcpStream) {
         self.socket.shutdown(Shutdown::Write).expect("open");
         SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).expect("an option");
         drop(self);
@@ -145,7 +145,7 @@ fn pair() -> (RawConnection, Peer) {
 #[test]
 fn write_to_a_peer_that_is_gone_fails_at_once() {
     let (mut line, peer) = pair();
-    peer.hang_up(&line.stream.socket.inner);
+    peer.close_connection(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert_eq!(io_kind(&error), Some(io::ErrorKind::BrokenPipe), "{error:?}");
 }
@@ -157,7 +157,7 @@ fn write_to_a_peer_that_is_gone_tells_its_reason() {
     peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
     peer.session.process_new_packets().expect_err("no TLS");
     peer.session.write_tls(&mut peer.socket).expect("an alert");
-    peer.hang_up(&line.stream.socket.inner);
+    peer.close_connection(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert!(is_fault(&error), "{error:?}");
 }

@@ -469,7 +469,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "replies-show-no-life",
         "servers that forgot",
-        "leasehold::topology::several::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
+        "leasehold::topology::multi_node::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
     ),
     bug(
         "withdrawn-attempt-kept",

@@ -11,7 +11,7 @@ use super::entry::{Command, Words, between, bulk, count, is, read_integer, read_
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("ZADD", -4, Grow, zadd),
     Command::new("ZINCRBY", 4, Grow, |run, words| {
-        let rules = Rules { increments: true, ..Rules::default() };
+        let rules = QuorumRules { increments: true, ..QuorumRules::default() };
         add(run, &words[1], rules, &[(read_score(&words[2])?, words[3].clone())])
     }),
     Command::new("ZREM", -3, Shrink, |run, words| {
@@ -42,7 +42,7 @@ fn position(scores: &[Member], member: &[u8]) -> Option<(usize, Score)> {
 
 /// When a member is added or changed, and what is returned.
 #[derive(Clone, Copy, Default)]
-struct Rules {
+struct QuorumRules {
     only_new: bool,
     only_known: bool,
     only_greater: bool,
@@ -52,7 +52,7 @@ struct Rules {
 }
 
 fn zadd(run: &mut Run, words: &Words) -> Outcome {
-    let mut rules = Rules::default();
+    let mut rules = QuorumRules::default();
     let mut begin = 2;
     for option in &words[2..] {
         let rule = match option.to_ascii_uppercase().as_slice() {
@@ -72,7 +72,7 @@ fn zadd(run: &mut Run, words: &Words) -> Outcome {
     if pairs.len() == 0 || !pairs.remainder().is_empty() {
         return Err(ErrorReply::syntax());
     }
-    let Rules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
+    let QuorumRules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
     let compares = only_greater || only_less;
     if (only_new && (only_known || compares)) || (only_greater && only_less) {
         return Err(ErrorReply::new(
@@ -86,7 +86,7 @@ fn zadd(run: &mut Run, words: &Words) -> Outcome {
     add(run, &words[1], rules, &pairs.collect::<Result<Vec<Member>, _>>()?)
 }
 
-fn add(run: &mut Run, key: &[u8], rules: Rules, pairs: &[Member]) -> Outcome {
+fn add(run: &mut Run, key: &[u8], rules: QuorumRules, pairs: &[Member]) -> Outcome {
     let scores = run.sorted_mut(key)?;
     let (mut added, mut changed, mut last) = (0, 0, Ok(None));
     for (by, member) in pairs {
@@ -115,7 +115,7 @@ fn add(run: &mut Run, key: &[u8], rules: Rules, pairs: &[Member]) -> Outcome {
 
 /// The score that a member shall have; none where the rules leave all as it is.
 fn new_score(
-    rules: Rules,
+    rules: QuorumRules,
     score: Score,
     before: Option<Score>,
 ) -> Result<Option<Score>, ErrorReply> {

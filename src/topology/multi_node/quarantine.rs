@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// One run of a server's process.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct SeenRun {
     id: u64,
     counts_from: Moment,
     /// The end of the span after its start, as the last report told it, believed or not.
@@ -41,7 +41,7 @@ struct Run {
 pub(crate) struct RestartQuarantine {
     /// For how long it does not count.
     span: Duration,
-    last: Mutex<Option<Run>>,
+    last: Mutex<Option<SeenRun>>,
 }
 
 impl RestartQuarantine {
@@ -57,29 +57,29 @@ impl RestartQuarantine {
 
     /// What a new connection has to know, from the reply to `INFO server`; `None` if the user may not
     /// ask.
-    pub(crate) fn standing(&self, reply: Option<&Reply>) -> ServerRun {
+    pub(crate) fn server_run(&self, reply: Option<&Reply>) -> ServerRun {
         let text = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
         let (sent, received) =
             reply.map_or((Moment::PAST, Moment::FAR), |reply| (reply.sent, reply.received));
-        self.check_handshake(&text.unwrap_or_default(), sent, received)
+        self.assess_report(&text.unwrap_or_default(), sent, received)
     }
 
     /// A server replied on a connection of this standing to what was sent then. Returns what is known
     /// of it by now.
-    pub(crate) fn heard(&self, standing: ServerRun, sent: Moment) -> ServerRun {
+    pub(crate) fn note_reply(&self, server_run: ServerRun, sent: Moment) -> ServerRun {
         let mut last = self.last.lock();
         match &mut *last {
-            Some(run) if run.id == standing.run && run.id != 0 => {
+            Some(run) if run.id == server_run.run && run.id != 0 => {
                 run.met = run.met.max(sent);
-                let counts_from = standing.counts_from.max(run.counts_from);
-                ServerRun { counts_from, ..standing }
+                let counts_from = server_run.counts_from.max(run.counts_from);
+                ServerRun { counts_from, ..server_run }
             }
-            _ => standing,
+            _ => server_run,
         }
     }
 
     /// A report that was asked for and came then.
-    fn check_handshake(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
+    fn assess_report(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
         let field = |name: &str| {
             report.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
@@ -112,9 +112,9 @@ impl RestartQuarantine {
         };
         let run = match *last {
             Some(run) if run.id == id && id != 0 => {
-                Run { counts_from, reported: latest, met: run.met.max(sent), ..run }
+                SeenRun { counts_from, reported: latest, met: run.met.max(sent), ..run }
             }
-            _ => Run { id, counts_from, reported: latest, seen: received, met: sent },
+            _ => SeenRun { id, counts_from, reported: latest, seen: received, met: sent },
         };
         // A report that comes late may be that of an earlier run.
         if last.is_none_or(|last| last.id == id || sent >= last.met) {
@@ -124,7 +124,7 @@ impl RestartQuarantine {
     }
 }
 
-impl Run {
+impl SeenRun {
     /// Whether two reports without an id may be those of one run.
     fn agrees(&self, id: u64, earliest: Moment, latest: Moment) -> bool {
         let (id, known) = (self.id | id, self.reported);
@@ -147,9 +147,9 @@ mod tests {
     }
 
     /// A report that comes at once.
-    fn look(probation: &RestartQuarantine, run: &str, seconds: u64, at: Moment) -> Moment {
+    fn look(quarantine: &RestartQuarantine, run: &str, seconds: u64, at: Moment) -> Moment {
         let seconds = i64::try_from(seconds).unwrap();
-        probation.check_handshake(&report(run, seconds), at, at).counts_from
+        quarantine.assess_report(&report(run, seconds), at, at).counts_from
     }
 
     #[test]
@@ -164,135 +164,135 @@ mod tests {
     #[test]
     fn server_that_reports_no_uptime_does_not_count() {
         let from =
-            |span, text| RestartQuarantine::new(span).check_handshake(text, NOW, NOW).counts_from;
+            |span, text| RestartQuarantine::new(span).assess_report(text, NOW, NOW).counts_from;
         assert_eq!(from(SPAN, ""), Moment::FAR);
         assert_eq!(from(SPAN, "run_id:a\r\n"), Moment::FAR);
         assert_eq!(from(Duration::ZERO, ""), Moment::PAST);
-        assert_eq!(RestartQuarantine::new(SPAN).standing(None).counts_from, Moment::FAR);
+        assert_eq!(RestartQuarantine::new(SPAN).server_run(None).counts_from, Moment::FAR);
     }
 
     #[test]
     fn negative_uptime_is_that_of_a_run_just_started() {
-        let standing = RestartQuarantine::new(SPAN).check_handshake(&report("a", -3_600), NOW, NOW);
-        assert_eq!(standing.counts_from, NOW.after(SPAN));
+        let server_run = RestartQuarantine::new(SPAN).assess_report(&report("a", -3_600), NOW, NOW);
+        assert_eq!(server_run.counts_from, NOW.after(SPAN));
     }
 
     #[test]
     fn second_report_of_a_disbelieved_run_changes_nothing() {
-        let probation = RestartQuarantine::new(SPAN);
-        look(&probation, "a", YEAR, NOW);
-        assert_eq!(look(&probation, "b", YEAR, NOW), NOW.after(SPAN));
+        let quarantine = RestartQuarantine::new(SPAN);
+        look(&quarantine, "a", YEAR, NOW);
+        assert_eq!(look(&quarantine, "b", YEAR, NOW), NOW.after(SPAN));
         for millis in [0, 1, 1_000, 20_000] {
             let later = NOW.after(Duration::from_millis(millis));
-            assert_eq!(look(&probation, "b", YEAR, later), NOW.after(SPAN));
+            assert_eq!(look(&quarantine, "b", YEAR, later), NOW.after(SPAN));
         }
     }
 
     #[test]
     fn clock_set_ahead_after_a_true_report_changes_nothing() {
-        let probation = RestartQuarantine::new(SPAN);
-        let first = look(&probation, "a", 0, NOW);
-        assert_eq!(look(&probation, "a", 3_600, NOW.after(SECOND)), first);
+        let quarantine = RestartQuarantine::new(SPAN);
+        let first = look(&quarantine, "a", 0, NOW);
+        assert_eq!(look(&quarantine, "a", 3_600, NOW.after(SECOND)), first);
     }
 
     #[test]
     fn rounded_reports_of_one_run_agree() {
-        let probation = RestartQuarantine::new(SPAN);
-        let first = look(&probation, "a", 10, NOW);
-        assert_eq!(look(&probation, "a", 10, NOW.after(SECOND * 9 / 10)), first);
-        assert_eq!(look(&probation, "a", 11, NOW.after(SECOND / 10)), first);
+        let quarantine = RestartQuarantine::new(SPAN);
+        let first = look(&quarantine, "a", 10, NOW);
+        assert_eq!(look(&quarantine, "a", 10, NOW.after(SECOND * 9 / 10)), first);
+        assert_eq!(look(&quarantine, "a", 11, NOW.after(SECOND / 10)), first);
     }
 
     #[test]
     fn later_start_is_believed_but_not_after_the_first_meeting() {
-        let probation = RestartQuarantine::new(SPAN);
-        assert_eq!(look(&probation, "a", 3_600, NOW).max(NOW), NOW);
-        let first = probation.check_handshake(&report("a", 3_600), NOW, NOW);
+        let quarantine = RestartQuarantine::new(SPAN);
+        assert_eq!(look(&quarantine, "a", 3_600, NOW).max(NOW), NOW);
+        let first = quarantine.assess_report(&report("a", 3_600), NOW, NOW);
         // The clock had been ahead, and is right now.
         let later = NOW.after(SECOND * 5);
-        assert_eq!(look(&probation, "a", 8, later), NOW.after(SECOND * 26));
+        assert_eq!(look(&quarantine, "a", 8, later), NOW.after(SECOND * 26));
         // A connection made before is told with its next reply.
-        assert_eq!(probation.heard(first, later).counts_from, NOW.after(SECOND * 26));
-        assert_eq!(look(&probation, "a", 0, later.after(SPAN)), NOW.after(SPAN));
+        assert_eq!(quarantine.note_reply(first, later).counts_from, NOW.after(SECOND * 26));
+        assert_eq!(look(&quarantine, "a", 0, later.after(SPAN)), NOW.after(SPAN));
     }
 
     #[test]
     fn new_run_older_than_the_last_meeting_is_not_believed() {
-        let probation = RestartQuarantine::new(SPAN);
-        look(&probation, "a", 1_000, NOW);
+        let quarantine = RestartQuarantine::new(SPAN);
+        look(&quarantine, "a", 1_000, NOW);
         let later = NOW.after(SPAN * 2);
-        assert_eq!(look(&probation, "b", 3_600, later), later.after(SPAN));
+        assert_eq!(look(&quarantine, "b", 3_600, later), later.after(SPAN));
         let later = later.after(SPAN * 2);
-        assert!(look(&probation, "c", 45, later) <= later);
+        assert!(look(&quarantine, "c", 45, later) <= later);
     }
 
     #[test]
     fn reply_shows_that_its_run_was_alive_when_asked() {
-        let probation = RestartQuarantine::new(SPAN);
-        let first = probation.check_handshake(&report("a", 1_000), NOW, NOW);
+        let quarantine = RestartQuarantine::new(SPAN);
+        let first = quarantine.assess_report(&report("a", 1_000), NOW, NOW);
         let later = NOW.after(SPAN * 2);
-        probation.heard(first, later);
+        quarantine.note_reply(first, later);
         // It was believed, had the other run been met only when it was connected to.
         let again = later.after(SECOND * 2);
-        assert_eq!(look(&probation, "b", 40, again), again.after(SPAN));
+        assert_eq!(look(&quarantine, "b", 40, again), again.after(SPAN));
         // A late reply of the run before says nothing about this one.
-        probation.heard(first, again.after(SPAN));
+        quarantine.note_reply(first, again.after(SPAN));
         let end = again.after(SPAN * 2);
-        assert!(look(&probation, "c", 50, end) <= end);
+        assert!(look(&quarantine, "c", 50, end) <= end);
     }
 
     #[test]
     fn late_report_of_an_earlier_run_does_not_hide_the_later() {
-        let probation = RestartQuarantine::new(SPAN);
-        look(&probation, "a", YEAR, NOW);
+        let quarantine = RestartQuarantine::new(SPAN);
+        look(&quarantine, "a", YEAR, NOW);
         let later = NOW.after(SPAN);
-        let second = look(&probation, "b", 0, later);
+        let second = look(&quarantine, "b", 0, later);
         // Asked before, and read after.
-        probation.check_handshake(&report("a", 1_000), NOW, later.after(SECOND));
-        assert_eq!(look(&probation, "b", YEAR, later.after(SECOND)), second);
+        quarantine.assess_report(&report("a", 1_000), NOW, later.after(SECOND));
+        assert_eq!(look(&quarantine, "b", YEAR, later.after(SECOND)), second);
     }
 
     #[test]
     fn slow_report_counts_from_its_receipt() {
-        let probation = RestartQuarantine::new(SPAN);
+        let quarantine = RestartQuarantine::new(SPAN);
         let received = NOW.after(SECOND * 4);
-        let standing = probation.check_handshake(&report("a", 11), NOW, received);
-        assert_eq!(standing.counts_from, received.after(SECOND * 20));
+        let server_run = quarantine.assess_report(&report("a", 11), NOW, received);
+        assert_eq!(server_run.counts_from, received.after(SECOND * 20));
     }
 
     #[test]
     fn server_without_a_run_id_gets_no_credit_from_earlier() {
-        let from = |probation: &RestartQuarantine, seconds: u64, at| {
-            probation
-                .check_handshake(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
+        let from = |quarantine: &RestartQuarantine, seconds: u64, at| {
+            quarantine
+                .assess_report(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
                 .counts_from
         };
-        let probation = RestartQuarantine::new(SPAN);
-        assert_eq!(from(&probation, 10, NOW), NOW.after(SECOND * 21));
+        let quarantine = RestartQuarantine::new(SPAN);
+        assert_eq!(from(&quarantine, 10, NOW), NOW.after(SECOND * 21));
         // What it says now counts, and not what it said before.
         let later = NOW.after(SECOND * 9 / 10);
-        assert_eq!(from(&probation, 10, later), later.after(SECOND * 21));
+        assert_eq!(from(&quarantine, 10, later), later.after(SECOND * 21));
         // This may be another run, which cannot be so old.
         let later = NOW.after(SECOND * 5);
-        assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
-        assert_eq!(from(&probation, 3_600, later), later.after(SPAN));
+        assert_eq!(from(&quarantine, 3_600, later), later.after(SPAN));
+        assert_eq!(from(&quarantine, 3_600, later), later.after(SPAN));
     }
 
     #[test]
     fn disbelieved_server_without_a_run_id_counts_after_one_span() {
-        let from = |probation: &RestartQuarantine, seconds: u64, at| {
-            probation
-                .check_handshake(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
+        let from = |quarantine: &RestartQuarantine, seconds: u64, at| {
+            quarantine
+                .assess_report(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)
                 .counts_from
         };
-        let probation = RestartQuarantine::new(SPAN);
-        from(&probation, 900, NOW);
+        let quarantine = RestartQuarantine::new(SPAN);
+        from(&quarantine, 900, NOW);
         // Its clock was set ahead once, by more than a report may be off.
         let later = NOW.after(SECOND * 60);
-        assert_eq!(from(&probation, 900 + 60 + 5, later), later.after(SPAN));
+        assert_eq!(from(&quarantine, 900 + 60 + 5, later), later.after(SPAN));
         for minutes in 2..60 {
             let at = NOW.after(SECOND * 60 * minutes);
-            let told = from(&probation, 900 + 60 * u64::from(minutes) + 5, at);
+            let told = from(&quarantine, 900 + 60 * u64::from(minutes) + 5, at);
             assert_eq!(told, later.after(SPAN), "after {minutes} minutes");
         }
     }
@@ -320,26 +320,26 @@ mod tests {
             met_before in any::<bool>(),
             looks in prop::collection::vec(seen(), 2..40),
         ) {
-            let probation = RestartQuarantine::new(SPAN);
+            let quarantine = RestartQuarantine::new(SPAN);
             let mut now = NOW;
             if met_before {
-                look(&probation, "a", YEAR, now);
+                look(&quarantine, "a", YEAR, now);
             }
             let (mut known, mut earlier, mut end) = (None, Duration::ZERO, Moment::FAR);
             for seen in looks {
                 let sent = now;
                 now = now.after(Duration::from_millis(seen.delay));
-                let standing = probation.check_handshake(&report("b", seen.uptime), sent, now);
+                let server_run = quarantine.assess_report(&report("b", seen.uptime), sent, now);
                 if let Some(known) = known {
-                    earlier += Moment::since(known, standing.counts_from);
+                    earlier += Moment::since(known, server_run.counts_from);
                 } else {
                     end = now.after(SPAN);
                 }
                 // It had started when it was first met.
-                prop_assert!(standing.counts_from <= end);
-                known = Some(standing.counts_from);
+                prop_assert!(server_run.counts_from <= end);
+                known = Some(server_run.counts_from);
                 if seen.replied {
-                    prop_assert_eq!(probation.heard(standing, now).counts_from, standing.counts_from);
+                    prop_assert_eq!(quarantine.note_reply(server_run, now).counts_from, server_run.counts_from);
                 }
                 now = now.after(Duration::from_millis(seen.pause));
             }
@@ -353,7 +353,7 @@ mod tests {
             fraction in 0..1_000_u64,
             looks in prop::collection::vec((0..5_000_u64, 0..300_u64, 0..300_u64), 1..20),
         ) {
-            let probation = RestartQuarantine::new(SPAN);
+            let quarantine = RestartQuarantine::new(SPAN);
             // Whole seconds of the wall clock.
             let started = NOW.after(Duration::from_millis(fraction));
             let mut now = started;
@@ -363,7 +363,7 @@ mod tests {
                 let received = read.after(Duration::from_millis(back));
                 let uptime = read.since(NOW).as_secs() - started.since(NOW).as_secs();
                 let text = report("a", i64::try_from(uptime).unwrap());
-                let from = probation.check_handshake(&text, now, received).counts_from;
+                let from = quarantine.assess_report(&text, now, received).counts_from;
                 prop_assert!(from >= started.after(SPAN));
                 prop_assert!(from <= started.after(SPAN + SECOND * 2 + Duration::from_millis(300)));
                 now = received;

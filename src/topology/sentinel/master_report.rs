@@ -4,7 +4,7 @@ use redis::Value;
 
 /// What a sentinel tells of its master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Master {
+pub(super) struct MasterReport {
     /// Grows with every fail-over.
     pub(super) rank: Rank,
     pub(super) address: (String, u16),
@@ -19,10 +19,10 @@ pub(super) struct Rank {
     pub(super) is_ahead: bool,
 }
 
-impl Master {
+impl MasterReport {
     /// Whether this is no older than what was known. The sentinel that leads a fail-over counts it before
     /// its end, and is ahead then of all that is told afterwards: of the same place, by itself too.
-    pub(super) fn is_as_new_as(&self, known: Option<&Master>) -> bool {
+    pub(super) fn is_as_new_as(&self, known: Option<&MasterReport>) -> bool {
         known.is_none_or(|known| self.rank >= known.rank || self.address == known.address)
     }
 }

@@ -6,25 +6,25 @@ use crate::base::sync::Arc;
 use crate::base::tag::SLOTS;
 use crate::base::time::Moment;
 use crate::topology::cluster::address::{Address, Range};
-use crate::topology::cluster::member::Member;
+use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::wire::failure::Failure;
 
 /// What is known of the slots.
 #[derive(Debug, Default)]
-pub(super) struct Map {
-    pub(super) masters: Vec<Arc<Member>>,
+pub(super) struct SlotMap {
+    pub(super) masters: Vec<Arc<ClusterNode>>,
     /// The place of its master for each slot; empty at first.
     slots: Vec<u16>,
     /// Grows whenever the nodes were asked.
     pub(super) version: u64,
     pub(super) due: bool,
     /// Whether somebody is asking the nodes.
-    pub(super) flight: bool,
+    pub(super) refreshing: bool,
     /// From when on they may be asked again.
-    pub(super) rested: Option<Moment>,
+    pub(super) refresh_allowed_at: Option<Moment>,
     /// Why they told nothing the last time, and for how long they were asked.
-    pub(super) trouble: Option<Failure>,
-    pub(super) tried: Duration,
+    pub(super) last_error: Option<Failure>,
+    pub(super) refresh_time: Duration,
     /// Who was seen to fail, and is asked last.
     pub(super) suspect: Option<Address>,
 }
@@ -32,39 +32,39 @@ pub(super) struct Map {
 /// The place of a slot that nobody has.
 const NOBODY: u16 = u16::MAX;
 
-impl Map {
-    pub(super) fn master(&self, slot: u16) -> Option<&Arc<Member>> {
+impl SlotMap {
+    pub(super) fn master(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
         self.masters.get(usize::from(*self.slots.get(usize::from(slot))?))
     }
 
-    pub(super) fn find(&self, address: &Address) -> Option<&Arc<Member>> {
+    pub(super) fn find(&self, address: &Address) -> Option<&Arc<ClusterNode>> {
         self.masters.iter().find(|member| *member.address() == *address)
     }
 
-    pub(super) fn has(&self, member: &Arc<Member>) -> bool {
+    pub(super) fn has(&self, member: &Arc<ClusterNode>) -> bool {
         self.masters.iter().any(|other| Arc::ptr_eq(other, member))
     }
 
     /// The node to listen to for what is published about a slot.
-    pub(super) fn word(&self, slot: u16) -> Option<&Arc<Member>> {
-        let home = self.master(slot).filter(|home| home.is_heard());
-        home.or_else(|| self.masters.iter().find(|member| member.is_heard()))
+    pub(super) fn listening_master(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
+        let home = self.master(slot).filter(|home| home.is_listening());
+        home.or_else(|| self.masters.iter().find(|member| member.is_listening()))
     }
 
     /// The slots that a node has, in ascending order.
-    pub(super) fn slots_of(&self, member: &Arc<Member>) -> Vec<u16> {
+    pub(super) fn slots_of(&self, member: &Arc<ClusterNode>) -> Vec<u16> {
         let is_its = |slot: &u16| self.master(*slot).is_some_and(|it| Arc::ptr_eq(it, member));
         (0..SLOTS).filter(is_its).collect()
     }
 
     /// Draws it anew, as one of the nodes that were asked told. Returns the nodes that are on it no longer.
-    pub(super) fn draw(
+    pub(super) fn rebuild(
         &mut self,
-        asked: &[Arc<Member>],
+        asked: &[Arc<ClusterNode>],
         ranges: &[Range],
-        make: impl Fn(&Address) -> Arc<Member>,
-    ) -> Vec<Arc<Member>> {
-        let mut masters: Vec<Arc<Member>> = Vec::new();
+        make: impl Fn(&Address) -> Arc<ClusterNode>,
+    ) -> Vec<Arc<ClusterNode>> {
+        let mut masters: Vec<Arc<ClusterNode>> = Vec::new();
         let mut slots = vec![NOBODY; usize::from(SLOTS)];
         for Range { first, last, master } in ranges {
             let found = masters.iter().position(|member| *member.address() == *master);
@@ -79,7 +79,7 @@ impl Map {
             slots[usize::from(*first)..=usize::from(*last)].fill(place);
         }
         let before = std::mem::replace(&mut self.masters, masters);
-        (self.slots, self.due, self.trouble) = (slots, false, None);
+        (self.slots, self.due, self.last_error) = (slots, false, None);
         before.into_iter().filter(|member| self.find(member.address()).is_none()).collect()
     }
 

@@ -15,9 +15,9 @@ use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 
 /// As many servers as there are bits.
-pub(crate) const MOST_SERVERS: usize = 64;
+pub(crate) const MAX_SERVERS: usize = 64;
 /// The table is swept when it has grown by this much.
-const SWEEP: usize = 1024;
+const SWEEP_STEP: usize = 1024;
 
 #[derive(Debug)]
 struct Claim {
@@ -32,12 +32,12 @@ struct Claim {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ClaimTable {
     claims: HashMap<Box<[u8]>, Claim>,
     sweep_at: usize,
 }
 
-impl Table {
+impl ClaimTable {
     /// Changes what is known of an attempt, and forgets it if nothing of it is left.
     fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Claim)) {
         let Some(claim) = self.claims.get_mut(owner) else { return };
@@ -50,7 +50,7 @@ impl Table {
 
 /// What the attempts of one client may have left, by their owner's value.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Table>);
+pub(super) struct Claims(Mutex<ClaimTable>);
 
 impl Claims {
     /// A request is sent to these servers. Until they are heard of it is open there.
@@ -66,11 +66,11 @@ impl Claims {
             return;
         }
         let mut table = self.0.lock();
-        if table.claims.len() >= table.sweep_at.max(SWEEP) {
+        if table.claims.len() >= table.sweep_at.max(SWEEP_STEP) {
             // By the time of sending and not when this request is settled: a hold that lives until then keeps
             // its claim, since a failed renewal asks for it.
             table.claims.retain(|_, claim| claim.until > sent);
-            table.sweep_at = table.claims.len() + SWEEP;
+            table.sweep_at = table.claims.len() + SWEEP_STEP;
         }
         let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
         let claim = table.claims.entry(owner.into()).or_insert(new);
@@ -82,7 +82,7 @@ impl Claims {
 
     /// Of the servers that were asked, these accepted, and on these the request is surely over: they
     /// answered it, or were not asked after all.
-    pub(super) fn told(&self, owner: &[u8], accepted: u64, over: u64) {
+    pub(super) fn replied(&self, owner: &[u8], accepted: u64, over: u64) {
         self.0.lock().change(owner, |claim| {
             claim.held |= accepted;
             // An earlier request that brought no answer is not answered by this one.
@@ -133,7 +133,7 @@ mod tests {
     fn what_was_accepted_is_owed_until_its_release_is_answered() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, NOW, LATER, END);
-        claims.told(b"x", 0b011, 0b111);
+        claims.replied(b"x", 0b011, 0b111);
         assert_eq!(claims.servers(b"x"), 0b011);
         claims.released(b"x", 0b001, NOW);
         assert_eq!((claims.servers(b"x"), claims.count()), (0b010, 1));
@@ -146,7 +146,7 @@ mod tests {
     fn a_request_without_an_answer_is_owed_until_a_release_that_was_sent_after_its_deadline() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, NOW, LATER, END);
-        claims.told(b"x", 0b011, 0b011);
+        claims.replied(b"x", 0b011, 0b011);
         claims.released(b"x", 0b111, NOW);
         assert_eq!((claims.servers(b"x"), claims.count()), (0b100, 1));
         claims.released(b"x", 0b100, LATER);
@@ -158,7 +158,7 @@ mod tests {
         let claims = Claims::default();
         claims.ask(b"x", 0b1, NOW, NOW, END);
         claims.ask(b"x", 0b1, NOW, NOW, END);
-        claims.told(b"x", 0, 0b1);
+        claims.replied(b"x", 0, 0b1);
         assert_eq!(claims.servers(b"x"), 0b1);
         claims.released(b"x", 0b1, NOW);
         assert_eq!(claims.count(), 0);
@@ -169,7 +169,7 @@ mod tests {
         let claims = Claims::default();
         claims.ask(b"x", 0b1, NOW, LATER, END);
         // Refused, and the first sending may still arrive.
-        claims.told(b"x", 0, 0);
+        claims.replied(b"x", 0, 0);
         claims.released(b"x", 0b1, NOW);
         assert_eq!(claims.servers(b"x"), 0b1);
         claims.released(b"x", 0b1, LATER);
@@ -179,17 +179,17 @@ mod tests {
     #[test]
     fn attempt_that_left_nothing_is_forgotten_at_once() {
         let claims = Claims::default();
-        for number in 0..SWEEP / 2 {
+        for number in 0..SWEEP_STEP / 2 {
             let owner = number.to_be_bytes();
             claims.ask(&owner, 0b111, NOW, LATER, END);
             match number % 3 {
-                0 => claims.told(&owner, 0, 0b111),
+                0 => claims.replied(&owner, 0, 0b111),
                 1 => {
-                    claims.told(&owner, 0b001, 0b111);
+                    claims.replied(&owner, 0b001, 0b111);
                     claims.released(&owner, 0b001, NOW);
                 }
                 _ => {
-                    claims.told(&owner, 0b001, 0b011);
+                    claims.replied(&owner, 0b001, 0b011);
                     claims.released(&owner, 0b111, LATER);
                 }
             }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_has_ended_is_swept() {
         let claims = Claims::default();
-        for number in 0..SWEEP {
+        for number in 0..SWEEP_STEP {
             claims.ask(&number.to_be_bytes(), 1, NOW, NOW, LATER);
         }
         claims.ask(b"x", 1, LATER, END, END);
@@ -212,10 +212,13 @@ mod tests {
     #[test]
     fn live_hold_keeps_its_claim_in_a_sweep() {
         let claims = Claims::default();
-        for number in 0..SWEEP {
+        for number in 0..SWEEP_STEP {
             claims.ask(&number.to_be_bytes(), 0b111, NOW, NOW, LATER);
         }
         claims.ask(b"x", 0b111, NOW, END, END);
-        assert_eq!((claims.count(), claims.servers(&0_usize.to_be_bytes())), (SWEEP + 1, 0b111));
+        assert_eq!(
+            (claims.count(), claims.servers(&0_usize.to_be_bytes())),
+            (SWEEP_STEP + 1, 0b111)
+        );
     }
 }

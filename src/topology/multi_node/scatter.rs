@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::base::sync;
 use crate::base::time::{Clock, Moment};
-use crate::topology::several::node::Node;
+use crate::topology::multi_node::node::Node;
 use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::fork_guard;
@@ -26,9 +26,9 @@ use crate::wire::transport::Lane;
 /// A dead connection, another one, and a new one.
 const STEPS: u32 = 3;
 /// While connections are made, how often to look.
-const LOOK: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// What is read in less was there already.
-const WAITED: Duration = Duration::from_micros(200);
+const MIN_WAIT: Duration = Duration::from_micros(200);
 
 /// What a server is asked.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,11 @@ pub(crate) struct NodeReply {
     /// Nothing was sent before then. An outcome that is no reply has no moment of its own.
     pub(crate) asked: Moment,
     /// What the server told of itself, if there was a connection.
-    pub(crate) standing: Option<ServerRun>,
+    pub(crate) server_run: Option<ServerRun>,
     /// Whether the calls may have been done before they were done for this answer.
     pub(crate) repeated: bool,
     /// Why there was no connection, where there was none.
-    pub(crate) hindrance: Option<Failure>,
+    pub(crate) not_sent: Option<Failure>,
 }
 
 /// Asks all at once. Servers that were silent before are waited for only while fewer than `enough`
@@ -92,13 +92,13 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
         for call in calls.iter_mut().filter(|call| call.is_missing()) {
             call.look();
         }
-        let found = calls.iter().filter(|call| call.standing.is_some()).count();
+        let found = calls.iter().filter(|call| call.server_run.is_some()).count();
         let worth = |call: &&mut NodeCall<'_>| !call.node.is_silent() || found < enough;
         let waits = calls.iter_mut().filter(|call| call.is_missing()).any(|call| worth(&call));
         if !waits || clock.now() >= until {
             break;
         }
-        sync::sleep(LOOK);
+        sync::sleep(POLL_INTERVAL);
     }
     for call in calls.iter_mut().filter(|call| call.is_missing()) {
         call.give_up(clock.now().since(start));
@@ -115,12 +115,12 @@ struct NodeCall<'a> {
     outcomes: Option<Vec<Result<Reply, Failure>>>,
     connection: Option<Borrowed>,
     asked: Moment,
-    standing: Option<ServerRun>,
+    server_run: Option<ServerRun>,
     /// When that was sent which is under way.
     sent: Option<Moment>,
     /// A sending that brought no answer.
     doubt: Option<Failure>,
-    hindrance: Option<Failure>,
+    not_sent: Option<Failure>,
     /// How many connections could not be made before.
     failed: u64,
     /// Whether it asked for an attempt to connect.
@@ -138,10 +138,10 @@ impl<'a> NodeCall<'a> {
             outcomes: None,
             connection: None,
             asked,
-            standing: None,
+            server_run: None,
             sent: None,
             doubt: None,
-            hindrance: fork_guard::check().err(),
+            not_sent: fork_guard::check().err(),
             failed: node.attempts().counts().failed,
             ordered: false,
         }
@@ -149,7 +149,7 @@ impl<'a> NodeCall<'a> {
 
     /// Whether there is something left to do.
     fn is_open(&self) -> bool {
-        self.outcomes.is_none() && self.hindrance.is_none()
+        self.outcomes.is_none() && self.not_sent.is_none()
     }
 
     fn is_missing(&self) -> bool {
@@ -165,16 +165,16 @@ impl<'a> NodeCall<'a> {
             }
         }
         let Some(connection) = &mut self.connection else { return };
-        self.standing = Some(connection.standing);
+        self.server_run = Some(connection.server_run);
         if self.calls.is_empty() {
             self.outcomes = Some(Vec::new());
             return;
         }
         match connection.send_all(&self.calls[self.done.len()..], deadline) {
             Ok(sent) => self.sent = Some(sent),
-            Err(Failure::NotSent(NotSentReason::Closed(_))) => self.hang_up(None),
-            Err(failure @ Failure::Unknown(_)) => self.hang_up(Some(failure)),
-            Err(failure) => self.hindrance = Some(failure),
+            Err(Failure::NotSent(NotSentReason::Closed(_))) => self.close_connection(None),
+            Err(failure @ Failure::Unknown(_)) => self.close_connection(Some(failure)),
+            Err(failure) => self.not_sent = Some(failure),
         }
     }
 
@@ -186,12 +186,12 @@ impl<'a> NodeCall<'a> {
         // An answer that is there already is read also when the time is over.
         let mut replies = connection.receive_for(&self.calls[self.done.len()..], deadline);
         let end = clock.now();
-        self.node.note_took((end.since(begin) >= WAITED).then(|| end.since(sent)));
+        self.node.note_took((end.since(begin) >= MIN_WAIT).then(|| end.since(sent)));
         let is_unknown =
             |reply: &&Result<Reply, Failure>| matches!(reply, Err(Failure::Unknown(_)));
         if replies.iter().any(|reply| !is_unknown(&reply)) {
             self.node.set_silent(false);
-            self.standing = self.standing.map(|known| self.node.heard(known, sent));
+            self.server_run = self.server_run.map(|known| self.node.note_reply(known, sent));
         }
         match replies.iter().find(is_unknown) {
             Some(Err(failure)) if failure.is_disconnect() => {
@@ -203,7 +203,7 @@ impl<'a> NodeCall<'a> {
                 };
                 replies.truncate(replies.iter().take_while(|reply| is_final(reply)).count());
                 self.done.append(&mut replies);
-                return self.hang_up(Some(failure));
+                return self.close_connection(Some(failure));
             }
             Some(_) => self.node.missed(clock.now().since(sent)),
             None => {}
@@ -213,24 +213,24 @@ impl<'a> NodeCall<'a> {
     }
 
     /// The connection was dead; another may be alive.
-    fn hang_up(&mut self, doubt: Option<Failure>) {
+    fn close_connection(&mut self, doubt: Option<Failure>) {
         self.doubt = doubt.or(self.doubt.take());
         self.connection = None;
-        self.standing = None;
+        self.server_run = None;
         self.failed = self.node.attempts().counts().failed;
     }
 
     /// Looks for a connection.
     fn look(&mut self) {
         if let Some(connection) = self.pool.ready_or_request() {
-            self.standing = Some(connection.standing);
+            self.server_run = Some(connection.server_run);
             self.connection = Some(connection);
         } else if self.node.attempts().counts().failed != self.failed
             && self.pool.is_empty()
             && let Some(error) = self.node.attempts().trouble()
         {
             self.node.set_silent(true);
-            self.hindrance = Some(Failure::NotSent(NotSentReason::Connect(error)));
+            self.not_sent = Some(Failure::NotSent(NotSentReason::Connect(error)));
         }
     }
 
@@ -239,7 +239,7 @@ impl<'a> NodeCall<'a> {
         if self.pool.is_empty() {
             self.node.set_silent(true);
         }
-        self.hindrance = Some(Failure::NotSent(self.pool.shortage(waited)));
+        self.not_sent = Some(Failure::NotSent(self.pool.shortage(waited)));
     }
 
     fn end(self) -> NodeReply {
@@ -247,15 +247,15 @@ impl<'a> NodeCall<'a> {
         let silent = || Failure::silent().at(&self.node.address(), limit);
         // What was sent once may have been done, whatever came later.
         let repeated = self.doubt.is_some();
-        let missing = self.doubt.or_else(|| self.hindrance.clone());
+        let missing = self.doubt.or_else(|| self.not_sent.clone());
         let mut outcomes = self.outcomes.unwrap_or(self.done);
         outcomes.resize(self.calls.len(), Err(missing.unwrap_or_else(silent)));
         NodeReply {
             outcomes,
             asked: self.asked,
-            standing: self.standing,
+            server_run: self.server_run,
             repeated,
-            hindrance: self.hindrance,
+            not_sent: self.not_sent,
         }
     }
 }
@@ -269,29 +269,29 @@ mod tests {
     use crate::base::sync::Arc;
     use crate::base::thread::Threads;
     use crate::base::time::BootClock;
-    use crate::topology::several::node::NodeSettings;
+    use crate::topology::multi_node::node::NodeSettings;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;
 
     const SPAN: Duration = Duration::from_secs(30);
 
-    fn settings(probation: Option<Duration>) -> NodeSettings {
+    fn settings(quarantine: Option<Duration>) -> NodeSettings {
         let span = Duration::from_secs(20);
         let timeouts = Timeouts { connect: span, command: span, settings: ["node_timeout"; 2] };
         let threads = Threads::of_a_new_client();
-        NodeSettings { pool: PoolSettings::default(), timeouts, probation, threads }
+        NodeSettings { pool: PoolSettings::default(), timeouts, quarantine, threads }
     }
 
-    fn standing(node: &Node, clock: &DrivenClock) -> ServerRun {
+    fn server_run(node: &Node, clock: &DrivenClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
         let requests = [NodeRequest { node, calls: &calls }];
         let deadline = clock.now().after(Duration::from_secs(20));
         loop {
             let mut replies = ask(&requests, Lane::Callers, 1, deadline, clock);
-            let NodeReply { outcomes, standing, .. } = replies.remove(0);
-            if let (Some(standing), [Ok(_)]) = (standing, outcomes.as_slice()) {
-                return standing;
+            let NodeReply { outcomes, server_run, .. } = replies.remove(0);
+            if let (Some(server_run), [Ok(_)]) = (server_run, outcomes.as_slice()) {
+                return server_run;
             }
         }
     }
@@ -332,15 +332,15 @@ mod tests {
         let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
         let info = endpoint::parse(&server.unix_url()).unwrap();
         let node = Node::new(info, &shared, &settings(Some(SPAN))).unwrap();
-        let first = standing(&node, &clock);
+        let first = server_run(&node, &clock);
         clock.put_forward(clock.now().after(Duration::from_secs(3_600)));
         // The same connection, and the same run.
-        assert_eq!(standing(&node, &clock).run, first.run);
+        assert_eq!(server_run(&node, &clock).run, first.run);
         server.restart();
         wall.set(1_000_000_000).unwrap();
         while uptime(&server) < 1_000 {}
         // It says it has run for less than has passed since the first connection.
-        let second = standing(&node, &clock);
+        let second = server_run(&node, &clock);
         assert_ne!(second.run, first.run);
         assert_eq!(second.counts_from, clock.now().after(SPAN));
     }

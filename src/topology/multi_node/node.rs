@@ -8,7 +8,7 @@ use redis::RedisError;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
-use crate::topology::several::quarantine::RestartQuarantine;
+use crate::topology::multi_node::quarantine::RestartQuarantine;
 use crate::wire::connect_attempts::ConnectAttempts;
 use crate::wire::connection::{Connection, Reply, ServerRun};
 use crate::wire::endpoint::Endpoint;
@@ -25,7 +25,7 @@ pub(crate) struct NodeSettings {
     pub(crate) pool: PoolSettings,
     pub(crate) timeouts: Timeouts,
     /// For how long its word does not count after a restart; `None` where it always does.
-    pub(crate) probation: Option<Duration>,
+    pub(crate) quarantine: Option<Duration>,
     /// What the threads of its client are called.
     pub(crate) threads: Threads,
 }
@@ -34,7 +34,7 @@ pub(crate) struct NodeSettings {
 #[derive(Debug)]
 struct Voter {
     server: FixedServer,
-    probation: Arc<RestartQuarantine>,
+    quarantine: Arc<RestartQuarantine>,
 }
 
 impl Locator for Voter {
@@ -54,7 +54,7 @@ impl Locator for Voter {
     fn handshake_command(&self) -> Option<HandshakeCommand> {
         Some(HandshakeCommand {
             command: &[b"INFO", b"server"],
-            needed: self.probation.is_needed(),
+            needed: self.quarantine.is_needed(),
         })
     }
 
@@ -63,7 +63,7 @@ impl Locator for Voter {
         connection: &mut Connection,
         reply: Option<&Reply>,
     ) -> Result<(), RedisError> {
-        connection.standing = self.probation.standing(reply);
+        connection.server_run = self.quarantine.server_run(reply);
         Ok(())
     }
 }
@@ -71,7 +71,7 @@ impl Locator for Voter {
 /// One server of several.
 pub(crate) struct Node {
     transport: Arc<Transport>,
-    probation: Option<Arc<RestartQuarantine>>,
+    quarantine: Option<Arc<RestartQuarantine>>,
     /// It did not answer, or could not be connected to, when it was last tried.
     silent: AtomicBool,
     /// How long it takes to answer, in nanoseconds.
@@ -84,18 +84,18 @@ impl Node {
         clock: &Arc<dyn Clock>,
         settings: &NodeSettings,
     ) -> Result<Node, Failure> {
-        let NodeSettings { pool, timeouts, probation, threads } = settings;
-        let probation = probation.map(|span| Arc::new(RestartQuarantine::new(span)));
+        let NodeSettings { pool, timeouts, quarantine, threads } = settings;
+        let quarantine = quarantine.map(|span| Arc::new(RestartQuarantine::new(span)));
         let server = FixedServer::new(info);
-        let source: Arc<dyn Locator> = match &probation {
-            Some(probation) => Arc::new(Voter { server, probation: Arc::clone(probation) }),
+        let source: Arc<dyn Locator> = match &quarantine {
+            Some(quarantine) => Arc::new(Voter { server, quarantine: Arc::clone(quarantine) }),
             None => Arc::new(server),
         };
         let connector = connector(*threads)?;
         let transport = Transport::new(source, Arc::clone(clock), pool, *timeouts, connector);
         Ok(Node {
             transport: Arc::new(transport),
-            probation,
+            quarantine,
             silent: AtomicBool::new(false),
             took: AtomicU64::new(0),
         })
@@ -141,8 +141,10 @@ impl Node {
     }
 
     /// It replied on a connection of this standing to what was sent then. Returns its standing by now.
-    pub(crate) fn heard(&self, standing: ServerRun, sent: Moment) -> ServerRun {
-        self.probation.as_ref().map_or(standing, |probation| probation.heard(standing, sent))
+    pub(crate) fn note_reply(&self, server_run: ServerRun, sent: Moment) -> ServerRun {
+        self.quarantine
+            .as_ref()
+            .map_or(server_run, |quarantine| quarantine.note_reply(server_run, sent))
     }
 
     /// Whether it is not worth waiting for.

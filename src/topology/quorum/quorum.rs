@@ -6,10 +6,10 @@ use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
-use crate::topology::quorum::claim::Claims;
+use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
+use crate::topology::quorum::claims::Claims;
 use crate::topology::quorum::listener::RoundTime;
-use crate::topology::several::node::Node;
-use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
@@ -17,7 +17,7 @@ use crate::wire::transport::Lane;
 
 /// What a quorum goes by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct QuorumRules {
     /// How many servers must agree.
     pub(crate) need: usize,
     /// How long one of them may take.
@@ -30,7 +30,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Quorum {
     pub(super) nodes: Vec<Arc<Node>>,
-    pub(super) rules: Rules,
+    pub(super) rules: QuorumRules,
     pub(super) identity: Arc<Identity>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) claims: Claims,
@@ -40,7 +40,7 @@ pub(crate) struct Quorum {
 impl Quorum {
     pub(crate) fn new(
         nodes: Vec<Node>,
-        rules: Rules,
+        rules: QuorumRules,
         identity: Arc<Identity>,
         clock: Arc<dyn Clock>,
     ) -> Quorum {

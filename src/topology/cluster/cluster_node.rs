@@ -5,7 +5,7 @@ use std::fmt;
 use crate::base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering};
 use crate::base::time::Clock;
 use crate::topology::cluster::address::Address;
-use crate::topology::several::node::{Node, NodeSettings};
+use crate::topology::multi_node::node::{Node, NodeSettings};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 use crate::wire::locator::FixedServer;
@@ -15,33 +15,33 @@ use crate::wire::transport::Transport;
 
 /// One node: a pool for callers, and a connection for the worker, both made when first needed. A
 /// connection that listens is its thread's.
-pub(crate) struct Member {
+pub(crate) struct ClusterNode {
     address: Address,
     info: Endpoint,
     settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
     node: Mutex<Option<Arc<Node>>>,
     /// What connections that listen have in common. Who listens to a node may need no pool there.
-    ear: OnceLock<Manager>,
+    listen_manager: OnceLock<Manager>,
     /// Whether it is listened to.
-    heard: AtomicBool,
+    listening: AtomicBool,
 }
 
-impl Member {
+impl ClusterNode {
     pub(super) fn new(
         address: Address,
         info: Endpoint,
         settings: &Arc<NodeSettings>,
         clock: &Arc<dyn Clock>,
-    ) -> Member {
-        Member {
+    ) -> ClusterNode {
+        ClusterNode {
             address,
             info,
             settings: Arc::clone(settings),
             clock: Arc::clone(clock),
             node: Mutex::new(None),
-            ear: OnceLock::new(),
-            heard: AtomicBool::new(false),
+            listen_manager: OnceLock::new(),
+            listening: AtomicBool::new(false),
         }
     }
 
@@ -63,22 +63,22 @@ impl Member {
         Ok(Arc::clone(node.insert(Arc::new(made))))
     }
 
-    pub(super) fn is_heard(&self) -> bool {
-        self.heard.load(Ordering::Acquire)
+    pub(super) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Acquire)
     }
 
     /// Answers whether that is new.
-    pub(super) fn set_listening(&self, heard: bool) -> bool {
-        self.heard.swap(heard, Ordering::AcqRel) != heard
+    pub(super) fn set_listening(&self, listening: bool) -> bool {
+        self.listening.swap(listening, Ordering::AcqRel) != listening
     }
 
     pub(super) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
-        let ear = self.ear.get_or_init(|| {
+        let listen_manager = self.listen_manager.get_or_init(|| {
             let (source, clock) = (FixedServer::new(self.info.clone()), Arc::clone(&self.clock));
             Manager::new(Arc::new(source), clock, self.settings.timeouts)
         });
         // Nodes pass on to each other what is published, so that a replica is as good a place as its master.
-        ear.subscribe_at(&self.info, channel, None)
+        listen_manager.subscribe_at(&self.info, channel, None)
     }
 
     /// How many connections were tried for callers and the worker so far, whatever came of it.
@@ -107,7 +107,7 @@ impl Member {
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for ClusterNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The rest may have a password.
         f.debug_struct("Member").field("address", &self.address).finish_non_exhaustive()
