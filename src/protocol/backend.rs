@@ -27,7 +27,7 @@ pub(crate) enum RoundTrips {
 /// The servers of one client, where one of them at a time has a lock.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// A server, for the time of one operation.
-    type Server<'a>: Server;
+    type Server<'a>: LockServer;
 
     fn identity(&self) -> &Identity;
 
@@ -79,7 +79,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// One server.
-pub(crate) trait Server {
+pub(crate) trait LockServer {
     /// Sends one command and waits for its reply. It may travel together with those of other threads.
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
 
@@ -109,14 +109,14 @@ pub(crate) trait Server {
 
 /// A real server.
 #[derive(Debug)]
-pub(crate) struct Node<'a> {
+pub(crate) struct TransportServer<'a> {
     pub(crate) transport: &'a Transport,
     /// It is a node of a cluster that is about to take the slot over, and has to be told that each command
     /// knows that.
     pub(crate) asking: bool,
 }
 
-impl Server for Node<'_> {
+impl LockServer for TransportServer<'_> {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         if !self.asking {
             return self.transport.call(call, deadline);

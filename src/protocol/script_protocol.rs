@@ -11,7 +11,7 @@ use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips, Server};
+use crate::protocol::backend::{Backend, LockServer, RoundTrips};
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Ownership, OwnershipReply, Released};
@@ -40,7 +40,7 @@ impl<B: Backend> Scripted<B> {
 /// waited for, so that it does nothing once nobody waits for it. One that `has_come_late` before is given
 /// its deadline when there is a connection for it.
 fn call_in_time(
-    server: &impl Server,
+    server: &impl LockServer,
     has_come_late: bool,
     deadline: Moment,
     request: impl Fn(u64) -> Call,
@@ -55,7 +55,7 @@ fn call_in_time(
 }
 
 /// An unreadable reply may belong to another command, so no connection is trusted any longer.
-fn read<T>(server: &impl Server, outcome: Result<T, Failure>) -> Result<T, Failure> {
+fn read<T>(server: &impl LockServer, outcome: Result<T, Failure>) -> Result<T, Failure> {
     or_discard_connections(outcome, || server.discard_connections())
 }
 
@@ -71,7 +71,7 @@ fn or_discard_connections<T>(
 }
 
 fn acquire(
-    server: &impl Server,
+    server: &impl LockServer,
     target: &Target,
     request: &AcquireRequest<'_>,
     deadline: Moment,
@@ -100,7 +100,7 @@ fn acquire(
 }
 
 fn release(
-    server: &impl Server,
+    server: &impl LockServer,
     target: &Target,
     request: &ReleaseRequest<'_>,
     deadline: Moment,
@@ -119,7 +119,7 @@ fn release(
 }
 
 fn force_release(
-    server: &impl Server,
+    server: &impl LockServer,
     target: &Target,
     owner: &[u8],
     deadline: Moment,

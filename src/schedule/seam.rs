@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips, Server};
+use crate::protocol::backend::{Backend, LockServer, RoundTrips};
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
-use crate::topology::memory::client::Memory;
+use crate::topology::memory::backend::MemoryBackend;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -42,7 +42,7 @@ impl Count {
 
 /// Before the server of one process.
 pub(super) struct Seam {
-    memory: Memory,
+    memory: MemoryBackend,
     stalls: Count,
     late: Count,
     before_answer: Box<dyn Fn() + Send + Sync>,
@@ -53,7 +53,7 @@ pub(super) struct Seam {
 }
 
 impl Seam {
-    pub(super) fn before(memory: Memory) -> Seam {
+    pub(super) fn before(memory: MemoryBackend) -> Seam {
         Seam {
             memory,
             stalls: Count::default(),
@@ -182,7 +182,7 @@ impl Backend for Seam {
     }
 }
 
-impl Server for Seam {
+impl LockServer for Seam {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let asks = [&b"try"[..], b"join", b"beat"].iter().any(|mode| has(call, mode));
         if asks && self.stalls.take() {
@@ -224,6 +224,6 @@ impl Server for Seam {
     }
 
     fn discard_connections(&self) {
-        Server::discard_connections(&self.memory);
+        LockServer::discard_connections(&self.memory);
     }
 }

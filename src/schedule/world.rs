@@ -12,8 +12,8 @@ use crate::engine::lease::HeldLease;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::script_protocol::Scripted;
 use crate::schedule::seam::{EXCHANGE, Seam};
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::Value;
 use crate::{Guard, LockClient, LockOptions, Mutex, Result};
 
@@ -24,14 +24,14 @@ const AT_ONCE: Duration = Duration::from_millis(400);
 
 /// A server that all processes of a scenario share.
 pub(super) struct World {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<MemoryServer>,
     pub(super) witness: Arc<Witness>,
 }
 
 impl World {
     pub(super) fn new() -> World {
         let witness = Arc::new(Witness::default());
-        World { server: Server::new(Arc::new(ModelClock)), witness }
+        World { server: MemoryServer::new(Arc::new(ModelClock)), witness }
     }
 
     pub(super) fn process(&self) -> Process {
@@ -42,9 +42,9 @@ impl World {
     pub(super) fn process_with(
         &self,
         callbacks: Callbacks,
-        before: impl FnOnce(Memory) -> Seam,
+        before: impl FnOnce(MemoryBackend) -> Seam,
     ) -> Process {
-        let memory = Memory::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
+        let memory = MemoryBackend::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
         let give_up_after = Duration::from_secs(10);
         let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after };
         let engine = Engine::new(

@@ -10,8 +10,8 @@ use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
 use crate::engine::context::Context;
 use crate::testing::Link;
-use crate::topology::memory::link::Link as InnerLink;
-use crate::topology::memory::server::Server as Inner;
+use crate::topology::memory::link::FaultyLink;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::Value;
 
 /// How often it is looked whether all threads have done what is due.
@@ -52,14 +52,14 @@ const LONGEST_THEFT: u64 = 1 << 53;
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
+    inner: Arc<MemoryServer>,
     clock: Arc<DrivenClock>,
     clients: Arc<Mutex<Vec<Client>>>,
 }
 
 struct Client {
     engine: Weak<Context>,
-    link: Arc<InnerLink>,
+    link: Arc<FaultyLink>,
 }
 
 impl Server {
@@ -100,7 +100,7 @@ impl Server {
 
     fn with(clock: DrivenClock) -> Server {
         let clock = Arc::new(clock);
-        let inner = Inner::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let inner = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         Server { inner, clock, clients: Arc::default() }
     }
 
@@ -413,7 +413,7 @@ impl Server {
 
     /// What it is to a test of this crate.
     #[cfg(test)]
-    pub(super) fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &MemoryServer {
         &self.inner
     }
 

@@ -15,7 +15,7 @@ use crate::client::settings::Settings;
 use crate::protocol::Protocol;
 use crate::protocol::script_protocol::Scripted;
 #[cfg(any(test, feature = "testing"))]
-use crate::topology::memory::{client::Memory, link::Link, server::Server};
+use crate::topology::memory::{backend::MemoryBackend, link::FaultyLink, server::MemoryServer};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
@@ -268,9 +268,12 @@ impl LockClientBuilder {
 
     /// Makes a client of a server in memory, and tells what lies between them.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn build_over(self, server: &Arc<Server>) -> Result<(LockClient, Arc<Link>)> {
+    pub(crate) fn build_over(
+        self,
+        server: &Arc<MemoryServer>,
+    ) -> Result<(LockClient, Arc<FaultyLink>)> {
         self.check()?;
-        let memory = Memory::new(Arc::clone(server), self.settings.identity());
+        let memory = MemoryBackend::new(Arc::clone(server), self.settings.identity());
         let link = Arc::clone(memory.link());
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // Nobody waits for a connection there.

@@ -11,8 +11,8 @@ use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -30,9 +30,9 @@ struct Bench {
 impl Bench {
     fn new(options: LockOptions) -> Bench {
         let clock = Arc::new(DrivenClock::new(false));
-        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let engine = Engine::new(
-            Arc::new(Scripted::new(Memory::new(server, Arc::new(Identity::new(""))))),
+            Arc::new(Scripted::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),
             Arc::clone(&clock) as Arc<dyn Clock>,
             Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
             Callbacks::default(),

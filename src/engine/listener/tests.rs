@@ -15,8 +15,8 @@ use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::script_protocol::Scripted;
 use crate::protocol::wake_message::Publisher;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::retry::REFUSED;
 use crate::wire::subscription::{Event, Subscriber};
 
@@ -54,12 +54,12 @@ impl Stage {
     fn new() -> Stage {
         let clock = Arc::new(DrivenClock::new(false));
         let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-        let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+        let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
         let memory = Arc::new(Scripted::new(memory));
         let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
         let (sender, told) = unbounded();
         let on_wake = move |wake| _ = sender.send(wake);
-        let protocol: Arc<dyn Protocol> = Arc::<Scripted<Memory>>::clone(&memory);
+        let protocol: Arc<dyn Protocol> = Arc::<Scripted<MemoryBackend>>::clone(&memory);
         let listener = WakeListener::new(protocol, as_clock(), on_wake);
         let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
         let slot = engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());

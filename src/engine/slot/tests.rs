@@ -12,8 +12,8 @@ use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ impl Clock for Ticking {
 fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());

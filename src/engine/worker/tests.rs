@@ -24,9 +24,9 @@ use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::Scripted;
 use crate::protocol::target::Target;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::link::Fate;
-use crate::topology::memory::server::Server as Inner;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::link::Delivery;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::failure::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ fn task(number: u64) -> Arc<PendingRelease> {
 fn a_turn_takes_all_slots_but_only_some_returns() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
@@ -144,7 +144,7 @@ impl Clock for Busy {
 fn a_turn_ends_whatever_falls_due_meanwhile() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let worker =
         Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
     let mut runner = worker.runner.lock().take().unwrap();
@@ -180,7 +180,7 @@ impl RenewableSlot for Looked {
 fn look_that_panics_keeps_no_other_from_being_made() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let worker =
         Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
     let mut runner = worker.runner.lock().take().unwrap();
@@ -196,7 +196,7 @@ fn look_that_panics_keeps_no_other_from_being_made() {
 fn look_that_a_panic_cut_short_is_made_again() {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
@@ -266,7 +266,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     const LOCKS: u32 = 1_000;
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
@@ -296,7 +296,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             Holding::new(&slot, lease)
         })
         .collect();
-    link.set_lasting(Some(Fate::Refused));
+    link.set_lasting(Some(Delivery::Refused));
     // The worker sleeps until it has something to do, or is rung for.
     let ring = |runner: &mut Runner| {
         worker.wake();
@@ -334,7 +334,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
 fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());

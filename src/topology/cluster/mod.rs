@@ -27,7 +27,7 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, RoundTrips};
+use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publishers};
@@ -58,7 +58,7 @@ impl Cluster {
 }
 
 impl Backend for Cluster {
-    type Server<'a> = Node<'a>;
+    type Server<'a> = TransportServer<'a>;
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -85,10 +85,10 @@ impl Backend for Cluster {
         target: &Target,
         trips: RoundTrips,
         deadline: Moment,
-        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
+        mut operation: impl FnMut(&TransportServer<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.directory.follow(hash_slot(target.key()), trips, deadline, |transport, asking| {
-            operation(&Node { transport, asking })
+            operation(&TransportServer { transport, asking })
         })
     }
 

@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, ConnectionLike, Value};
 use crate::base::sync::channel::unbounded;
 use crate::base::sync::spawn;
 
-use super::redis::{Access, Session, Store, all, call};
+use super::redis::{Access, ConnectionState, Store, all, call};
 
 /// How far apart two ends of a key, or two times to live, may be, in milliseconds.
 const APART: i64 = 20_000;
@@ -325,7 +325,7 @@ fn sessions_are_like_connections() {
     for seed in 0..60 {
         let mut pair = Pair::new(&server, seed);
         let mut other = server.connection();
-        let (mut session, mut is_within) = (Session::default(), false);
+        let (mut session, mut is_within) = (ConnectionState::default(), false);
         for _ in 0..120 {
             let is_other = pair.rng.u32(..4) == 0;
             let command = match pair.rng.u32(..10) {

@@ -7,19 +7,19 @@
 //! | `server` | that for several clients, with a clock and a network |
 //! | `state` | what it keeps: the store, its connections, and what is on its way |
 //! | `link` | what goes wrong between one client and the server |
-//! | `session` | one connection of a client |
-//! | `client` | the protocol of one client |
+//! | `connection` | one connection of a client |
+//! | `backend` | the protocol of one client |
 //!
 //! Nothing here knows a kind of lock. That commands and scripts do what they do on a real server is tested
 //! by running both with the same words (`likeness`).
 
-pub(crate) mod client;
+pub(crate) mod backend;
+mod connection;
 #[cfg(test)]
 mod likeness;
 pub(crate) mod link;
 mod redis;
 pub(crate) mod server;
-mod session;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -22,19 +22,19 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Pipeline, Value};
 
-use super::client::Memory;
-use super::link::{Fate, Link};
-use super::server::Server;
+use super::backend::MemoryBackend;
+use super::link::{Delivery, FaultyLink};
+use super::server::MemoryServer;
 
 const LEASE: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(150);
 
 /// A client that holds a mutex.
 struct Stage {
-    server: Arc<Server>,
+    server: Arc<MemoryServer>,
     clock: Arc<DrivenClock>,
-    link: Arc<Link>,
-    locks: Scripted<Memory>,
+    link: Arc<FaultyLink>,
+    locks: Scripted<MemoryBackend>,
     target: Arc<Target>,
     owner: Vec<u8>,
 }
@@ -47,10 +47,10 @@ impl Stage {
 
     fn with(clock: DrivenClock) -> Stage {
         let clock = Arc::new(clock);
-        let server = Server::new(Arc::<DrivenClock>::clone(&clock));
+        let server = MemoryServer::new(Arc::<DrivenClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
         let owner = MutexKind.owner(&identity, 1, LEASE, false);
-        let memory = Memory::new(Arc::clone(&server), identity);
+        let memory = MemoryBackend::new(Arc::clone(&server), identity);
         let link = Arc::clone(memory.link());
         let locks = Scripted::new(memory);
         let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
@@ -75,11 +75,14 @@ impl Stage {
     }
 
     /// The commands arrive a moment after the owner was looked at, and this happens in between.
-    fn meanwhile(&self, work: impl FnOnce(&Server) + Send + 'static) -> Result<Applied, Failure> {
+    fn meanwhile(
+        &self,
+        work: impl FnOnce(&MemoryServer) + Send + 'static,
+    ) -> Result<Applied, Failure> {
         let link = &self.link;
         let faults = link.faults();
-        link.script(Fate::Served, 2);
-        link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+        link.script(Delivery::Served, 2);
+        link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
         let (server, clock, held) =
             (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(link));
         spawn("meanwhile", move || {
@@ -162,7 +165,7 @@ fn key_that_expires_is_touched() {
     stage.server.call(&[b"PEXPIRE", b"x", b"200"]).unwrap();
     assert_eq!(stage.meanwhile(|_| {}).unwrap(), Applied::Gone);
     let stage = Stage::new();
-    assert_eq!(stage.meanwhile(Server::flush).unwrap(), Applied::Gone);
+    assert_eq!(stage.meanwhile(MemoryServer::flush).unwrap(), Applied::Gone);
 }
 
 #[test]
@@ -206,8 +209,8 @@ fn release_by_watch_works_out_of_memory() {
 fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
     let stage = Stage::with(DrivenClock::new(true));
     let link = &stage.link;
-    link.script(Fate::Served, 2);
-    link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+    link.script(Delivery::Served, 2);
+    link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INCR").arg("count");
     let deadline = stage.clock.now().after(MOMENT);

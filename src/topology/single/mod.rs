@@ -3,7 +3,7 @@
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, RoundTrips};
+use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publishers, SinglePublisher};
 use crate::wire::connection::Reply;
@@ -25,7 +25,7 @@ impl Single {
 }
 
 impl Backend for Single {
-    type Server<'a> = Node<'a>;
+    type Server<'a> = TransportServer<'a>;
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -36,9 +36,9 @@ impl Backend for Single {
         _target: &Target,
         _trips: RoundTrips,
         _deadline: Moment,
-        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
+        mut operation: impl FnMut(&TransportServer<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        operation(&Node { transport: &self.transport, asking: false })
+        operation(&TransportServer { transport: &self.transport, asking: false })
     }
 
     fn call_many(

@@ -19,9 +19,9 @@ use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::script_protocol::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::link::Link;
-use crate::topology::memory::server::{Ear, Server};
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::link::FaultyLink;
+use crate::topology::memory::server::{MemoryServer, MemorySubscriber};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
@@ -29,20 +29,20 @@ const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 /// A server with two clients and somebody who listens, and a clock that stands still.
 struct Bench {
     clock: Arc<DrivenClock>,
-    server: Arc<Server>,
+    server: Arc<MemoryServer>,
     engine: Arc<Engine>,
     slot: Arc<Slot>,
     other: Arc<Slot>,
     /// Of the first client.
-    link: Arc<Link>,
+    link: Arc<FaultyLink>,
 }
 
 impl Bench {
     fn new() -> Bench {
         let clock = Arc::new(DrivenClock::new(false));
-        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let memories =
-            [(); 2].map(|()| Memory::new(Arc::clone(&server), Arc::new(Identity::new(""))));
+            [(); 2].map(|()| MemoryBackend::new(Arc::clone(&server), Arc::new(Identity::new(""))));
         let link = Arc::clone(memories[0].link());
         let [engine, another] = memories.map(|memory| {
             Engine::new(
@@ -56,7 +56,7 @@ impl Bench {
         Bench { clock, server, slot: slot(&engine), other: slot(&another), engine, link }
     }
 
-    fn listener(&self) -> Ear {
+    fn listener(&self) -> MemorySubscriber {
         self.server.listen(&Arc::default(), self.slot.target().channel().unwrap())
     }
 

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::super::number::{Score, integer};
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::{Member, Run};
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::{Execution, Member};
 use super::entry::Access::{Grow, Read, Shrink};
 use super::entry::{Command, Words, between, bulk, count, is, read_integer, read_score};
 
@@ -51,7 +51,7 @@ struct QuorumRules {
     increments: bool,
 }
 
-fn zadd(run: &mut Run, words: &Words) -> Outcome {
+fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
     let mut rules = QuorumRules::default();
     let mut begin = 2;
     for option in &words[2..] {
@@ -86,7 +86,7 @@ fn zadd(run: &mut Run, words: &Words) -> Outcome {
     add(run, &words[1], rules, &pairs.collect::<Result<Vec<Member>, _>>()?)
 }
 
-fn add(run: &mut Run, key: &[u8], rules: QuorumRules, pairs: &[Member]) -> Outcome {
+fn add(run: &mut Execution, key: &[u8], rules: QuorumRules, pairs: &[Member]) -> CommandResult {
     let scores = run.sorted_mut(key)?;
     let (mut added, mut changed, mut last) = (0, 0, Ok(None));
     for (by, member) in pairs {
@@ -133,7 +133,7 @@ fn new_score(
     Ok((!is_kept).then_some(score))
 }
 
-fn remove(run: &mut Run, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> Outcome {
+fn remove(run: &mut Execution, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> CommandResult {
     let scores = run.sorted_mut(key)?;
     let before = scores.len();
     scores.retain(|entry| !is_chosen(entry));
@@ -142,7 +142,7 @@ fn remove(run: &mut Run, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> Out
     Ok(count(removed))
 }
 
-fn zpopmin(run: &mut Run, words: &Words) -> Outcome {
+fn zpopmin(run: &mut Execution, words: &Words) -> CommandResult {
     if words.len() > 3 {
         return Err(ErrorReply::syntax());
     }
@@ -181,7 +181,7 @@ impl Range {
     }
 }
 
-fn zrange(run: &mut Run, words: &Words) -> Outcome {
+fn zrange(run: &mut Execution, words: &Words) -> CommandResult {
     let (mut by_score, mut reversed, mut with_scores, mut limit) = (false, false, false, None);
     let mut options = words[4..].iter();
     while let Some(option) = options.next() {

@@ -15,32 +15,37 @@ use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::{Event, Subscriber};
 
-use super::link::Link;
-use super::server::{Ear, Server};
-use super::session::Connection;
+use super::connection::MemoryConnection;
+use super::link::FaultyLink;
+use super::server::{MemoryServer, MemorySubscriber};
 
 /// A server in memory, on behalf of one client.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    server: Arc<Server>,
+pub(crate) struct MemoryBackend {
+    server: Arc<MemoryServer>,
     identity: Arc<Identity>,
-    link: Arc<Link>,
+    link: Arc<FaultyLink>,
     server_clock: ServerClock,
 }
 
-impl Memory {
-    pub(crate) fn new(server: Arc<Server>, identity: Arc<Identity>) -> Memory {
-        Memory { server, identity, link: Arc::default(), server_clock: ServerClock::default() }
+impl MemoryBackend {
+    pub(crate) fn new(server: Arc<MemoryServer>, identity: Arc<Identity>) -> MemoryBackend {
+        MemoryBackend {
+            server,
+            identity,
+            link: Arc::default(),
+            server_clock: ServerClock::default(),
+        }
     }
 
     /// The way between this client and the server.
-    pub(crate) fn link(&self) -> &Arc<Link> {
+    pub(crate) fn link(&self) -> &Arc<FaultyLink> {
         &self.link
     }
 }
 
-impl Backend for Memory {
-    type Server<'a> = Memory;
+impl Backend for MemoryBackend {
+    type Server<'a> = MemoryBackend;
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -51,7 +56,7 @@ impl Backend for Memory {
         _target: &Target,
         _trips: RoundTrips,
         _deadline: Moment,
-        mut operation: impl FnMut(&Memory) -> Result<T, Failure>,
+        mut operation: impl FnMut(&MemoryBackend) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         operation(self)
     }
@@ -70,7 +75,7 @@ impl Backend for Memory {
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
-        Arc::new(SinglePublisher(Arc::new(Way { server, link })))
+        Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link })))
     }
 
     /// The nudge is no part of what is played: it meets no fault.
@@ -90,7 +95,7 @@ impl Backend for Memory {
     }
 }
 
-impl crate::protocol::backend::Server for Memory {
+impl crate::protocol::backend::LockServer for MemoryBackend {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let calls = std::slice::from_ref(call);
         let mut replies = self.server.exchange(&self.link, None, calls, deadline);
@@ -110,7 +115,7 @@ impl crate::protocol::backend::Server for Memory {
         _deadline: Moment,
         operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        operation(&mut Connection::open(&self.server, &self.link))
+        operation(&mut MemoryConnection::open(&self.server, &self.link))
     }
 
     fn connect(&self, _deadline: Moment) -> Result<(), Failure> {
@@ -134,12 +139,12 @@ impl crate::protocol::backend::Server for Memory {
 }
 
 /// The way of a client to the server, as it listens there.
-struct Way {
-    server: Arc<Server>,
-    link: Arc<Link>,
+struct MemoryPublisher {
+    server: Arc<MemoryServer>,
+    link: Arc<FaultyLink>,
 }
 
-impl Publisher for Way {
+impl Publisher for MemoryPublisher {
     fn address(&self) -> String {
         "memory".to_owned()
     }
@@ -152,7 +157,7 @@ impl Publisher for Way {
     }
 }
 
-impl Subscriber for Ear {
+impl Subscriber for MemorySubscriber {
     fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.handled();
         // In real time: there is nothing to do here for the sake of time alone.
@@ -164,12 +169,12 @@ impl Subscriber for Ear {
     }
 
     fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        Ear::subscribe(self, channel);
+        MemorySubscriber::subscribe(self, channel);
         Ok(())
     }
 
     fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
-        Ear::unsubscribe(self, channel);
+        MemorySubscriber::unsubscribe(self, channel);
         Ok(())
     }
 }

@@ -6,12 +6,12 @@ use std::mem;
 use redis::Value;
 
 use super::call;
-use super::reply::{ErrorReply, Outcome};
-use super::store::Run;
+use super::reply::{CommandResult, ErrorReply};
+use super::store::Execution;
 
 /// A connection between its commands.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub(crate) struct ConnectionState {
     watched: BTreeSet<Vec<u8>>,
     /// A watched key was touched, by any client or by its end.
     is_outdated: bool,
@@ -21,14 +21,14 @@ pub(crate) struct Session {
     is_broken: bool,
 }
 
-impl Session {
+impl ConnectionState {
     /// Notes that keys were written, or expired.
     pub(crate) fn note(&mut self, touched: &BTreeSet<Vec<u8>>) {
         self.is_outdated |= !self.watched.is_disjoint(touched);
     }
 
     /// Runs a command of this connection, or queues it.
-    pub(crate) fn call(&mut self, run: &mut Run, words: &[Vec<u8>]) -> Outcome {
+    pub(crate) fn call(&mut self, run: &mut Execution, words: &[Vec<u8>]) -> CommandResult {
         let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
         match (name.as_slice(), words) {
             (b"MULTI", [_]) => self.begin(),
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    fn begin(&mut self) -> Outcome {
+    fn begin(&mut self) -> CommandResult {
         if self.queue.is_some() {
             return Err(ErrorReply::new("ERR MULTI calls can not be nested"));
         }
@@ -55,7 +55,7 @@ impl Session {
         Ok(Value::Okay)
     }
 
-    fn watch(&mut self, keys: &[Vec<u8>]) -> Outcome {
+    fn watch(&mut self, keys: &[Vec<u8>]) -> CommandResult {
         if self.queue.is_some() {
             return Err(ErrorReply::new("ERR WATCH inside MULTI is not allowed"));
         }
@@ -65,11 +65,11 @@ impl Session {
 
     /// Nothing is watched or queued any more.
     fn end(&mut self) -> Value {
-        *self = Session::default();
+        *self = ConnectionState::default();
         Value::Okay
     }
 
-    fn enqueue(&mut self, run: &Run, words: &[Vec<u8>]) -> Outcome {
+    fn enqueue(&mut self, run: &Execution, words: &[Vec<u8>]) -> CommandResult {
         // A queue takes memory, whatever is in it.
         let refusal = if run.refuses_growth() {
             Err(ErrorReply::out_of_memory())
@@ -82,11 +82,11 @@ impl Session {
         Ok(Value::SimpleString("QUEUED".to_owned()))
     }
 
-    fn execute(&mut self, run: &mut Run) -> Outcome {
+    fn execute(&mut self, run: &mut Execution) -> CommandResult {
         let Some(queue) = self.queue.take() else {
             return Err(ErrorReply::new("ERR EXEC without MULTI"));
         };
-        let Session { is_outdated, is_broken, .. } = mem::take(self);
+        let ConnectionState { is_outdated, is_broken, .. } = mem::take(self);
         if is_broken {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return Err(ErrorReply::new(text));
@@ -103,7 +103,7 @@ impl Session {
 }
 
 /// This server has no disk, and no replica has one either.
-fn wait_for_disk(local: &[u8]) -> Outcome {
+fn wait_for_disk(local: &[u8]) -> CommandResult {
     if local == b"0" {
         return Ok(Value::Array(vec![Value::Int(0); 2]));
     }

@@ -8,28 +8,31 @@ use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-use super::link::Link;
-use super::server::Server;
+use super::link::FaultyLink;
+use super::server::MemoryServer;
 
 /// As for a real connection, this part of the time that a reply may take is for the way there and back.
 const MARGIN: u32 = 10;
 
 /// A connection on which this client may watch keys.
-pub(super) struct Connection<'a> {
-    server: &'a Arc<Server>,
-    link: &'a Link,
+pub(super) struct MemoryConnection<'a> {
+    server: &'a Arc<MemoryServer>,
+    link: &'a FaultyLink,
     number: u64,
     /// It failed: the server may have more of it, and this client does not hear what.
     is_poisoned: bool,
 }
 
-impl<'a> Connection<'a> {
-    pub(super) fn open(server: &'a Arc<Server>, link: &'a Link) -> Connection<'a> {
-        Connection { server, link, number: server.open_session(), is_poisoned: false }
+impl<'a> MemoryConnection<'a> {
+    pub(super) fn open(
+        server: &'a Arc<MemoryServer>,
+        link: &'a FaultyLink,
+    ) -> MemoryConnection<'a> {
+        MemoryConnection { server, link, number: server.open_session(), is_poisoned: false }
     }
 }
 
-impl Session for Connection<'_> {
+impl Session for MemoryConnection<'_> {
     fn call(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let mut replies = self.call_all(std::slice::from_ref(call), deadline);
         replies.pop().unwrap_or_else(|| Err(Failure::silent()))
@@ -67,7 +70,7 @@ impl Session for Connection<'_> {
     }
 }
 
-impl Drop for Connection<'_> {
+impl Drop for MemoryConnection<'_> {
     fn drop(&mut self) {
         self.server.close_session(self.number);
     }
