@@ -413,19 +413,19 @@ impl Server {
 
     /// What it is to a test of this crate.
     #[cfg(test)]
-    pub(super) fn inner(&self) -> &MemoryServer {
+    pub(crate) fn inner(&self) -> &MemoryServer {
         &self.inner
     }
 
     /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
     #[cfg(test)]
-    pub(super) fn is_queued_for(&self, key: &str) -> bool {
+    pub(crate) fn is_queued_for(&self, key: &str) -> bool {
         self.waiters(key) > 0 && self.waiting() > 0
     }
 
     /// How many stand in the queue of a mutex.
     #[cfg(test)]
-    pub(super) fn waiters(&self, key: &str) -> u64 {
+    pub(crate) fn waiters(&self, key: &str) -> u64 {
         let queue = format!("{{{key}}}:queue").into_bytes();
         match self.inner.call(&[b"ZCARD", &queue]) {
             Ok(Value::Int(count)) => count.unsigned_abs(),
@@ -435,7 +435,7 @@ impl Server {
 
     /// The last token that the server gave for a lock; 0 if it remembers none.
     #[cfg(test)]
-    pub(super) fn last_token(&self, key: &str) -> u64 {
+    pub(crate) fn last_token(&self, key: &str) -> u64 {
         let fence = format!("{{{key}}}:fence").into_bytes();
         match self.inner.call(&[b"GET", &fence]) {
             Ok(Value::BulkString(last)) => String::from_utf8_lossy(&last).parse().expect("a token"),

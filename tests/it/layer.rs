@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the lowest to the highest: each imports itself and those before it.
-/// On top are what explores the schedules of them all, and the guide, which has no code.
+/// On top are the tests of them all, and the guide, which has no code.
 const LAYERS: [&str; 10] = [
-    "base", "wire", "protocol", "topology", "engine", "kind", "client", "testing", "schedule",
-    "guide",
+    "base", "wire", "protocol", "topology", "engine", "kind", "client", "testing", "tests", "guide",
 ];
 
 /// Besides `wire`, whose business it is, and the server in memory, whose replies are those of a real one,
@@ -50,7 +49,7 @@ const LUA: &str = "topology/memory/redis/lua.rs";
 /// The one file through which synchronisation comes.
 const SYNC: &str = "base/sync.rs";
 /// What takes its place under a model checker, and what drives that.
-const CHECKER: [&str; 2] = ["base/model/", "schedule/"];
+const CHECKER: [&str; 2] = ["base/model/", "tests/schedule/"];
 
 /// What must come from there.
 const SYNC_PATHS: [&str; 6] =
@@ -247,6 +246,11 @@ fn exports(root: &str) -> BTreeMap<String, String> {
     found
 }
 
+/// Whether a file is compiled for tests only.
+fn is_test(file: &str) -> bool {
+    file.ends_with("/tests.rs") || file.contains("/tests/")
+}
+
 fn layer_of(file: &str) -> Option<usize> {
     let folder = file.split(['/', '.']).next()?;
     LAYERS.iter().position(|layer| *layer == folder)
@@ -256,7 +260,7 @@ fn layer_of(file: &str) -> Option<usize> {
 fn upward(file: &str, text: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let Some(own) = layer_of(file) else { return Vec::new() };
     let mut found = Vec::new();
-    if file.ends_with("/tests.rs") {
+    if is_test(file) {
         return found;
     }
     for name in crate_paths(&without_tests(&code(text))) {
@@ -293,15 +297,14 @@ fn names_r2d2(text: &str) -> bool {
 /// Whether a file catches panics or writes to the log by itself.
 fn logs(file: &str, text: &str) -> bool {
     let code = without_tests(&code(text));
-    let is_tested =
-        file.ends_with("/tests.rs") || CHECKER.iter().any(|folder| file.starts_with(folder));
+    let is_tested = is_test(file) || CHECKER.iter().any(|folder| file.starts_with(folder));
     !is_tested && ["catch_unwind(", "log::"].iter().any(|path| code.contains(path))
 }
 
 /// What a file has of synchronisation that should come from `base::sync`.
 fn foreign_sync(file: &str, text: &str) -> Vec<String> {
     // What is compiled for tests only may have a file of its own.
-    let exempt = file == SYNC || file == LUA || file.ends_with("/tests.rs");
+    let exempt = file == SYNC || file == LUA || is_test(file);
     if exempt || CHECKER.iter().any(|folder| file.starts_with(folder)) {
         return Vec::new();
     }

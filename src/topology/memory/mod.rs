@@ -11,12 +11,10 @@
 //! | `backend` | the protocol of one client |
 //!
 //! Nothing here knows a kind of lock. That commands and scripts do what they do on a real server is tested
-//! by running both with the same words (`likeness`).
+//! by running both with the same words (`tests::parity`).
 
 pub(crate) mod backend;
 mod connection;
-#[cfg(test)]
-mod likeness;
 pub(crate) mod link;
 mod redis;
 pub(crate) mod server;

@@ -1,5 +1,7 @@
 //! Transactions and the scripts of every kind, at the seam where a real server would be.
 
+mod parity;
+
 use std::time::Duration;
 
 use crate::base::driven::DrivenClock;

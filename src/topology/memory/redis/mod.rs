@@ -12,7 +12,7 @@
 //! | `reply` | error replies, by the codes and texts of Redis |
 //!
 //! Nothing here is about locks, and no path leads out of this folder: other crates include it as it is. That
-//! it behaves like a real server is tested beside it, by `likeness`.
+//! it behaves like a real server is tested beside it, by `tests::parity`.
 
 mod call;
 mod command;

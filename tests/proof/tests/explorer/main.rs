@@ -28,7 +28,7 @@
 //! | `search`, `fold`, `trace` | breadth first through all states, their hashes, and the way to a violation |
 //!
 //! The server runs the Lua that is shipped: no script has a second implementation here. That the store and its
-//! commands are like those of a real server is tested beside them, by `likeness`, and that the scripts are, by
+//! commands are like those of a real server is tested beside them, by `tests::parity`, and that the scripts are, by
 //! `parity`. A script runs once for each state of the server, moment and request, and its outcome is noted for
 //! all other ways that lead there.
 //!

@@ -7,9 +7,9 @@ use shuttle::thread::spawn;
 
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
-use crate::schedule::scenario::Group;
-use crate::schedule::seam::{Count, Seam};
-use crate::schedule::world::{World, assert_at_once, join, let_all_wait, released};
+use crate::tests::schedule::faults::{Count, FaultyBackend};
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{World, assert_at_once, join, let_all_wait, released};
 use crate::{Lease, LockOptions, LossCause};
 
 pub(super) const SCENARIOS: Group = &[
@@ -35,7 +35,7 @@ fn shutdown() {
         })),
         ..Callbacks::default()
     };
-    let ending = world.process_with(callbacks, Seam::before);
+    let ending = world.process_with(callbacks, FaultyBackend::before);
     let other = world.process();
     let (lost, cancelled, over) = (Count::default(), Count::default(), Count::default());
     let threads = [(); 2].map(|()| {
@@ -107,7 +107,7 @@ fn worker_panics_renewing() {
     let world = World::new();
     let mut left = Count::default();
     let holder = world.process_with(Callbacks::default(), |memory| {
-        let seam = Seam::before(memory).panics(2);
+        let seam = FaultyBackend::before(memory).panics(2);
         left = seam.panics_left();
         seam
     });
@@ -126,7 +126,8 @@ fn worker_panics_renewing() {
 
 fn worker_panics_giving_back() {
     let world = World::new();
-    let holder = world.process_with(Callbacks::default(), |memory| Seam::before(memory).panics(1));
+    let holder =
+        world.process_with(Callbacks::default(), |memory| FaultyBackend::before(memory).panics(1));
     let waiting = world.process();
     let forgetting = holder.clone();
     let forgetful =

@@ -5,8 +5,8 @@ use std::time::Duration;
 use shuttle::thread::spawn;
 
 use crate::base::sync::sleep;
-use crate::schedule::scenario::Group;
-use crate::schedule::world::{World, assert_at_once, join, let_all_wait, released};
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{World, assert_at_once, join, let_all_wait, released};
 use crate::{LockOptions, Wait};
 
 pub(super) const SCENARIOS: Group = &[

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Link, Server};
 use crate::base::error::Error;
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
@@ -10,6 +9,7 @@ use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::OwnedLease;
+use crate::testing::{Link, Server};
 use crate::wire::Value;
 
 const SECOND: Duration = Duration::from_secs(1);

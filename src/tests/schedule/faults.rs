@@ -41,7 +41,7 @@ impl Count {
 }
 
 /// Before the server of one process.
-pub(super) struct Seam {
+pub(super) struct FaultyBackend {
     memory: MemoryBackend,
     stalls: Count,
     late: Count,
@@ -52,9 +52,9 @@ pub(super) struct Seam {
     renewals: Count,
 }
 
-impl Seam {
-    pub(super) fn before(memory: MemoryBackend) -> Seam {
-        Seam {
+impl FaultyBackend {
+    pub(super) fn before(memory: MemoryBackend) -> FaultyBackend {
+        FaultyBackend {
             memory,
             stalls: Count::default(),
             late: Count::default(),
@@ -67,31 +67,34 @@ impl Seam {
     }
 
     /// So many requests for the lock are not sent before they are overdue.
-    pub(super) fn stalls(self, times: usize) -> Seam {
+    pub(super) fn stalls(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.stalls.one_more());
         self
     }
 
     /// Does this between the server's answer to the first join and its receipt.
-    pub(super) fn late_join(self, before_answer: impl Fn() + Send + Sync + 'static) -> Seam {
+    pub(super) fn late_join(
+        self,
+        before_answer: impl Fn() + Send + Sync + 'static,
+    ) -> FaultyBackend {
         self.late.one_more();
-        Seam { before_answer: Box::new(before_answer), ..self }
+        FaultyBackend { before_answer: Box::new(before_answer), ..self }
     }
 
     /// The answers to so many requests of callers are lost.
-    pub(super) fn lost_answers(self, times: usize) -> Seam {
+    pub(super) fn lost_answers(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.lost_answers.one_more());
         self
     }
 
     /// So many pipelines of the worker do not arrive.
-    pub(super) fn deaf(self, times: usize) -> Seam {
+    pub(super) fn deaf(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.deaf.one_more());
         self
     }
 
     /// So many pipelines of the worker end in a panic.
-    pub(super) fn panics(self, times: usize) -> Seam {
+    pub(super) fn panics(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.panics.one_more());
         self
     }
@@ -107,7 +110,7 @@ impl Seam {
     }
 }
 
-impl std::fmt::Debug for Seam {
+impl std::fmt::Debug for FaultyBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seam").finish_non_exhaustive()
     }
@@ -125,8 +128,8 @@ fn renews(target: &Target, call: &Call) -> bool {
     renewal.words().get(1) == call.words().get(1)
 }
 
-impl Backend for Seam {
-    type Server<'a> = Seam;
+impl Backend for FaultyBackend {
+    type Server<'a> = FaultyBackend;
 
     fn identity(&self) -> &Identity {
         self.memory.identity()
@@ -137,7 +140,7 @@ impl Backend for Seam {
         _target: &Target,
         _trips: RoundTrips,
         _deadline: Moment,
-        mut operation: impl FnMut(&Seam) -> Result<T, Failure>,
+        mut operation: impl FnMut(&FaultyBackend) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         operation(self)
     }
@@ -182,7 +185,7 @@ impl Backend for Seam {
     }
 }
 
-impl LockServer for Seam {
+impl LockServer for FaultyBackend {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let asks = [&b"try"[..], b"join", b"beat"].iter().any(|mode| has(call, mode));
         if asks && self.stalls.take() {

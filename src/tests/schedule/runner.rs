@@ -10,8 +10,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
 use crate::base::sync::time;
-use crate::schedule::scenario::Scenario;
-use crate::schedule::scheduler::Timed;
+use crate::tests::schedule::scenario::Scenario;
+use crate::tests::schedule::scheduler::Timed;
 
 /// How many changes of priority, less one, a schedule has that is not drawn at random.
 const DEPTH: usize = 4;

@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, ConnectionLike, Value};
 use crate::base::sync::channel::unbounded;
 use crate::base::sync::spawn;
 
-use super::redis::{Access, ConnectionState, Store, all, call};
+use super::super::redis::{Access, ConnectionState, Store, all, call};
 
 /// How far apart two ends of a key, or two times to live, may be, in milliseconds.
 const APART: i64 = 20_000;
@@ -485,7 +485,7 @@ fn commands_are_of_the_arity_and_the_flags_of_a_server() {
     let server = Server::start().unwrap();
     let mut real = server.connection();
     for (name, arity, access) in all() {
-        let guide = include_str!("../../../docs/testing.md");
+        let guide = include_str!("../../../../docs/testing.md");
         assert!(guide.contains(&format!("`{name}")), "the guide does not name {name}");
         let mut ask = redis::cmd("COMMAND");
         let told: Vec<Value> = ask.arg("INFO").arg(name).query(&mut real).unwrap();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Server;
-use super::scenario::until;
+use super::double::until;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync;
 use crate::base::sync::channel::unbounded;
 use crate::client::LockClient;
+use crate::testing::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

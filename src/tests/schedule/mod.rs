@@ -4,7 +4,7 @@
 //! one in memory) are stood in for. All scenarios, with a table of them at the end:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg leasehold_shuttle" cargo test --release --lib schedule \
+//! RUSTFLAGS="--cfg leasehold_shuttle" cargo test --release --lib tests::schedule \
 //!     --target-dir target/shuttle -- --nocapture
 //! ```
 //!
@@ -20,7 +20,7 @@
 //! | `scenario` | what a scenario is |
 //! | `runner` | a scenario's schedules, half of them at random, half with few changes of priority |
 //! | `world` | a server, processes, and the witness of their holds |
-//! | `seam` | faults before the server |
+//! | `faults` | faults before the server |
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
@@ -34,13 +34,13 @@
 //! heartbeat is found by the time that has passed.
 
 mod end;
+mod faults;
 mod local;
 mod loss;
 mod remote;
 mod runner;
 mod scenario;
 mod scheduler;
-mod seam;
 mod wait;
 mod world;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::scenario::{taker, until};
-use super::{Link, Server};
+use super::double::{taker, until};
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::client::LockClient;
 use crate::kind::Guard;
+use crate::testing::{Link, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The answer comes after any exchange has been given up.

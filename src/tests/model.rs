@@ -6,20 +6,22 @@
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
 
+mod reference;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::Config;
 use proptest_state_machine::{StateMachineTest, prop_state_machine};
 
-use super::Server;
-use super::reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
 use crate::base::error::Result;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease};
+use crate::testing::Server;
+use reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
 
 /// The longest that is waited for what must come.
 const SOON: Duration = Duration::from_secs(20);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Server;
-use super::scenario::until;
+use super::double::until;
 use crate::base::sync;
 use crate::base::sync::channel::unbounded;
 use crate::client::LockClient;
 use crate::engine::listener::ReleaseListener;
+use crate::testing::Server;
 
 const NAMES: [&str; 2] = ["orders", "{orders}"];
 /// The longest that a test waits for what must come.

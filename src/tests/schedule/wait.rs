@@ -9,9 +9,9 @@ use crate::LockOptions;
 use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
-use crate::schedule::scenario::Group;
-use crate::schedule::seam::Seam;
-use crate::schedule::world::{
+use crate::tests::schedule::faults::FaultyBackend;
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{
     Process, World, assert_at_once, eventually, join, let_all_wait, released,
 };
 
@@ -141,7 +141,7 @@ fn grant_before_reply() {
     let seen = joined.clone();
     let waiting = world.process_with(Callbacks::default(), |memory| {
         // The answer to the join comes when the grant was long heard.
-        Seam::before(memory).late_join(move || {
+        FaultyBackend::before(memory).late_join(move || {
             seen.store(true, Ordering::Relaxed);
             sleep(Duration::from_millis(150));
         })
@@ -158,8 +158,8 @@ fn grant_before_reply() {
 
 fn lost_answer() {
     let world = World::new();
-    let unlucky =
-        world.process_with(Callbacks::default(), |memory| Seam::before(memory).lost_answers(2));
+    let unlucky = world
+        .process_with(Callbacks::default(), |memory| FaultyBackend::before(memory).lost_answers(2));
     let other = world.process();
     let options = LockOptions::new();
     join([unlucky.worker(options, 1), other.worker(options, 1)]);
@@ -170,7 +170,7 @@ fn lost_answer() {
 fn stall() {
     let world = World::new();
     let stalling =
-        world.process_with(Callbacks::default(), |memory| Seam::before(memory).stalls(2));
+        world.process_with(Callbacks::default(), |memory| FaultyBackend::before(memory).stalls(2));
     let other = world.process();
     let options = LockOptions::new();
     join([stalling.worker(options, 1), other.worker(options, 1)]);

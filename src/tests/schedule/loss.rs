@@ -9,9 +9,11 @@ use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
 use crate::engine::lease::HeldLease;
-use crate::schedule::scenario::Group;
-use crate::schedule::seam::{Count, Seam};
-use crate::schedule::world::{World, assert_at_once, eventually, join, let_all_wait, released};
+use crate::tests::schedule::faults::{Count, FaultyBackend};
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{
+    World, assert_at_once, eventually, join, let_all_wait, released,
+};
 use crate::{Guard, Lease, LockOptions};
 
 pub(super) const SCENARIOS: Group = &[
@@ -77,7 +79,7 @@ fn renewal_against_release() {
     let world = World::new();
     let mut renewals = Count::default();
     let process = world.process_with(Callbacks::default(), |memory| {
-        let seam = Seam::before(memory);
+        let seam = FaultyBackend::before(memory);
         renewals = seam.renewals();
         seam
     });
@@ -102,7 +104,7 @@ fn renewal_against_release() {
 fn renewal_against_passing_on() {
     let world = World::new();
     let losses = Losses::default();
-    let process = world.process_with(losses.callbacks(), Seam::before);
+    let process = world.process_with(losses.callbacks(), FaultyBackend::before);
     let guard = process.mutex_with(short()).lock().expect("granted");
     // The next holds it across the time at which the first is renewed.
     let (next, witness) = (process.clone(), world.witness.clone());
@@ -123,7 +125,7 @@ fn renewal_against_passing_on() {
 fn theft_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), Seam::before);
+    let holder = world.process_with(losses.callbacks(), FaultyBackend::before);
     let operator = world.process();
     let guard = holder.mutex().lock().expect("granted");
     losses.watch(&guard);
@@ -140,7 +142,7 @@ fn theft_against_release() {
 fn theft_against_renewal() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), Seam::before);
+    let holder = world.process_with(losses.callbacks(), FaultyBackend::before);
     let operator = world.process();
     let guard = holder.mutex_with(short()).lock().expect("granted");
     losses.watch(&guard);
@@ -168,7 +170,7 @@ fn theft_against_renewal() {
 fn expiry_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), Seam::before);
+    let holder = world.process_with(losses.callbacks(), FaultyBackend::before);
     let waiting = world.process();
     let span = Duration::from_millis(100);
     let options = LockOptions::new().lease(Lease::fixed(span));
@@ -191,7 +193,7 @@ fn expiry_against_release() {
 fn max_hold_against_release() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world.process_with(losses.callbacks(), Seam::before);
+    let holder = world.process_with(losses.callbacks(), FaultyBackend::before);
     let most = Duration::from_millis(500);
     let guard = holder.mutex_with(short().max_hold(most)).lock().expect("granted");
     losses.watch(&guard);
@@ -207,8 +209,9 @@ fn max_hold_against_release() {
 fn unanswered_renewals() {
     let world = World::new();
     let losses = Losses::default();
-    let holder = world
-        .process_with(losses.callbacks(), |memory| Seam::before(memory).deaf(usize::from(u8::MAX)));
+    let holder = world.process_with(losses.callbacks(), |memory| {
+        FaultyBackend::before(memory).deaf(usize::from(u8::MAX))
+    });
     let waiting = world.process();
     let Ok(guard) = holder.mutex_with(short()).lock() else {
         return world.end([holder, waiting]);

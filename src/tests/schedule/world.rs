@@ -11,7 +11,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::lease::HeldLease;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::script_protocol::Scripted;
-use crate::schedule::seam::{EXCHANGE, Seam};
+use crate::tests::schedule::faults::{EXCHANGE, FaultyBackend};
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
 use crate::wire::Value;
@@ -35,14 +35,14 @@ impl World {
     }
 
     pub(super) fn process(&self) -> Process {
-        self.process_with(Callbacks::default(), Seam::before)
+        self.process_with(Callbacks::default(), FaultyBackend::before)
     }
 
     /// A process with callbacks, and with something of one's own before the server.
     pub(super) fn process_with(
         &self,
         callbacks: Callbacks,
-        before: impl FnOnce(MemoryBackend) -> Seam,
+        before: impl FnOnce(MemoryBackend) -> FaultyBackend,
     ) -> Process {
         let memory = MemoryBackend::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
         let give_up_after = Duration::from_secs(10);

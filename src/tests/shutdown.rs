@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::Server;
-use super::scenario::until;
+use super::double::until;
 use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
 use crate::client::LockClient;
 use crate::engine::slot::Unlocked;
+use crate::testing::Server;
 
 const SOON: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);

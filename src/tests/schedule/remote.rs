@@ -9,9 +9,9 @@ use crate::LockOptions;
 use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
-use crate::schedule::scenario::Group;
-use crate::schedule::seam::Seam;
-use crate::schedule::world::{
+use crate::tests::schedule::faults::FaultyBackend;
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{
     NAME, World, assert_at_once, eventually, join, let_all_wait, released,
 };
 
@@ -148,7 +148,7 @@ fn request() {
         })),
         ..Callbacks::default()
     };
-    let holder = world.process_with(callbacks, Seam::before);
+    let holder = world.process_with(callbacks, FaultyBackend::before);
     let other = world.process();
     let guard = holder.mutex().lock().expect("granted");
     let_all_wait();
