@@ -8,7 +8,7 @@ use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
-use crate::client::address;
+use crate::client::servers;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
@@ -269,7 +269,7 @@ impl QuorumClientBuilder {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
         check_span("max_lease", self.max_lease)?;
-        let servers = address::servers(&self.settings, &self.urls)?;
+        let servers = servers::servers(&self.settings, &self.urls)?;
         let all = servers.len();
         let majority = all / 2 + 1;
         let need = self.quorum.unwrap_or(majority);

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::take;
 
 use crate::base::loss::Loss;
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Mutex};
 
 /// What is called when any lock of the client is lost.
@@ -61,7 +61,7 @@ impl LossHooks {
         // Taken out first: who is called may ask for more, and must not be called twice.
         let hooks = take(&mut *self.0.lock());
         for hook in hooks {
-            survive("a callback", || hook(loss));
+            catch_panic("a callback", || hook(loss));
         }
     }
 }
@@ -94,13 +94,13 @@ impl Callbacks {
             Notification::Lost(loss, hooks) => {
                 hooks.call(loss);
                 if let Some(on_loss) = &self.on_loss {
-                    survive("a callback", || on_loss(loss));
+                    catch_panic("a callback", || on_loss(loss));
                 }
             }
             Notification::LostBefore(loss, hooks) => hooks.call(loss),
             Notification::Requested(name) => {
                 if let Some(on_request) = &self.on_release_request {
-                    survive("a callback", || on_request(name));
+                    catch_panic("a callback", || on_request(name));
                 }
             }
         }

@@ -93,8 +93,8 @@ impl Context {
     }
 
     /// Waits by means of `wait`, until a moment at the longest.
-    pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
-        self.clock.doze(until, wait);
+    pub(crate) fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        self.clock.wait_until(until, wait);
     }
 
     /// The deadline of an exchange that begins now.

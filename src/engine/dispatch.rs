@@ -3,11 +3,11 @@
 use crate::base::tag::hash_slot;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
-use crate::engine::table::Table;
+use crate::engine::slot_table::SlotTable;
 use crate::protocol::wake_message::WakeMessage;
 
 /// Tells the slots that a message is for.
-pub(super) fn dispatch(slots: &Table<Slot>, wake: WakeMessage) {
+pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
     match wake {
         WakeMessage::Grant { name, grant } => {
             slots.of_name(&name).iter().for_each(|slot| slot.on_grant(grant));

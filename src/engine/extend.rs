@@ -7,9 +7,9 @@ use crate::base::option::{TTL_OF_EXTEND, check_span};
 use crate::base::time::Moment;
 use crate::engine::holding::Holding;
 use crate::engine::lease::CommandGuard;
-use crate::engine::ownership::{cause, may_remain, taken};
+use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
 use crate::protocol::reply::{Ownership, OwnershipReply};
-use crate::protocol::transaction::{Applied, out_of_place};
+use crate::protocol::transaction::{Applied, forbidden_command};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
 
@@ -46,9 +46,13 @@ impl Holding {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
-                let ownership = taken(failure).map_err(|failure| {
+                let ownership = taken_by_wrong_type(failure).map_err(|failure| {
                     let error = Error::from(failure);
-                    if is_unknown { error.so("extending it again is safe") } else { error }
+                    if is_unknown {
+                        error.with_consequence("extending it again is safe")
+                    } else {
+                        error
+                    }
                 })?;
                 OwnershipReply { ownership, sent: Moment::PAST }
             }
@@ -71,7 +75,7 @@ impl Holding {
             Ok(None) => Ownership::Gone,
             Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Ownership::Owned,
             Ok(Some(_)) => Ownership::Taken,
-            Err(failure) => taken(failure)?,
+            Err(failure) => taken_by_wrong_type(failure)?,
         };
         self.check_ownership(ownership)?;
         self.check_valid()
@@ -84,7 +88,7 @@ impl Holding {
 
     fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
         // The next to use the connection would find it in another database, or be somebody else there.
-        if let Some(name) = out_of_place(pipeline) {
+        if let Some(name) = forbidden_command(pipeline) {
             return Err(Error::config(
                 "transaction",
                 format_args!("the command \"{}\"", name.escape_ascii()),
@@ -96,15 +100,16 @@ impl Holding {
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
-        let ownership = match answered(applied, under_way) {
+        let ownership = match settle_command(applied, under_way) {
             Ok(Applied::Done(answers)) => return Ok(answers),
             Ok(Applied::Gone) => Ownership::Gone,
             Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
-                return Err(Error::from(failure).so("look whether the transaction was applied"));
+                return Err(Error::from(failure)
+                    .with_consequence("look whether the transaction was applied"));
             }
             // What a command of the user's says of its own key is a value among the answers.
-            Err(failure) => taken(failure)?,
+            Err(failure) => taken_by_wrong_type(failure)?,
         };
         self.check_ownership(ownership)?;
         Ok(Vec::new())
@@ -115,15 +120,15 @@ impl Holding {
         if ownership == Ownership::Owned {
             return Ok(());
         }
-        if let Some(loss) = self.lease.lose(cause(ownership), self.now()) {
+        if let Some(loss) = self.lease.lose(loss_cause(ownership), self.now()) {
             self.lost(loss);
         }
-        Err(self.gone())
+        Err(self.not_live_error())
     }
 }
 
 /// A command that was never answered keeps its lease from being passed on (rule 17).
-fn answered<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
+fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
         under_way.keep_pending();
     }

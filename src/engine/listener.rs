@@ -153,7 +153,7 @@ impl WakeListener {
         drop(state);
         match self.protocol.listen_to(name, deadline) {
             // The threads look by themselves, a little later.
-            Err(failure) if failure.is_passing() => {}
+            Err(failure) if failure.is_transient() => {}
             told => told?,
         }
         self.wait(self.shared.state.lock(), deadline, |state| {
@@ -184,7 +184,7 @@ impl WakeListener {
                     "the connection that listens for releases is not there yet; look whether Redis hangs",
                 ));
             }
-            self.shared.clock.doze(deadline, &mut |left| {
+            self.shared.clock.wait_until(deadline, &mut |left| {
                 self.shared.changed.wait_for(&mut state, left);
             });
         }

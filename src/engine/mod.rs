@@ -13,7 +13,7 @@
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
 //! | `listener` | the threads that listen for what wakes waiters |
 //! | `context` | what the slots of a client share, these two threads among it |
-//! | `table` | the slots of a client, one per name and kind |
+//! | `slot_table` | the slots of a client, one per name and kind |
 //! | `slot` | one name in one process: whose turn it is among the threads |
 //! | `dispatch` | what the messages that a client hears mean for its slots |
 //! | `holding` | a lease and its slot, which do not know each other |
@@ -57,7 +57,7 @@ mod ownership;
 pub(crate) mod release;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
-mod table;
+mod slot_table;
 pub(crate) mod thread_hold;
 mod worker;
 
@@ -73,13 +73,13 @@ pub(crate) use callback::Callbacks;
 pub(crate) use context::Bounds;
 use context::Context;
 use slot::Slot;
-use table::Table;
+use slot_table::SlotTable;
 
 /// The locks of one client. Its slots share the context, and go on without the engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) context: Arc<Context>,
-    table: Arc<Table<Slot>>,
+    table: Arc<SlotTable<Slot>>,
 }
 
 impl Engine {
@@ -89,7 +89,7 @@ impl Engine {
         bounds: Bounds,
         callbacks: Callbacks,
     ) -> Arc<Engine> {
-        let table = Arc::new(Table::new());
+        let table = Arc::new(SlotTable::new());
         let slots = Arc::clone(&table);
         let on_wake = move |wake| dispatch::dispatch(&slots, wake);
         let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, on_wake));
@@ -104,7 +104,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn table(&self) -> &Table<Slot> {
+    pub(crate) fn table(&self) -> &SlotTable<Slot> {
         &self.table
     }
 }

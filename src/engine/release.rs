@@ -6,7 +6,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
-use crate::engine::ownership::cause;
+use crate::engine::ownership::loss_cause;
 use crate::engine::slot::{ListenerCount, Unlocked};
 use crate::engine::worker::RenewableSlot;
 use crate::protocol::reply::Ownership;
@@ -25,7 +25,7 @@ impl Holding {
         // Validity is over before the request is sent (rule 15).
         let Some(valid_until) = self.lease.begin_release() else {
             self.slot.release_remainder(&self.lease);
-            return Err(self.gone());
+            return Err(self.not_live_error());
         };
         match self.slot.unlock(&self.lease) {
             Unlocked::ToThread | Unlocked::Lingering => {
@@ -77,7 +77,7 @@ impl Holding {
         if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
             && !unanswered
         {
-            let loss = self.lease.lose_in_release(cause(ownership));
+            let loss = self.lease.lose_in_release(loss_cause(ownership));
             let error = Error::lost(&loss);
             self.slot.report_loss(&self.lease, loss);
             return Err(error);
@@ -92,13 +92,13 @@ impl Holding {
             )),
             Err(failure) => {
                 self.slot.release_in_background(&self.lease);
-                Err(Error::from(failure).so("the release goes on in the background"))
+                Err(Error::from(failure).with_consequence("the release goes on in the background"))
             }
         }
     }
 
     /// Leaves a lease that is no longer in use to the worker to give back.
-    pub(crate) fn leave_to_worker(&self) {
+    pub(crate) fn release_in_background(&self) {
         if let Some(loss) = self.lease.expire(self.now()) {
             // Not logged: the thread may be at its end, where many a logger panics.
             Arc::clone(&self.slot).lost(&self.lease, loss);
@@ -159,11 +159,11 @@ impl Holding {
         }
         self.check_expiry();
         // A renewal may have been confirmed meanwhile.
-        if self.lease.is_live() { Ok(()) } else { Err(self.gone()) }
+        if self.lease.is_live() { Ok(()) } else { Err(self.not_live_error()) }
     }
 
     /// The error for a lease that is not live any longer.
-    pub(crate) fn gone(&self) -> Error {
+    pub(crate) fn not_live_error(&self) -> Error {
         match self.lease.loss() {
             Some(loss) => Error::lost(&loss),
             None => Error::not_held("released already"),

@@ -107,7 +107,7 @@ impl Drop for Holds {
     fn drop(&mut self) {
         for (_, hold) in self.0.take() {
             hold.count.set(0);
-            hold.holding.leave_to_worker();
+            hold.holding.release_in_background();
         }
     }
 }

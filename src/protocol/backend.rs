@@ -43,7 +43,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Runs an operation at the server that has the lock. It runs again at another server where the first
     /// one refused it because it does not have the lock.
-    fn at<T>(
+    fn with_server<T>(
         &self,
         target: &Target,
         trips: RoundTrips,

@@ -68,7 +68,7 @@ fn impossible(failure: Failure) -> Failure {
         return failure;
     };
     let wrong = wrong.to_owned();
-    Failure::NotSent(NotSentReason::Impossible { field: "min_fsyncs", wrong, expected })
+    Failure::NotSent(NotSentReason::InvalidSetting { field: "min_fsyncs", wrong, expected })
 }
 
 fn says(error: &RedisError, text: &str) -> bool {

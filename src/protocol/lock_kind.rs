@@ -16,7 +16,7 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     fn name(&self) -> &'static str;
 
     /// The keys that every script of the kind is given after the lock's own and its fence.
-    fn more_keys(&self, _name: &Name) -> Vec<Vec<u8>> {
+    fn extra_keys(&self, _name: &Name) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
@@ -62,13 +62,13 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     fn inspect(&self, key: &[u8]) -> Call;
 
     /// Reads the reply to that.
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure>;
 }
 
 /// The scripts of a kind.
 ///
 /// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
-/// the last token; [`LockKind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
+/// the last token; [`LockKind::extra_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
 /// are given the first two only.
 ///
 /// | script | arguments | returns |

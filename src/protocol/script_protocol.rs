@@ -134,7 +134,7 @@ fn force_release(
             }
         }
         if !std::mem::take(&mut again) {
-            return Err(Failure::NotSent(NotSentReason::Overdue));
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
     }
 }
@@ -158,7 +158,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         request: &AcquireRequest<'_>,
         deadline: Moment,
     ) -> AcquireOutcome {
-        let outcome = self.0.at(target, RoundTrips::One, deadline, |server| {
+        let outcome = self.0.with_server(target, RoundTrips::One, deadline, |server| {
             acquire(server, target, request, deadline)
         });
         AcquireOutcome { outcome, is_spent: false }
@@ -172,7 +172,9 @@ impl<B: Backend> Protocol for Scripted<B> {
     ) -> Result<Released, Failure> {
         let watches = request.kind == ReleaseKind::Watch;
         let trips = if watches { RoundTrips::Many } else { RoundTrips::One };
-        self.0.at(target, trips, deadline, |server| release(server, target, request, deadline))
+        self.0.with_server(target, trips, deadline, |server| {
+            release(server, target, request, deadline)
+        })
     }
 
     fn extend(
@@ -183,7 +185,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         count: u32,
         deadline: Moment,
     ) -> Result<OwnershipReply, Failure> {
-        self.0.at(target, RoundTrips::One, deadline, |server| {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
             let reply = server.call(&target.renew(owner, ttl, count), deadline)?;
             read(server, renewed(&reply))
         })
@@ -196,7 +198,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         wanted: Durability,
         deadline: Moment,
     ) -> Result<Result<Durability, Ownership>, Failure> {
-        self.0.at(target, RoundTrips::Many, deadline, |server| {
+        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
                 durability::replicate(session, target, owner, wanted, deadline)
             })
@@ -220,10 +222,10 @@ impl<B: Backend> Protocol for Scripted<B> {
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.0.at(target, RoundTrips::One, deadline, |server| {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
             // It only reads, so that it may be repeated here (rule 31).
             let reply = Failure::repeating(|| server.call(&target.inspect(), deadline))?;
-            read(server, target.kind().inspected(reply.value))
+            read(server, target.kind().read_holder(reply.value))
         })
     }
 
@@ -233,7 +235,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         owner: &[u8],
         deadline: Moment,
     ) -> Result<bool, Failure> {
-        self.0.at(target, RoundTrips::One, deadline, |server| {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
             force_release(server, target, owner, deadline)
         })
     }
@@ -246,7 +248,7 @@ impl<B: Backend> Protocol for Scripted<B> {
         deadline: Moment,
     ) -> Result<Applied, Failure> {
         // A node that lacks one of the user's keys may have the lock all the same.
-        self.0.at(target, RoundTrips::Many, deadline, |server| {
+        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
                 let calls = pipeline.cmd_iter().map(Call::of).collect();
                 transaction::apply(session, target, owner, calls, deadline)
@@ -256,7 +258,7 @@ impl<B: Backend> Protocol for Scripted<B> {
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         let Some(call) = target.request() else { return Ok(false) };
-        self.0.at(target, RoundTrips::One, deadline, |server| {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
             read(server, flag(&server.call(&call, deadline)?.value))
         })
     }

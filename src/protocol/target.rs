@@ -24,7 +24,7 @@ pub(crate) struct Target {
     name: Name,
     keys: Vec<Vec<u8>>,
     channel: Option<Vec<u8>>,
-    is_heard_everywhere: bool,
+    hears_every_release: bool,
 }
 
 impl Target {
@@ -42,7 +42,7 @@ impl Target {
         let mut keys = keys(kind, &name);
         keys.extend(last.map(|last| name.beside(last)));
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere: last.is_none() })
+        Arc::new(Target { kind, name, keys, channel, hears_every_release: last.is_none() })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn LockKind {
@@ -60,7 +60,7 @@ impl Target {
     }
 
     /// The keys that are there for as long as it is held: the lock's own and its fence.
-    pub(crate) fn lasting(&self) -> &[Vec<u8>] {
+    pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
         self.keys.get(..2).unwrap_or(&self.keys)
     }
 
@@ -75,8 +75,8 @@ impl Target {
 
     /// Whether a listener to its channel hears every release. In a cluster, Redisson publishes on a channel
     /// of the slot, to which this client does not listen.
-    pub(crate) fn is_heard_everywhere(&self) -> bool {
-        self.is_heard_everywhere
+    pub(crate) fn hears_every_release(&self) -> bool {
+        self.hears_every_release
     }
 
     pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, deadline_micros: u64) -> Call {
@@ -128,12 +128,12 @@ impl Target {
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(self.lasting(), [Bytes(owner), ttl, count, keep])
+        self.kind.scripts().renew.call(self.lease_keys(), [Bytes(owner), ttl, count, keep])
     }
 
     /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.
     pub(crate) fn touch(&self, owner: &[u8]) -> Call {
-        self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
+        self.kind.scripts().touch.call(self.lease_keys(), [Bytes(owner)])
     }
 
     pub(crate) fn inspect(&self) -> Call {
@@ -161,7 +161,7 @@ impl fmt::Debug for Target {
 /// The keys that every script of a kind is given: the lock's own, its fence, and the kind's own.
 pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
     let mut keys = vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)];
-    keys.extend(kind.more_keys(name));
+    keys.extend(kind.extra_keys(name));
     keys
 }
 

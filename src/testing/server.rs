@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::driven::DrivenClock;
 use crate::base::error::Result;
 use crate::base::sync::{self, Arc, Mutex, Weak};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
 use crate::engine::context::Context;
@@ -53,7 +53,7 @@ const LONGEST_THEFT: u64 = 1 << 53;
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<MemoryServer>,
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     clients: Arc<Mutex<Vec<Client>>>,
 }
 
@@ -76,7 +76,7 @@ impl Server {
     /// ```
     #[allow(clippy::new_without_default, reason = "there are two ways to make one")]
     pub fn new() -> Server {
-        Server::with(DrivenClock::new(true))
+        Server::with(ManualClock::new(true))
     }
 
     /// Makes a server whose time passes only by [`advance`](Server::advance) and
@@ -95,10 +95,10 @@ impl Server {
     /// # }
     /// ```
     pub fn standing_still() -> Server {
-        Server::with(DrivenClock::new(false))
+        Server::with(ManualClock::new(false))
     }
 
-    fn with(clock: DrivenClock) -> Server {
+    fn with(clock: ManualClock) -> Server {
         let clock = Arc::new(clock);
         let inner = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         Server { inner, clock, clients: Arc::default() }
@@ -241,21 +241,21 @@ impl Server {
 
     /// About how many threads of callers wait for their time: workers lie down and get up meanwhile.
     fn waiting(&self) -> usize {
-        let mut workers = self.workers_dozing();
+        let mut workers = self.workers_waiting();
         loop {
-            let all = self.clock.dozing().0;
-            let before = std::mem::replace(&mut workers, self.workers_dozing());
+            let all = self.clock.waiting().0;
+            let before = std::mem::replace(&mut workers, self.workers_waiting());
             if before == workers {
                 return all.saturating_sub(workers);
             }
         }
     }
 
-    fn workers_dozing(&self) -> usize {
+    fn workers_waiting(&self) -> usize {
         // Ours may be the last references: they are dropped after the lock is free.
         let engines: Vec<_> =
             self.clients.lock().iter().filter_map(|client| client.engine.upgrade()).collect();
-        engines.iter().filter(|engine| engine.worker.is_dozing()).count()
+        engines.iter().filter(|engine| engine.worker.is_waiting_for_time()).count()
     }
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
@@ -282,7 +282,7 @@ impl Server {
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
-        let (_, due) = self.clock.dozing();
+        let (_, due) = self.clock.waiting();
         let back = lenient || self.waiting() >= before;
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
@@ -453,7 +453,7 @@ impl Server {
     /// assert_eq!(server.elapsed(), Duration::from_secs(60));
     /// ```
     pub fn elapsed(&self) -> Duration {
-        self.clock.now().since(DrivenClock::START)
+        self.clock.now().since(ManualClock::START)
     }
 }
 

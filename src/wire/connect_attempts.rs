@@ -120,10 +120,10 @@ impl ConnectAttempts {
         state.under_way = false;
         state.counts.is_failing = error.is_some();
         if let Some(error) = error {
-            let is_passing = Failure::connect(error.clone()).is_passing();
+            let is_transient = Failure::connect(error.clone()).is_transient();
             state.counts.failed += 1;
             state.last_failure = Some(error.clone());
-            state.due = if is_passing { now.after(state.pauses.next()) } else { Moment::FAR };
+            state.due = if is_transient { now.after(state.pauses.next()) } else { Moment::FAR };
         } else {
             state.counts.made += 1;
             state.counts.made_at = now;

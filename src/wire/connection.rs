@@ -242,7 +242,7 @@ impl Connection {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(Failure::NotSent(NotSentReason::Overdue));
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
         // How long the next caller's reply would be waited for is not known.
         if let Err(error) = self.allow(left) {

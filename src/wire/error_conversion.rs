@@ -27,7 +27,7 @@ impl From<Failure> for Error {
                 "this process is a fork of one that had built a client; build clients only after the \
                  fork, or start a new program instead of forking",
             ),
-            Failure::NotSent(NotSentReason::Overdue) => Error::timeout(
+            Failure::NotSent(NotSentReason::DeadlinePassed) => Error::timeout(
                 "this thread was held up until its deadline had passed, so no command was sent; try again",
             ),
             Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted: true }) => {
@@ -39,7 +39,7 @@ impl From<Failure> for Error {
             Failure::NotSent(NotSentReason::Unroutable(text)) => {
                 Error::unreachable(format!("{text}; look at the cluster, or try again later"))
             }
-            Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
+            Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected }) => {
                 Error::config(field, wrong, expected)
             }
             Failure::Refused(error) => refused_command(error),
@@ -63,14 +63,14 @@ fn refused_command(error: RedisError) -> Error {
              name, or delete the key",
             at_which(&error)
         )),
-        RefusalKind::NotNow(state, advice) => {
+        RefusalKind::NotYet(state, advice) => {
             Error::unreachable(format!("{redis} {state} ({said}); {advice}"))
         }
-        RefusalKind::Elsewhere => Error::refused(format!(
+        RefusalKind::Moved => Error::refused(format!(
             "the keys of this lock are on another node of the cluster ({said}); build the client with \
              .cluster(…)"
         )),
-        RefusalKind::Scattered => Error::refused(format!(
+        RefusalKind::CrossSlot => Error::refused(format!(
             "a key of the transaction is not in the cluster slot of the lock ({said}); put the lock's \
              name, or its hash tag, in braces into the name of each key"
         )),
@@ -107,7 +107,7 @@ fn refused_connection(error: RedisError) -> Error {
                 )
             }
         }),
-        RefusalKind::NotNow(state, advice) => {
+        RefusalKind::NotYet(state, advice) => {
             Error::unreachable(format!("{redis} {state} ({said}); {advice}"))
         }
         _ if is_max_clients(&error) => Error::unreachable(format!(

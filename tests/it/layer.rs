@@ -17,7 +17,7 @@ const LAYERS: [&str; 10] = [
 /// exactly these files name `redis`: the protocol makes its errors, the client hands its addresses on, and
 /// the root shows the crate to users.
 const REDIS: [&str; 16] = [
-    "client/address.rs",
+    "client/servers.rs",
     "lib.rs",
     "protocol/reply.rs",
     "protocol/durability.rs",

@@ -5,7 +5,7 @@ use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
-use crate::client::address;
+use crate::client::servers;
 use crate::topology::cluster::{Cluster, Directory, NodeSettings};
 use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
@@ -99,7 +99,7 @@ impl LockClientBuilder {
     ) -> Result<Single> {
         let sentinels = match &self.sentinels {
             Some(urls) => {
-                let nodes = address::sentinels(&self.settings, &info, urls)?;
+                let nodes = servers::sentinels(&self.settings, &info, urls)?;
                 Some(Arc::new(Sentinels::new(nodes, info.clone(), Arc::clone(clock))))
             }
             None => None,
@@ -135,7 +135,7 @@ impl LockClientBuilder {
             let allowed = "one of the two, as the nodes of a cluster watch each other";
             return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
-        let seeds = address::seeds(&self.settings, &info, urls)?;
+        let seeds = servers::seeds(&self.settings, &info, urls)?;
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeouts: self.timeouts(),

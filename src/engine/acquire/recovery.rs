@@ -26,15 +26,15 @@ impl AcquireLoop<'_> {
             attempt.settled = attempt.settled.max(deadline);
             attempt.unknown = true;
         }
-        if !failure.is_passing() {
+        if !failure.is_transient() {
             // Where it is another thing's, it is not ours.
             let certain = failure.is_wrong_type();
             let error = failure.into();
             return NextAction::Fail(if certain { error } else { self.outcome_error(error) });
         }
         // A thread that was kept from sending its last request has learned nothing new of Redis.
-        let unsent = matches!(failure, Failure::NotSent(NotSentReason::Overdue));
-        let too_short = self.outage.is_none() && failure.is_for_want_of_time();
+        let unsent = matches!(failure, Failure::NotSent(NotSentReason::DeadlinePassed));
+        let too_short = self.outage.is_none() && failure.is_out_of_time();
         if self.time_left().is_none()
             && too_short
             && (self.last_reply_stands(time) || (unsent && self.busy_at.is_some()))
@@ -111,7 +111,7 @@ impl AcquireLoop<'_> {
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.with_source(error)
             }
-            Some(attempt) if attempt.unknown => error.so(MAYBE_TAKEN),
+            Some(attempt) if attempt.unknown => error.with_consequence(MAYBE_TAKEN),
             _ => error,
         }
     }

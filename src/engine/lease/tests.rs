@@ -1,10 +1,10 @@
 //! What becomes of a lease when replies and its end come at the same time.
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::Lease;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
@@ -21,7 +21,7 @@ const CLAIM: Duration = Duration::from_secs(3);
 
 /// A lease that nobody watches, and a clock that stands still.
 struct Bench {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     begin: Moment,
     slot: Arc<Slot>,
     lease: Arc<HeldLease>,
@@ -29,7 +29,7 @@ struct Bench {
 
 impl Bench {
     fn new(options: LockOptions) -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let engine = Engine::new(
             Arc::new(Scripted::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Ordering};
 use crate::base::time::Moment;
 use crate::engine::listener::Shared;
@@ -83,7 +83,7 @@ impl Shared {
         };
         let down: Vec<Failure> = state.servers.iter().filter_map(down).collect();
         let is_lost = down.len() == state.servers.len();
-        let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_passing()).collect();
+        let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_transient()).collect();
         let is_refused = refusals.len() + enough > state.servers.len();
         state.refused = refusals.pop().filter(|_| is_lost || is_refused);
         if is_refused {
@@ -150,7 +150,7 @@ impl ServerThread {
         let mut pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         while self.is_wanted() {
             let round = || self.listen_and_rest(&mut pauses);
-            if survive("the listener, which starts again,", round).is_none() {
+            if catch_panic("the listener, which starts again,", round).is_none() {
                 self.shared.lose(self.number, Failure::silent());
                 sync::sleep(POLL_INTERVAL);
             }
@@ -182,7 +182,7 @@ impl ServerThread {
         let rest = pauses.next();
         let is_urgent = !is_listening && !failure.is_not_a_master();
         sync::sleep(if is_urgent { rest.min(MAX_RETRY_PAUSE_UNHEARD) } else { rest });
-        if !failure.is_passing() {
+        if !failure.is_transient() {
             self.rest_while_refused(refusal, retries);
         }
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::server_thread::{Delayed, ServerThread, WakeReason};
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{self, AtomicU64};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::thread::Threads;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -52,7 +52,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
         let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
         let memory = Arc::new(Scripted::new(memory));
@@ -124,7 +124,7 @@ fn client_is_down_while_it_hears_no_server_and_seeks_another() {
 #[test]
 fn wake_ups_are_delayed_together_and_not_put_off() {
     let mut delayed = Delayed::default();
-    let now = DrivenClock::START;
+    let now = ManualClock::START;
     let later = now.after(SECOND);
     delayed.add(b"x".to_vec(), WakeReason::Released, later);
     delayed.add(b"x".to_vec(), WakeReason::Released, later.after(SECOND));
@@ -154,7 +154,7 @@ fn what_a_server_said_before_it_went_is_believed() {
 
 /// A server that refuses to be listened to. Its clock stands still.
 struct Refusing {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     attempts: AtomicU64,
     tried: AtomicU64,
     /// How many callers connect between the first refusals and the rests after them.
@@ -208,7 +208,7 @@ impl Publishers for Two {
 /// Listens to a server that refuses, and to one that does not.
 fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
     let refusing = Refusing {
-        clock: Arc::new(DrivenClock::new(false)),
+        clock: Arc::new(ManualClock::new(false)),
         attempts: AtomicU64::new(0),
         tried: AtomicU64::new(0),
         callers: AtomicU64::new(callers),
@@ -222,7 +222,7 @@ fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
         changed: Condvar::new(),
         live: AtomicBool::new(false),
         closed: AtomicBool::new(false),
-        clock: Arc::<DrivenClock>::clone(&refusing.clock),
+        clock: Arc::<ManualClock>::clone(&refusing.clock),
         on_wake: Box::new(|_| {}),
     });
     shared.update_servers();

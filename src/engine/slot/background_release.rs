@@ -4,7 +4,7 @@ use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::lease::HeldLease;
-use crate::engine::ownership::taken;
+use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::slot::Slot;
 use crate::engine::worker::PendingRelease;
 use crate::protocol::reply::{Ownership, Released};
@@ -25,7 +25,7 @@ impl Slot {
             kind: lease.terms.options.release.0,
         };
         let answer = self.context.protocol.release(&self.target, &request, deadline);
-        answer.or_else(|failure| taken(failure).map(Released::from))
+        answer.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
     }
 
     /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the

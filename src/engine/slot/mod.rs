@@ -26,7 +26,7 @@ use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
-use crate::engine::table::Table;
+use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
 pub(crate) use acquirer::ReceivedGrant;
@@ -46,7 +46,7 @@ use waiter::{EnterRequest, Waiter};
 pub(crate) struct Slot {
     context: Arc<Context>,
     /// From which it takes itself out.
-    table: Arc<Table<Slot>>,
+    table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
     /// Where the acquirer pauses.
@@ -54,7 +54,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(context: Arc<Context>, table: Arc<Table<Slot>>, target: Arc<Target>) -> Slot {
+    pub(super) fn new(
+        context: Arc<Context>,
+        table: Arc<SlotTable<Slot>>,
+        target: Arc<Target>,
+    ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
         Slot { context, table, target, state, pause: Condvar::new() }
     }
@@ -153,7 +157,7 @@ impl Slot {
             if deadline <= self.context.now() {
                 return state.time_out(waiter, since, self.context.now());
             }
-            self.context.doze(deadline, &mut |left| {
+            self.context.wait_until(deadline, &mut |left| {
                 waiter.woken.wait_for(&mut state, left);
             });
         }

@@ -23,7 +23,7 @@ impl Slot {
         if !span.is_zero() {
             let until = self.context.now().after(span);
             while state.is_quiet() && self.context.now() < until {
-                self.context.doze(until, &mut |left| {
+                self.context.wait_until(until, &mut |left| {
                     self.pause.wait_for(&mut state, left);
                 });
             }
@@ -41,7 +41,7 @@ impl Slot {
             && !state.is_out_of_time_by(until)
             && self.context.now() < until.min(last)
         {
-            self.context.doze(until.min(last), &mut |left| {
+            self.context.wait_until(until.min(last), &mut |left| {
                 self.pause.wait_for(&mut state, left);
             });
         }
@@ -64,7 +64,7 @@ impl Slot {
 
     /// Whether this client hears the releases of all others.
     fn hears_all_releases(&self) -> bool {
-        let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
+        let channel = self.target.channel().filter(|_| self.target.hears_every_release());
         channel.is_some_and(|channel| self.context.listener.is_subscribed(channel))
     }
 }

@@ -127,7 +127,7 @@ impl Worker {
 
     /// Whether it waits for a moment.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn is_dozing(&self) -> bool {
+    pub(crate) fn is_waiting_for_time(&self) -> bool {
         self.task_queue.sleeps_until().is_some_and(|until| until != Moment::FAR)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
 use crate::base::thread::{Role, Threads};
@@ -11,7 +11,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
 use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::HeldLease;
-use crate::engine::ownership::taken;
+use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{RenewableSlot, ScheduledTask, TimedTask};
 use crate::engine::worker::task_queue::TaskQueue;
@@ -49,10 +49,10 @@ impl Runner {
     pub(super) fn run(&mut self) {
         self.task_queue.wake();
         loop {
-            match survive("the renewal worker, which goes on,", || self.run_due()) {
+            match catch_panic("the renewal worker, which goes on,", || self.run_due()) {
                 Some(true) => {}
                 Some(false) => return,
-                None => _ = survive("the renewal worker, which goes on,", || self.put_back()),
+                None => _ = catch_panic("the renewal worker, which goes on,", || self.put_back()),
             }
         }
     }
@@ -100,7 +100,7 @@ impl Runner {
             self.wake_receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             let mut heard = Ok(());
-            self.clock.doze(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
+            self.clock.wait_until(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
             heard
         };
         self.task_queue.wake();
@@ -111,7 +111,7 @@ impl Runner {
         match self.task_queue.close() {
             Moment::FAR => false,
             next => {
-                self.clock.doze(next, &mut sync::sleep);
+                self.clock.wait_until(next, &mut sync::sleep);
                 true
             }
         }
@@ -124,7 +124,7 @@ impl Runner {
                 ScheduledTask::Check(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
                     // One that panics keeps no other lease from being renewed.
-                    let checked = survive(PART, || {
+                    let checked = catch_panic(PART, || {
                         for lease in Arc::clone(&slot).leases_to_check(now) {
                             requests.extend(check(&slot, &lease, now, &mut self.report));
                         }
@@ -155,7 +155,7 @@ impl Runner {
             for (request, told) in requests.into_iter().zip(told) {
                 let (pending_release, task) = (request.pending_release(), request.task());
                 let report = &mut self.report;
-                let next = survive(PART, || request.settle(told, now, &*self.protocol, report))
+                let next = catch_panic(PART, || request.settle(told, now, &*self.protocol, report))
                     .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
                 if let Some(task) = pending_release
                     && next.is_none()
@@ -195,8 +195,9 @@ impl Runner {
                     missed = missed.min(ends[number]);
                 }
                 // A refusal does not tell when it was asked for, but that was not before now.
-                let refused =
-                    |failure| Ok(OwnershipReply { ownership: taken(failure)?, sent: now });
+                let refused = |failure| {
+                    Ok(OwnershipReply { ownership: taken_by_wrong_type(failure)?, sent: now })
+                };
                 told[number] = Some(outcome.or_else(refused));
             }
             rest = others;

@@ -142,7 +142,7 @@ impl TaskQueue {
             if state.unreleased.is_empty() || deadline <= clock.now() {
                 return state.unreleased.values().map(Arc::clone).collect();
             }
-            clock.doze(deadline, &mut |left| {
+            clock.wait_until(deadline, &mut |left| {
                 self.released.wait_for(&mut state, left);
             });
         }

@@ -9,12 +9,12 @@ use super::scheduled_task::ScheduledTask;
 use super::task_queue::{MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::WorkerRequest;
 use super::{PendingRelease, RenewableSlot, Worker};
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::holding::Holding;
@@ -137,7 +137,7 @@ impl Clock for Busy {
         now
     }
 
-    fn doze(&self, _: Moment, _: &mut dyn FnMut(Duration)) {}
+    fn wait_until(&self, _: Moment, _: &mut dyn FnMut(Duration)) {}
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn look_that_panics_keeps_no_other_from_being_made() {
 
 #[test]
 fn look_that_a_panic_cut_short_is_made_again() {
-    let clock = Arc::new(DrivenClock::new(false));
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
@@ -264,7 +264,7 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
 #[test]
 fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     const LOCKS: u32 = 1_000;
-    let clock = Arc::new(DrivenClock::new(false));
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
@@ -331,8 +331,8 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
 }
 
 /// A worker whose turns the test makes, on a clock that stands still.
-fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
-    let clock = Arc::new(DrivenClock::new(false));
+fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{CommandGuard, HeldLease};
-use crate::engine::ownership::{cause, may_remain};
+use crate::engine::ownership::{loss_cause, may_remain};
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{
     PendingRelease, RenewableSlot, ScheduledTask, TimedTask,
@@ -103,7 +103,7 @@ impl WorkerRequest {
                 WorkerRequest::Renew(slot, lease) | WorkerRequest::Show(slot, lease),
                 Ok(OwnershipReply { ownership, .. }),
             ) => {
-                if let Some(loss) = lease.lose(cause(ownership), now) {
+                if let Some(loss) = lease.lose(loss_cause(ownership), now) {
                     slot.lost(&lease, loss.clone());
                     report.lost(loss);
                 }

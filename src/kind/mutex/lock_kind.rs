@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity, tidy};
+use crate::base::id::{Holder, Identity, sanitize};
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
@@ -46,7 +46,7 @@ impl LockKind for MutexKind {
         "mutex"
     }
 
-    fn more_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+    fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
         vec![name.beside(reserved::QUEUE), name.beside(reserved::BEATS)]
     }
 
@@ -66,7 +66,7 @@ impl LockKind for MutexKind {
         owner.push(b':');
         put(&mut owner, millis(window), 10);
         owner.push(b':');
-        owner.extend_from_slice(identity.whereabouts().as_bytes());
+        owner.extend_from_slice(identity.host_and_pid().as_bytes());
         owner
     }
 
@@ -86,7 +86,7 @@ impl LockKind for MutexKind {
         Call::plain(&[b"GET", key])
     }
 
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
         match value {
             Value::Nil => Ok(None),
             Value::BulkString(owner) => Ok(Some(holder(owner))),
@@ -119,7 +119,7 @@ fn holder(owner: Vec<u8>) -> Holder {
         let pid = parts.next()?.parse::<u32>().ok()?;
         let (host, label) = (parts.next()?, parts.next()?);
         (mark.len() == 2 && mark.starts_with(VERSION))
-            .then(|| (pid, tidy(host), Some(tidy(label)).filter(|label| !label.is_empty())))
+            .then(|| (pid, sanitize(host), Some(sanitize(label)).filter(|label| !label.is_empty())))
     });
     match told {
         Some((pid, host, label)) => Holder { owner, host: Some(host), pid: Some(pid), label },
@@ -137,7 +137,7 @@ mod tests {
         let told = holder(MutexKind.owner(&identity, 10, Duration::from_secs(3), true));
         assert_eq!(told.label(), Some("billing: nightly"));
         assert_eq!(told.pid(), Some(std::process::id()));
-        assert!(identity.whereabouts().contains(told.host().unwrap()));
+        assert!(identity.host_and_pid().contains(told.host().unwrap()));
         assert!(told.to_string().starts_with("billing: nightly, process "));
     }
 

@@ -39,7 +39,7 @@ impl LockKind for ReentrantKind {
         "reentrant lock"
     }
 
-    fn more_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+    fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
         vec![channel(name)]
     }
 
@@ -69,7 +69,7 @@ impl LockKind for ReentrantKind {
         Call::plain(&[b"HKEYS", key])
     }
 
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
         let owners = match value {
             Value::Array(owners) | Value::Set(owners) => owners,
             other => return Err(unexpected(&other)),

@@ -135,7 +135,7 @@ impl Backend for FaultyBackend {
         self.memory.identity()
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         _target: &Target,
         _trips: RoundTrips,

@@ -141,7 +141,7 @@ impl Directory {
         fork_guard::check()?;
         member.subscribe(channel).inspect_err(|failure| {
             // A member that is on the map no longer has gone, and its thread is about to.
-            if failure.is_passing() && self.map.lock().has(member) {
+            if failure.is_transient() && self.map.lock().has(member) {
                 let seen = self.suspect(member);
                 let _ = self.ask(seen, self.query_deadline());
             }
@@ -236,7 +236,7 @@ impl Directory {
             while map.refreshing && map.version == seen {
                 let left = deadline.since(self.clock.now());
                 if left.is_zero() {
-                    return Err(Failure::NotSent(NotSentReason::Overdue));
+                    return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
                 }
                 self.asked.wait_for(&mut map, left);
             }
@@ -314,7 +314,8 @@ impl Directory {
                     let wrong = format!("{address} is no node of a Redis Cluster");
                     let expected = "a node of one, or a client without .cluster(…)";
                     let field = "cluster";
-                    last = Failure::NotSent(NotSentReason::Impossible { field, wrong, expected });
+                    last =
+                        Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected });
                 }
                 Err(failure) => last = failure,
             }

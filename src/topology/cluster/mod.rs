@@ -80,7 +80,7 @@ impl Backend for Cluster {
         ))
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         target: &Target,
         trips: RoundTrips,

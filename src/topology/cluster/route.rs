@@ -50,7 +50,7 @@ impl Directory {
         let mut why = None;
         // Time that ran out in a later round did so because of what the earlier ones met.
         let end = |failure, why: Option<&str>| match (failure, why) {
-            (Failure::NotSent(NotSentReason::Overdue), Some(why)) => unroutable(why),
+            (Failure::NotSent(NotSentReason::DeadlinePassed), Some(why)) => unroutable(why),
             (failure, _) => failure,
         };
         loop {
@@ -67,7 +67,7 @@ impl Directory {
             };
             hops += 1;
             let reason = match self.next(slot, &member, &failure) {
-                NextHop::Scattered => return Err(scattered()),
+                NextHop::CrossSlot => return Err(cross_slot()),
                 NextHop::AtMaster if hops < HOPS => continue,
                 NextHop::AtMaster => "the nodes of the cluster do not agree on who has its slot",
                 NextHop::Once(member) if trips == RoundTrips::One && hops < HOPS => {
@@ -108,7 +108,7 @@ impl Directory {
     /// Draws the conclusions from a failure at a node.
     fn next(self: &Arc<Self>, slot: u16, member: &ClusterNode, failure: &Failure) -> NextHop {
         match Redirect::of(failure, member.address()) {
-            Some(redirect) if redirect.slot != slot => NextHop::Scattered,
+            Some(redirect) if redirect.slot != slot => NextHop::CrossSlot,
             Some(Redirect { to, once: true, .. }) => NextHop::Once(self.member_at(&to)),
             Some(Redirect { to, .. }) => {
                 self.note(slot, &to);
@@ -129,7 +129,7 @@ impl Directory {
     ) -> Vec<Result<Reply, Failure>> {
         let count = calls.len();
         let mut outcomes: Vec<Result<Reply, Failure>> =
-            vec![Err(Failure::NotSent(NotSentReason::Overdue)); count];
+            vec![Err(Failure::NotSent(NotSentReason::DeadlinePassed)); count];
         let mut open: Vec<(usize, Option<Arc<ClusterNode>>)> =
             (0..count).map(|number| (number, None)).collect();
         for _ in 0..HOPS {
@@ -158,7 +158,7 @@ impl Directory {
                         match self.next(hash_slot_of(number), &group.member, failure) {
                             NextHop::AtMaster => open.push((number, None)),
                             NextHop::Once(member) => open.push((number, Some(member))),
-                            NextHop::Scattered | NextHop::Later | NextHop::Failed(_) => {}
+                            NextHop::CrossSlot | NextHop::Later | NextHop::Failed(_) => {}
                         }
                     }
                     outcomes[number] = outcome;
@@ -210,7 +210,7 @@ enum NextHop {
     /// The slot is being moved.
     Later,
     /// A key of another slot was named.
-    Scattered,
+    CrossSlot,
     /// No other node was named. If this one may be gone, the version of the map that led to it.
     Failed(Option<u64>),
 }
@@ -249,7 +249,7 @@ impl Group {
 const MOVING: &str = "its slot is being moved to another node of the cluster";
 
 /// A transaction names a key of another slot.
-fn scattered() -> Failure {
+fn cross_slot() -> Failure {
     let text = "a key is not in the slot of the lock";
     Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))
 }

@@ -51,7 +51,7 @@ impl Backend for MemoryBackend {
         &self.identity
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         _target: &Target,
         _trips: RoundTrips,

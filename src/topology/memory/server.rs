@@ -78,11 +78,11 @@ impl MemoryServer {
         let all = |failure: Failure| calls.iter().map(|_| Err(failure.clone())).collect();
         let serve = || self.serve(session, calls, sent);
         if deadline <= sent {
-            return all(Failure::NotSent(NotSentReason::Overdue));
+            return all(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
         match link.fate() {
             Delivery::Served => serve(),
-            Delivery::Unsent => all(Failure::NotSent(NotSentReason::Overdue)),
+            Delivery::Unsent => all(Failure::NotSent(NotSentReason::DeadlinePassed)),
             Delivery::Refused => all(Failure::no_connection()),
             Delivery::RequestLost => all(Failure::reset()),
             Delivery::ReplyLost => {
@@ -161,7 +161,7 @@ impl MemoryServer {
     pub(super) fn wait(&self, link: &FaultyLink, until: Moment) {
         link.wait(|| {
             while self.now() < until {
-                self.clock.doze(until, &mut sync::sleep);
+                self.clock.wait_until(until, &mut sync::sleep);
             }
         });
     }

@@ -4,11 +4,11 @@ mod parity;
 
 use std::time::Duration;
 
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::{Arc, sleep, spawn};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
 use crate::kind::{KINDS, QUORUM_KINDS};
@@ -34,7 +34,7 @@ const MOMENT: Duration = Duration::from_millis(150);
 /// A client that holds a mutex.
 struct Stage {
     server: Arc<MemoryServer>,
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     link: Arc<FaultyLink>,
     locks: Scripted<MemoryBackend>,
     target: Arc<Target>,
@@ -44,12 +44,12 @@ struct Stage {
 impl Stage {
     /// The clock stands still.
     fn new() -> Stage {
-        Stage::with(DrivenClock::new(false))
+        Stage::with(ManualClock::new(false))
     }
 
-    fn with(clock: DrivenClock) -> Stage {
+    fn with(clock: ManualClock) -> Stage {
         let clock = Arc::new(clock);
-        let server = MemoryServer::new(Arc::<DrivenClock>::clone(&clock));
+        let server = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
         let owner = MutexKind.owner(&identity, 1, LEASE, false);
         let memory = MemoryBackend::new(Arc::clone(&server), identity);
@@ -209,7 +209,7 @@ fn release_by_watch_works_out_of_memory() {
 
 #[test]
 fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
-    let stage = Stage::with(DrivenClock::new(true));
+    let stage = Stage::with(ManualClock::new(true));
     let link = &stage.link;
     link.script(Delivery::Served, 2);
     link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
@@ -227,7 +227,7 @@ fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
 
 #[test]
 fn wait_for_replicas_takes_its_time_and_finds_none() {
-    let stage = Stage::with(DrivenClock::new(true));
+    let stage = Stage::with(ManualClock::new(true));
     let begin = stage.clock.now();
     let wanted = Durability { on_disk: false, local: false, replicas: 1, within: MOMENT };
     let found = stage.locks.replicate(&stage.target, &stage.owner, wanted, stage.deadline());

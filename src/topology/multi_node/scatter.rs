@@ -265,8 +265,8 @@ mod tests {
     use leasehold_support::{Action, Fault, Proxy, Server, WallClock};
 
     use super::*;
-    use crate::base::driven::DrivenClock;
     use crate::base::sync::Arc;
+    use crate::base::testing::manual_clock::ManualClock;
     use crate::base::thread::Threads;
     use crate::base::time::BootClock;
     use crate::topology::multi_node::node::NodeSettings;
@@ -283,7 +283,7 @@ mod tests {
         NodeSettings { pool: PoolSettings::default(), timeouts, quarantine, threads }
     }
 
-    fn server_run(node: &Node, clock: &DrivenClock) -> ServerRun {
+    fn server_run(node: &Node, clock: &ManualClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
         let requests = [NodeRequest { node, calls: &calls }];
         let deadline = clock.now().after(Duration::from_secs(20));
@@ -328,8 +328,8 @@ mod tests {
     fn restarted_server_is_no_older_than_the_last_reply() {
         let wall = WallClock::new().unwrap();
         let server = Server::builder().envs(wall.variables()).start().unwrap();
-        let clock = Arc::new(DrivenClock::new(false));
-        let shared: Arc<dyn Clock> = Arc::<DrivenClock>::clone(&clock);
+        let clock = Arc::new(ManualClock::new(false));
+        let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
         let info = endpoint::parse(&server.unix_url()).unwrap();
         let node = Node::new(info, &shared, &settings(Some(SPAN))).unwrap();
         let first = server_run(&node, &clock);

@@ -238,7 +238,7 @@ impl Protocol for Quorum {
         let mut found: Vec<(usize, Holder)> = Vec::new();
         let mut answered = 0;
         for (node, reply) in first_replies(&answers) {
-            let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
+            let Ok(holder) = self.read(node, target.kind().read_holder(reply.value.clone())) else {
                 continue;
             };
             answered += 1;

@@ -114,7 +114,7 @@ pub(super) fn impossible(
     wrong: impl Into<String>,
     expected: &'static str,
 ) -> Failure {
-    Failure::NotSent(NotSentReason::Impossible { field, wrong: wrong.into(), expected })
+    Failure::NotSent(NotSentReason::InvalidSetting { field, wrong: wrong.into(), expected })
 }
 
 /// The replies to the first call, and of which servers they are.

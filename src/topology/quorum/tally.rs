@@ -155,7 +155,7 @@ impl Quorum {
                     failure,
                     Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
                 ));
-                lasting.extend((!failure.is_passing()).then_some(failure));
+                lasting.extend((!failure.is_transient()).then_some(failure));
             } else if answer.is_none() {
                 said.push(format!("the time of {} is not known yet", node.address()));
             } else if let (Some(server_run), Some(Ok(reply))) =

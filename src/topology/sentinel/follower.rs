@@ -67,7 +67,7 @@ impl Follower {
             return;
         }
         self.sentinels.suspect();
-        if failure.is_passing() {
+        if failure.is_transient() {
             (self.refusals, self.refusal) = (0, None);
         } else {
             self.refusals += 1;
@@ -182,7 +182,7 @@ mod tests {
     use leasehold_support::Server;
 
     use super::*;
-    use crate::base::driven::DrivenClock;
+    use crate::base::testing::manual_clock::ManualClock;
     use crate::base::time::Clock as _;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
@@ -196,7 +196,7 @@ mod tests {
     /// clock stands still.
     struct Refusing {
         server: Server,
-        clock: Arc<DrivenClock>,
+        clock: Arc<ManualClock>,
         sentinels: Arc<Sentinels>,
         manager: Arc<Manager>,
     }
@@ -204,7 +204,7 @@ mod tests {
     impl Refusing {
         fn new() -> Refusing {
             let server = Server::builder().tcp().start().unwrap();
-            let clock = Arc::new(DrivenClock::new(false));
+            let clock = Arc::new(ManualClock::new(false));
             let node = endpoint::parse(&format!("redis://locks:wrong@{}", server.addr())).unwrap();
             let template = endpoint::parse("redis://mymaster").unwrap();
             let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone()));

@@ -31,7 +31,7 @@ impl Backend for Single {
         &self.identity
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         _target: &Target,
         _trips: RoundTrips,

@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::sync;
 use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::BootClock;
 use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
@@ -43,7 +43,7 @@ fn connection<C: Clock + 'static>(
 #[test]
 fn connection_without_its_time_outs_is_poisoned() {
     let server = Server::start().unwrap();
-    let clock = Arc::new(DrivenClock::new(false));
+    let clock = Arc::new(ManualClock::new(false));
     let mut connection = connection(&server, &common(SECOND), &clock);
     // No socket takes a time-out of zero.
     connection.common = common(Duration::ZERO);
@@ -54,7 +54,7 @@ fn connection_without_its_time_outs_is_poisoned() {
 
 /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
 fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
-    let (common, clock) = (common(SECOND * 20), Arc::new(DrivenClock::new(false)));
+    let (common, clock) = (common(SECOND * 20), Arc::new(ManualClock::new(false)));
     let connect = || connection(server, &common, &clock);
     let (idle, mut late, mut other) = (connect(), connect(), connect());
     let deadline = clock.now().after(SECOND / 4);

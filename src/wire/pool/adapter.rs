@@ -20,7 +20,7 @@ use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{self, Receiver, Sender};
 use crate::base::sync::{Arc, Mutex};
 use crate::base::thread::{Role, Threads};
@@ -57,7 +57,7 @@ pub(crate) fn connector(threads: Threads) -> Result<ConnectThread, Failure> {
     let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    let thread = survive("the start of a thread", || thread.build());
+    let thread = catch_panic("the start of a thread", || thread.build());
     let (wake_sender, wake_receiver) = channel::bounded(1);
     thread
         .map(|thread| ConnectThread {
@@ -276,7 +276,7 @@ impl r2d2::ManageConnection for PoolManager {
 /// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
 /// there is not, and a pool of one would never have another.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
-    survive("a connection attempt", body)
+    catch_panic("a connection attempt", body)
         .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }
 

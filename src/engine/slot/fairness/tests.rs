@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::driven::DrivenClock;
+use crate::base::testing::manual_clock::ManualClock;
 
 /// A release that was heard by this client, by others.
 fn listener_count(listens: bool, others: bool) -> ListenerCount {
@@ -11,7 +11,7 @@ fn listener_count(listens: bool, others: bool) -> ListenerCount {
 #[test]
 fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
     let mut fairness = Fairness::default();
-    let begin = DrivenClock::START;
+    let begin = ManualClock::START;
     let mut now = begin;
     let mut paused = |fairness: &mut Fairness, taken: bool| {
         now = now.after(Duration::from_micros(100));
@@ -41,7 +41,7 @@ fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
 #[test]
 fn late_messages_of_its_own_are_not_anothers() {
     let mut fairness = Fairness::default();
-    let now = DrivenClock::START;
+    let now = ManualClock::START;
     for number in 0..MAX_UNUSED_PAUSES {
         fairness.begin_release();
         fairness.released(listener_count(true, true), now);
@@ -57,9 +57,9 @@ fn late_messages_of_its_own_are_not_anothers() {
 fn release_that_only_this_client_heard_is_its_own() {
     let mut fairness = Fairness::default();
     fairness.begin_release();
-    fairness.released(listener_count(true, false), DrivenClock::START);
+    fairness.released(listener_count(true, false), ManualClock::START);
     fairness.begin_release();
-    fairness.released(listener_count(true, true), DrivenClock::START);
+    fairness.released(listener_count(true, true), ManualClock::START);
     (0..2).for_each(|_| fairness.on_release());
     assert!(!fairness.was_released_elsewhere());
     fairness.on_release();
@@ -70,10 +70,10 @@ fn release_that_only_this_client_heard_is_its_own() {
 fn lost_message_is_due_until_the_client_listens_anew() {
     let mut fairness = Fairness::default();
     fairness.begin_release();
-    fairness.released(listener_count(true, true), DrivenClock::START);
+    fairness.released(listener_count(true, true), ManualClock::START);
     fairness.on_resubscribe();
     fairness.begin_release();
-    fairness.released(listener_count(true, true), DrivenClock::START);
+    fairness.released(listener_count(true, true), ManualClock::START);
     fairness.on_release();
     assert!(!fairness.was_released_elsewhere());
     fairness.on_release();

@@ -4,11 +4,11 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, Wait};
 use crate::base::sync::Arc;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
@@ -28,7 +28,7 @@ const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A server with two clients and somebody who listens, and a clock that stands still.
 struct Bench {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     server: Arc<MemoryServer>,
     engine: Arc<Engine>,
     slot: Arc<Slot>,
@@ -39,7 +39,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let memories =
             [(); 2].map(|()| MemoryBackend::new(Arc::clone(&server), Arc::new(Identity::new(""))));

@@ -2,10 +2,10 @@
 
 use super::unlock::Unlocked;
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::name::Name;
 use crate::base::option::Lease;
 use crate::base::option::LockOptions;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
 use crate::engine::slot::step::NextCheck;
@@ -17,7 +17,7 @@ const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A slot, and what a careful owner of it knows.
 struct Bench {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     target: Arc<Target>,
     state: SlotState,
     hears: bool,
@@ -35,7 +35,7 @@ struct Bench {
 
 impl Bench {
     fn new(overlaps: bool) -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let now = clock.now();
         Bench {
             target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),

@@ -47,7 +47,7 @@ impl LockKind for QuorumKind {
         MutexKind.inspect(key)
     }
 
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
-        MutexKind.inspected(value)
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        MutexKind.read_holder(value)
     }
 }

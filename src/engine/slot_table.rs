@@ -6,15 +6,15 @@ use crate::base::name::Name;
 use crate::base::sync::{Arc, Mutex, Weak};
 
 /// The slots of one name, of which there is one for each kind that is in use.
-type OfName<S> = Vec<(&'static str, Weak<S>)>;
+type SlotsOfName<S> = Vec<(&'static str, Weak<S>)>;
 
 /// It knows nothing of what a slot is, since slots know it: they take themselves out.
 #[derive(Debug)]
-pub(crate) struct Table<S>(Mutex<HashMap<Name, OfName<S>>>);
+pub(crate) struct SlotTable<S>(Mutex<HashMap<Name, SlotsOfName<S>>>);
 
-impl<S> Table<S> {
-    pub(super) fn new() -> Table<S> {
-        Table(Mutex::new(HashMap::new()))
+impl<S> SlotTable<S> {
+    pub(super) fn new() -> SlotTable<S> {
+        SlotTable(Mutex::new(HashMap::new()))
     }
 
     /// The slot of a name, made if nobody has it.

@@ -13,14 +13,14 @@ use crate::base::time::{BootClock, Clock, Moment};
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A clock that tests drive.
-pub(crate) struct DrivenClock(Mutex<State>);
+pub(crate) struct ManualClock(Mutex<State>);
 
 struct State {
     shown: Moment,
     /// When it showed that, for a clock that goes by itself.
     since: Option<Moment>,
     /// Until when threads wait.
-    dozing: BTreeMap<u64, Moment>,
+    waiting: BTreeMap<u64, Moment>,
     last: u64,
 }
 
@@ -33,17 +33,17 @@ impl State {
     }
 }
 
-impl DrivenClock {
+impl ManualClock {
     /// What it shows first: far enough from the past for any span that is taken from it.
     pub(crate) const START: Moment = Moment::from_nanos(1_000_000_000_000_000);
 
     /// A clock that goes by itself, or one that stands still.
-    pub(crate) fn new(goes: bool) -> DrivenClock {
+    pub(crate) fn new(goes: bool) -> ManualClock {
         let since = goes.then(|| BootClock.now());
-        DrivenClock(Mutex::new(State {
-            shown: DrivenClock::START,
+        ManualClock(Mutex::new(State {
+            shown: ManualClock::START,
             since,
-            dozing: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             last: 0,
         }))
     }
@@ -59,47 +59,47 @@ impl DrivenClock {
 
     /// The next moment for which a thread waits.
     pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.0.lock().dozing.values().min().copied()
+        self.0.lock().waiting.values().min().copied()
     }
 
     /// How many threads wait for a moment, and how many of them for one that has come.
-    pub(crate) fn dozing(&self) -> (usize, usize) {
+    pub(crate) fn waiting(&self) -> (usize, usize) {
         let state = self.0.lock();
         let now = state.now();
-        (state.dozing.len(), state.dozing.values().filter(|until| **until <= now).count())
+        (state.waiting.len(), state.waiting.values().filter(|until| **until <= now).count())
     }
 }
 
-impl Clock for DrivenClock {
+impl Clock for ManualClock {
     fn now(&self) -> Moment {
         self.0.lock().now()
     }
 
-    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+    fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
         let mut state = self.0.lock();
         let left = until.since(state.now());
         state.last += 1;
         let number = state.last;
-        state.dozing.insert(number, until);
+        state.waiting.insert(number, until);
         drop(state);
-        let _dozer = Dozer { clock: self, number };
+        let _dozer = ClockWaiter { clock: self, number };
         wait(left.min(LOOK));
     }
 }
 
 /// A thread while it waits.
-struct Dozer<'a> {
-    clock: &'a DrivenClock,
+struct ClockWaiter<'a> {
+    clock: &'a ManualClock,
     number: u64,
 }
 
-impl Drop for Dozer<'_> {
+impl Drop for ClockWaiter<'_> {
     fn drop(&mut self) {
-        self.clock.0.lock().dozing.remove(&self.number);
+        self.clock.0.lock().waiting.remove(&self.number);
     }
 }
 
-impl fmt::Debug for DrivenClock {
+impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DrivenClock({:?})", self.now())
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_moves_only_when_it_is_put_forward() {
-        let clock = DrivenClock::new(false);
+        let clock = ManualClock::new(false);
         let first = clock.now();
         std::thread::sleep(LOOK);
         assert_eq!(clock.now(), first);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_can_be_put_forward_too() {
-        let clock = DrivenClock::new(true);
+        let clock = ManualClock::new(true);
         let first = clock.now();
         clock.put_forward(first.after(HOUR));
         let then = clock.now();
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn who_waits_is_known_and_wakes_when_the_time_has_come() {
-        let clock = DrivenClock::new(false);
+        let clock = ManualClock::new(false);
         let until = clock.now().after(HOUR);
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 while clock.now() < until {
-                    clock.doze(until, &mut std::thread::sleep);
+                    clock.wait_until(until, &mut std::thread::sleep);
                 }
             });
             while clock.next_due() != Some(until) {
@@ -149,6 +149,6 @@ mod tests {
             clock.put_forward(until);
             sleeper.join().unwrap();
         });
-        assert_eq!((clock.next_due(), clock.dozing()), (None, (0, 0)));
+        assert_eq!((clock.next_due(), clock.waiting()), (None, (0, 0)));
     }
 }
