@@ -23,7 +23,7 @@
 //! renewal cannot tell. Or a lease ended that is shorter than the command time-out, with a transaction
 //! under way, whose commands then apply. The holder's token is lower than the other's in both.
 //!
-//! What the delegate does next depends on how it waits:
+//! What the acquirer does next depends on how it waits:
 //!
 //! | wait | asks | then pauses until |
 //! | --- | --- | --- |
@@ -31,8 +31,8 @@
 //! | notify | try, listen, try | a release is heard, the holder's lease is over, a heartbeat |
 //! | queue | join (try while it cannot be told), beat | it is granted, the lease is over, a heartbeat |
 //!
-//! A delegate that waits by notification lets listeners of other processes go first where its own process
-//! has just released the lock: `slot::courtesy` has the rules.
+//! An acquirer that waits by notification lets listeners of other processes go first where its own process
+//! has just released the lock: `slot::fairness` has the rules.
 
 mod attempt;
 mod grant;
@@ -116,7 +116,7 @@ fn cancelled_error(context: &Context) -> Error {
     })
 }
 
-/// What the delegate does after an exchange.
+/// What the acquirer does after an exchange.
 enum NextAction {
     Held(Arc<HeldLease>),
     /// Try again, after a pause of at most this.

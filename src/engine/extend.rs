@@ -101,7 +101,7 @@ impl Holding {
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
         let ownership = match settle_command(applied, under_way) {
-            Ok(Applied::Done(answers)) => return Ok(answers),
+            Ok(Applied::Done(replies)) => return Ok(replies),
             Ok(Applied::Gone) => Ownership::Gone,
             Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {

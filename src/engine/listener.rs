@@ -138,7 +138,7 @@ impl WakeListener {
         }
     }
 
-    /// Waits until a channel is heard, whose messages wake the slot's delegate.
+    /// Waits until a channel is heard, whose messages wake the acquirer of the slot.
     pub(crate) fn listen_to<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],

@@ -37,7 +37,7 @@
 //! `slot::state`.
 //!
 //! Locks are taken in this order: the listener's channels, a slot, and one of a waiter's turn, a lease's phase
-//! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
+//! and the task queue of the worker. The table's is taken alone. No slot is locked during I/O. What may be the last
 //! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
 //! them, and a lease has callbacks of the user, whose destructors may do anything.
 

@@ -54,20 +54,20 @@ impl Holding {
         let is_worth_it = |failure: &Failure| {
             failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
-        let answer = Failure::repeating_while(is_worth_it, || {
+        let reply = Failure::repeating_while(is_worth_it, || {
             sent = context.now();
-            let answer = self.slot.send_release(&self.lease, deadline);
-            unanswered |= answer.as_ref().is_err_and(Failure::is_unknown);
-            answer
+            let reply = self.slot.send_release(&self.lease, deadline);
+            unanswered |= reply.as_ref().is_err_and(Failure::is_unknown);
+            reply
         });
         // A request for this attempt may have run after the release did, however late that was
         // answered, or be on its way still, and must find no lock (rule 6).
         let behind = self.lease.terms.settled > sent;
-        if answer.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
+        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
             self.slot.release_in_background(&self.lease);
         }
         let round_trip = context.now().since(sent);
-        let ownership = answer.map(|released| {
+        let ownership = reply.map(|released| {
             if released.ownership == Ownership::Owned {
                 *listener_count =
                     Some(ListenerCount { listeners: released.listeners, listens, round_trip });

@@ -18,7 +18,7 @@ use crate::wire::script::Call;
 
 /// Answers how many copies there are of what was written for the lock so far; waits for as many as
 /// are wanted, and no longer than they may take. Of a lock that is not the owner's there are none,
-/// and the verdict says why.
+/// and the ownership says why.
 pub(crate) fn replicate(
     session: &mut dyn Session,
     target: &Target,

@@ -40,7 +40,7 @@ impl LeaseRequest<'_> {
     }
 }
 
-/// What an errand is for.
+/// What the request is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaseCommand {
     /// Make it live this long from now on, and show its hold count where its kind does.

@@ -150,7 +150,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         Ok(Ok(Durability { local: false, replicas: 0, ..wanted }))
     }
 
-    /// Runs errands for many leases at once.
+    /// Runs requests for many leases at once.
     fn run(
         &self,
         requests: &[LeaseRequest<'_>],

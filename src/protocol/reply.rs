@@ -83,7 +83,7 @@ impl From<Ownership> for Released {
     }
 }
 
-/// A verdict, and when it was asked for on the holder's clock.
+/// The ownership, and when it was asked for on the holder's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnershipReply {
     pub(crate) ownership: Ownership,

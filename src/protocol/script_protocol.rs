@@ -83,7 +83,7 @@ fn acquire(
     let mut again = true;
     loop {
         let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
-        let (answer, micros) = read(server, acquired(&reply, request.ttl))?;
+        let (acquired, micros) = read(server, acquired(&reply, request.ttl))?;
         // A bare number is easily another command's reply. Asked again, Redis tells more.
         if let Value::Int(_) = reply.value
             && !clock.agrees(micros, reply.sent, reply.received)
@@ -93,8 +93,8 @@ fn acquire(
         clock.note(reply.epoch, micros, reply.sent, reply.received);
         // After a long silence the server's time is not known well enough; now it is. Or a connection
         // was waited for during all the time that the request had.
-        if answer != AcquireReply::Late || !std::mem::take(&mut again) {
-            return Ok(answer);
+        if acquired != AcquireReply::Late || !std::mem::take(&mut again) {
+            return Ok(acquired);
         }
     }
 }

@@ -106,7 +106,7 @@ fn apply_inner(
             // The key changed in between, be it by a renewal: look again at whose it is. Each round
             // has the same deadline, and the owner's value never comes back.
             Value::Nil => {}
-            Value::Array(answers) => return Ok(Applied::Done(answers)),
+            Value::Array(replies) => return Ok(Applied::Done(replies)),
             other => return Err(unexpected(&other)),
         }
     }
@@ -126,10 +126,10 @@ pub(crate) fn release(
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
     match apply(session, target, request.owner, calls, deadline)? {
-        Applied::Done(answers) => match answers.first() {
+        Applied::Done(replies) => match replies.first() {
             Some(Value::Int(1)) => Ok(Ownership::Owned),
             Some(Value::Int(0)) => Ok(Ownership::Gone),
-            _ => Err(unexpected(&Value::Array(answers))),
+            _ => Err(unexpected(&Value::Array(replies))),
         },
         Applied::Gone => Ok(Ownership::Gone),
         Applied::Taken => Ok(Ownership::Taken),

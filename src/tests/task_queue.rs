@@ -1,4 +1,4 @@
-//! What stands on the worker's agenda while leases come and go.
+//! What stands on the task queue of the worker while leases come and go.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::testing::Server;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How many slots are on a client's agenda.
+/// How many slots are on the task queue of a client.
 fn looks(client: &LockClient) -> usize {
     client.engine().worker.len().0
 }

@@ -216,12 +216,12 @@ impl Connection {
     pub(crate) fn receive_each(
         &mut self,
         deadline: Moment,
-        mut tell: impl FnMut(Result<Reply, Failure>),
+        mut on_reply: impl FnMut(Result<Reply, Failure>),
     ) -> Result<(), Failure> {
         while self.unanswered > 0 {
             match self.receive(deadline) {
                 Err(failure @ Failure::Unknown(_)) => return Err(failure),
-                reply => tell(reply.map(|value| Reply {
+                reply => on_reply(reply.map(|value| Reply {
                     value,
                     sent: self.sent,
                     received: self.replied,
@@ -373,7 +373,7 @@ impl std::fmt::Debug for Connection {
 }
 
 /// Whether only a replica gives this reply. In an array are the replies of a transaction.
-fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
+fn is_of_a_replica(reply: &Result<Value, Failure>) -> bool {
     fn is_refusal(value: &Value) -> bool {
         match value {
             Value::ServerError(error) => is_of_replica(error.code(), error.details()),
@@ -381,7 +381,7 @@ fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
             _ => false,
         }
     }
-    match answer {
+    match reply {
         Ok(value) => is_refusal(value),
         Err(failure) => failure.is_of_replica(),
     }

@@ -103,11 +103,11 @@ impl Subscription {
     /// right one. Each write may take this long.
     pub(crate) fn new(
         mut inner: RawConnection,
-        patience: Duration,
+        timeout: Duration,
         channel: &[u8],
         epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
-        inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
+        inner.set_write_timeout(Some(timeout)).map_err(Failure::Unknown)?;
         let greeting = std::mem::replace(&mut inner.greeting, Value::Nil);
         let mut subscription = Subscription {
             inner,

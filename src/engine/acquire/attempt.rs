@@ -1,4 +1,4 @@
-//! How a delegate begins an attempt, and takes it out of Redis again.
+//! How an acquirer begins an attempt, and takes it out of Redis again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a delegate makes of a grant, in a reply or a message.
+//! What an acquirer makes of a grant, in a reply or a message.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a delegate makes of a request that failed.
+//! What an acquirer makes of a request that failed.
 
 use std::time::Duration;
 

@@ -284,7 +284,7 @@ impl ServerThread {
         let Shared { publishers, own, on_wake, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
-                // Also from a server that has gone: its message is an echo wherever else it is heard.
+                // Also from a server that has gone: its message is a repetition wherever else it is heard.
                 if publishers.accepts(true, &payload) {
                     let mut wake = read(&payload);
                     if let WakeMessage::Grant { grant, .. } = &mut wake {

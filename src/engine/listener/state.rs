@@ -18,7 +18,7 @@ pub(crate) trait ReleaseListener: Send + Sync {
     /// The client listens for releases anew.
     fn on_resubscribe(&self);
 
-    /// Makes the delegate ask again at once.
+    /// Makes the acquirer ask again at once.
     fn request_retry(&self);
 }
 

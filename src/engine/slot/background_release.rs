@@ -24,15 +24,15 @@ impl Slot {
             last_token: lease.terms.last_token(),
             kind: lease.terms.options.release.0,
         };
-        let answer = self.context.protocol.release(&self.target, &request, deadline);
-        answer.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
+        let reply = self.context.protocol.release(&self.target, &request, deadline);
+        reply.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
     }
 
     /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the
     /// worker.
     pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
-        let answer = self.send_release(lease, deadline);
-        if !answer.is_ok_and(|released| released.ownership == Ownership::Owned) {
+        let reply = self.send_release(lease, deadline);
+        if !reply.is_ok_and(|released| released.ownership == Ownership::Owned) {
             self.release_in_background(lease);
         }
     }

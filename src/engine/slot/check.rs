@@ -43,7 +43,7 @@ impl Slot {
 
 impl RenewableSlot for Slot {
     fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>> {
-        // What lingered comes in as a duty to give back, once this is dropped.
+        // What lingered comes in as a task to release, once this is dropped.
         drop(self.end_lingers(now));
         self.transition(|state, step| state.check(step))
     }

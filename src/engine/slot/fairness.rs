@@ -2,7 +2,7 @@
 //!
 //! A process that releases a lock knows of it at once, and can have it again within a round trip. A
 //! listener needs the message, a thread that wakes, and a request: with other libraries a millisecond and
-//! more. So without any courtesy the listener always comes too late.
+//! more. So without fairness the listener always comes too late.
 //!
 //! - After a release that others heard, this process asks for the lock again only when it has heard another
 //!   release, or after a pause. No thread of the process asks before. A release that nobody else heard has
@@ -64,7 +64,7 @@ pub(super) struct Fairness {
     own_releases_due: u32,
     /// Whether this client has listened since before that release.
     pub(super) listens: bool,
-    /// Whether the delegate has paused before the attempt that it makes now; then whether it paused to the
+    /// Whether the acquirer has paused before the attempt that it makes now; then whether it paused to the
     /// end and would have heard the release of another.
     pub(super) paused: Option<bool>,
     /// In how many pauses in a row nobody else took the lock.
@@ -125,7 +125,7 @@ impl Fairness {
         self.releases_heard > self.own_releases_due
     }
 
-    /// The delegate makes no attempt after its pause.
+    /// The acquirer makes no attempt after its pause.
     pub(super) fn forget_pause(&mut self) {
         self.paused = None;
     }

@@ -1,5 +1,5 @@
-//! The pauses of a acquirer: between two attempts, and before the first of them where it leaves the lock to
-//! listeners, as the courtesy of its slot says.
+//! The pauses of an acquirer: between two attempts, and before the first of them where it leaves the lock to
+//! listeners, as the fairness of its slot says.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::base::time::Moment;
 use crate::engine::slot::Slot;
 
-/// How a acquirer's pause ended.
+/// How an acquirer's pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
     Over,

@@ -85,7 +85,7 @@ fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
 }
 
-/// The grant is in a reply on its way, and the delegate knows of it later.
+/// The grant is in a reply on its way, and the acquirer knows of it later.
 #[test]
 fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);

@@ -1,12 +1,12 @@
 //! The thread that keeps leases alive: one per client, with its own connection.
 //!
-//! The work stands in an agenda with one entry for each slot that has a lease, however often the
+//! The work stands in a task queue with one entry for each slot that has a lease, however often the
 //! lease is taken again or passed on inside the process; a release takes the entry out. The
-//! agenda so is bounded by the leases that live, and by what is owed: values that must not stay in
+//! task queue so is bounded by the leases that live, and by what is owed: values that must not stay in
 //! Redis, losses that the user is told.
 //!
 //! The channel holds one request at a time: to wake, because something is due before the worker would
-//! wake by itself. A caller that puts work in learns from the agenda whether that is so, and most of the
+//! wake by itself. A caller that puts work in learns from the task queue whether that is so, and most of the
 //! time it is not: to wake a thread costs more than a lock.
 //!
 //! Each turn, all that is due goes out as one pipeline. A lease whose end is much nearer than that of the
@@ -19,7 +19,7 @@
 //!
 //! | name | what it is | where |
 //! | --- | --- | --- |
-//! | `ScheduledTask` | what is taken from the agenda; with the moment when it is due again, an `Entry` | `duty` |
+//! | `ScheduledTask` | what is taken from the task queue; with the moment when it is due again, an `Entry` | `duty` |
 //! | `WorkerRequest` | a duty that is due and goes to Redis, with the lease kept for its answer | `request` |
 //! | `LeaseRequest` | the request of a job: for which lock and owner | `protocol` |
 //! | `Task` | what an errand asks for: to renew, or to release | `protocol` |
@@ -150,7 +150,7 @@ impl Worker {
         self.task_queue.len()
     }
 
-    /// Does what is owed where work was put on the agenda.
+    /// Does what is owed where work was put on the task queue.
     pub(crate) fn wake_if(&self, unreleased: bool) {
         if unreleased {
             self.wake();

@@ -39,7 +39,7 @@ pub(super) struct Runner {
     pub(super) threads: Threads,
     pub(super) wake_receiver: Receiver<()>,
     pub(super) task_queue: Arc<TaskQueue>,
-    /// What is being done, put back on the agenda if that panics.
+    /// What is being done, put back on the task queue if that panics.
     pub(super) in_progress: Vec<ScheduledTask>,
     /// What is yet to be written to the log. A turn that panics leaves it to the next.
     pub(super) report: Report,
@@ -57,14 +57,14 @@ impl Runner {
         }
     }
 
-    /// Puts what was being done back on the agenda.
+    /// Puts what was being done back on the task queue.
     pub(super) fn put_back(&mut self) {
         let due = self.clock.now().after(SHORTEST_RETRY);
         let tasks = std::mem::take(&mut self.in_progress);
         self.put(tasks.into_iter().map(|task| TimedTask { due, task }));
     }
 
-    /// Puts on the agenda what is to be done later.
+    /// Puts on the task queue what is to be done later.
     fn put(&self, entries: impl IntoIterator<Item = TimedTask>) {
         // The worker itself is awake.
         for TimedTask { due, task } in entries {
@@ -167,7 +167,7 @@ impl Runner {
         }
     }
 
-    /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
+    /// Runs all requests, the most urgent first. Those that may take about as long travel together as one
     /// pipeline, so that a lease with little time left does not cut the time of all others.
     ///
     /// No pipeline goes on beyond the end of a lease that was asked for in vain before: when Redis is
@@ -220,7 +220,7 @@ impl Runner {
             return Vec::new();
         }
         let notifications: Arc<[Notification]> = notifications.into();
-        let thread = self.threads.name(Role::Caller);
+        let thread = self.threads.name(Role::Callback);
         let Err(error) = self.callbacks.call(&thread, Arc::clone(&notifications)) else {
             return Vec::new();
         };

@@ -1,4 +1,4 @@
-//! What stands on the agenda, and what a turn takes from it.
+//! What stands on the task queue, and what a turn takes from it.
 
 use std::cell::RefCell;
 use std::time::Duration;

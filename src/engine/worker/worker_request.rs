@@ -1,4 +1,4 @@
-//! What of the worker's duties goes to Redis, and what follows from the answer.
+//! What of the worker's tasks goes to Redis, and what follows from the answer.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl WorkerRequest {
         }
     }
 
-    /// What it is for the agenda.
+    /// What it is for the task queue.
     pub(super) fn task(&self) -> ScheduledTask {
         match self {
             WorkerRequest::Renew(slot, _) | WorkerRequest::Show(slot, _) => {

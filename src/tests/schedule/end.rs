@@ -107,9 +107,9 @@ fn worker_panics_renewing() {
     let world = World::new();
     let mut left = Count::default();
     let holder = world.process_with(Callbacks::default(), |memory| {
-        let seam = FaultyBackend::before(memory).panics(2);
-        left = seam.panics_left();
-        seam
+        let backend = FaultyBackend::before(memory).panics(2);
+        left = backend.panics_left();
+        backend
     });
     let waiting = world.process();
     let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(3)));

@@ -79,9 +79,9 @@ fn renewal_against_release() {
     let world = World::new();
     let mut renewals = Count::default();
     let process = world.process_with(Callbacks::default(), |memory| {
-        let seam = FaultyBackend::before(memory);
-        renewals = seam.renewals();
-        seam
+        let backend = FaultyBackend::before(memory);
+        renewals = backend.renewals();
+        backend
     });
     let mutex = process.mutex_with(short());
     let guard = mutex.lock().expect("granted");

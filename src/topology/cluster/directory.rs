@@ -210,7 +210,7 @@ impl Directory {
         drop(map);
         let (directory, deadline) = (Arc::clone(self), self.query_deadline());
         let body = move || _ = directory.refresh_now(deadline);
-        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::Seeker), body) {
+        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::SlotRefresh), body) {
             // The calls whose nodes have failed ask themselves.
             drop(RefreshGuard(self));
             log!(error, "no thread to ask where the slots are could be started: {error}");

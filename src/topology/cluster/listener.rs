@@ -4,7 +4,7 @@
 //! on, which may take 40 ms and more.
 //!
 //! *The client's own channel* is listened to at all masters, so everything is said as often as there are
-//! masters. The first to say it is believed, and the [echoes](Echoes) are not passed on: neither a slot
+//! masters. The first to say it is believed, and the [repetitions](RecentMessages) are not passed on: neither a slot
 //! that moves nor a node that is silent can keep a message back that any other brings. A request to let go,
 //! which may be meant each time that it is said, carries the time at which it was made.
 //!

@@ -1,4 +1,4 @@
-//! A server in memory, behind the same seam as the real one. The same engine runs over it, with the same
+//! A server in memory, behind the same backend trait as the real one. The same engine runs over it, with the same
 //! commands, the same scripts and the same replies; only what travels, and what Redis keeps, are played.
 //!
 //! | module | what it has |

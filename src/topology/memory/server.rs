@@ -94,14 +94,14 @@ impl MemoryServer {
                 all(Failure::silent())
             }
             Delivery::ReplyDelayed(by) => {
-                let answers = serve();
+                let replies = serve();
                 self.wait(link, deadline.min(sent.after(by)));
                 let received = self.now();
                 if received >= deadline {
                     return all(Failure::silent());
                 }
-                let late = |answer: Reply| Reply { received, ..answer };
-                answers.into_iter().map(|answer| answer.map(late)).collect()
+                let late = |reply: Reply| Reply { received, ..reply };
+                replies.into_iter().map(|reply| reply.map(late)).collect()
             }
             Delivery::RequestDelayed(by) => {
                 let arrives = sent.after(by);

@@ -1,4 +1,4 @@
-//! Transactions and the scripts of every kind, at the seam where a real server would be.
+//! Transactions and the scripts of every kind, at the level where a real server would be.
 
 mod parity;
 

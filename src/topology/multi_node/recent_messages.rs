@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 
-/// What is said again within this time is an echo, and may be taken for one for twice as long: until then
+/// What is said again within this time is a repetition, and may be taken for one for twice as long: until then
 /// whoever was told to ask again, or that somebody waits, has not forgotten.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 
@@ -53,7 +53,7 @@ mod tests {
         assert!(!recent_messages.is_first(b"b", at(1.8)));
         assert!(
             recent_messages.is_first(b"a", at(2.0)),
-            "over twice as long as an echo is expected"
+            "over twice as long as a repetition is expected"
         );
         assert!(recent_messages.is_first(b"b", at(3.1)));
         assert!(!recent_messages.is_first(b"a", at(3.2)));

@@ -5,7 +5,7 @@
 //! servers answer, which are no fewer, so whoever can take a lock can be told of its release too. Until then,
 //! and where the one server in common goes down, a waiter asks again at its next heartbeat.
 //!
-//! The first server to tell of a release is believed, and the [echoes](Echoes) are not passed on. All that
+//! The first server to tell of a release is believed, and the [repetitions](RecentMessages) are not passed on. All that
 //! wait hear of a release at the same time. Were they to ask at once they would split the votes between
 //! them, so each lets a random part of a round's time pass.
 

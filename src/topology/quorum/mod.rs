@@ -113,15 +113,15 @@ impl Quorum {
         let calls = [trial()];
         let all: Vec<NodeRequest<'_>> =
             self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
-        let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
-        let answers: Vec<Option<NodeReply>> = answers.into_iter().map(Some).collect();
+        let node_replies = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
+        let node_replies: Vec<Option<NodeReply>> = node_replies.into_iter().map(Some).collect();
         let now = self.clock.now();
         let mut seen: Vec<(u64, String)> = Vec::new();
         let (mut serving, mut counted) = (0, 0);
-        for (node, answer) in self.nodes.iter().zip(&answers) {
-            let Some(answer) = answer else { continue };
-            serving += usize::from(answer.outcomes.iter().all(Result::is_ok));
-            let Some(server_run) = answer.server_run else { continue };
+        for (node, node_reply) in self.nodes.iter().zip(&node_replies) {
+            let Some(node_reply) = node_reply else { continue };
+            serving += usize::from(node_reply.outcomes.iter().all(Result::is_ok));
+            let Some(server_run) = node_reply.server_run else { continue };
             if let Some((_, other)) =
                 seen.iter().find(|(run, _)| *run == server_run.run && *run != 0)
             {
@@ -135,7 +135,7 @@ impl Quorum {
             counted += usize::from(server_run.counts_from <= now);
         }
         if serving < self.rules.need {
-            return Err(self.no_majority(&answers, false).into());
+            return Err(self.no_majority(&node_replies, false).into());
         }
         if counted < self.rules.need {
             log!(
@@ -177,8 +177,8 @@ impl Protocol for Quorum {
     ) -> Result<Released, Failure> {
         let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
         let calls = [target.release(owner, ttl, last_token)];
-        let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.tally(&answers, 0, owner, TallyKind::Release)?.ownership.into())
+        let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
+        Ok(self.tally(&node_replies, 0, owner, TallyKind::Release)?.ownership.into())
     }
 
     fn extend(
@@ -192,8 +192,8 @@ impl Protocol for Quorum {
         self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
-        let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        self.tally(&answers, 0, owner, TallyKind::Renew)
+        let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
+        self.tally(&node_replies, 0, owner, TallyKind::Renew)
     }
 
     fn run(
@@ -210,18 +210,18 @@ impl Protocol for Quorum {
                 request.call()
             })
             .collect();
-        let answers = self.ask_all(&calls, Lane::Worker, deadline);
+        let node_replies = self.ask_all(&calls, Lane::Worker, deadline);
         requests
             .iter()
             .enumerate()
             .map(|(number, request)| match request.command {
                 LeaseCommand::Renew { .. } => {
-                    self.tally(&answers, number, request.owner, TallyKind::Renew)
+                    self.tally(&node_replies, number, request.owner, TallyKind::Renew)
                 }
                 LeaseCommand::Release { .. } => {
-                    let told = self.tally(&answers, number, request.owner, TallyKind::Release);
+                    let told = self.tally(&node_replies, number, request.owner, TallyKind::Release);
                     if self.may_still_own(request.owner) {
-                        return Err(self.no_majority_on(&answers, number, true));
+                        return Err(self.no_majority_on(&node_replies, number, true));
                     }
                     // Where nothing is left it does not matter whether it was enough to be held.
                     told.or(Ok(OwnershipReply {
@@ -234,10 +234,10 @@ impl Protocol for Quorum {
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
+        let node_replies = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
         let mut found: Vec<(usize, Holder)> = Vec::new();
         let mut answered = 0;
-        for (node, reply) in first_replies(&answers) {
+        for (node, reply) in first_replies(&node_replies) {
             let Ok(holder) = self.read(node, target.kind().read_holder(reply.value.clone())) else {
                 continue;
             };
@@ -253,7 +253,7 @@ impl Protocol for Quorum {
         if votes >= self.rules.need {
             Ok(most.map(|(_, holder)| holder))
         } else if votes + (self.nodes.len() - answered) >= self.rules.need {
-            Err(self.no_majority(&answers, false))
+            Err(self.no_majority(&node_replies, false))
         } else {
             Ok(None)
         }
@@ -273,11 +273,11 @@ impl Protocol for Quorum {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
-            let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
+            let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
             // A server on which that owner had it no longer has done nothing.
-            open |= is_open(&answers, 0);
+            open |= is_open(&node_replies, 0);
             let (mut answered, mut late) = (0, 0);
-            for (node, reply) in first_replies(&answers) {
+            for (node, reply) in first_replies(&node_replies) {
                 match self.read(node, forced(&reply.value))? {
                     Forced::Done(voted) => {
                         had |= voted;
@@ -294,7 +294,7 @@ impl Protocol for Quorum {
                 return Ok(had);
             }
             if late == 0 || !std::mem::take(&mut again) {
-                return Err(self.no_majority(&answers, had || open));
+                return Err(self.no_majority(&node_replies, had || open));
             }
         }
     }

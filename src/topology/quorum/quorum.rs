@@ -69,8 +69,9 @@ impl Quorum {
             .zip(calls)
             .filter_map(|(node, calls)| Some(NodeRequest { node, calls: calls.as_ref()?.as_ref() }))
             .collect();
-        let mut answers = ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
-        calls.iter().map(|calls| calls.as_ref().and_then(|_| answers.next())).collect()
+        let mut node_replies =
+            ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
+        calls.iter().map(|calls| calls.as_ref().and_then(|_| node_replies.next())).collect()
     }
 
     pub(super) fn ask_all(
@@ -119,9 +120,9 @@ pub(super) fn impossible(
 
 /// The replies to the first call, and of which servers they are.
 pub(super) fn first_replies(
-    answers: &[Option<NodeReply>],
+    node_replies: &[Option<NodeReply>],
 ) -> impl Iterator<Item = (usize, &Reply)> {
-    answers.iter().enumerate().filter_map(|(node, answer)| {
-        Some((node, answer.as_ref()?.outcomes.first()?.as_ref().ok()?))
+    node_replies.iter().enumerate().filter_map(|(node, node_reply)| {
+        Some((node, node_reply.as_ref()?.outcomes.first()?.as_ref().ok()?))
     })
 }

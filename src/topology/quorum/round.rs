@@ -42,7 +42,7 @@ struct Round {
     holders: Vec<NodeHolder>,
     /// How many did not say.
     unanswered: usize,
-    answers: Vec<Option<NodeReply>>,
+    node_replies: Vec<Option<NodeReply>>,
 }
 
 impl Quorum {
@@ -101,7 +101,7 @@ impl Quorum {
         if !open && round.counted + round.again + round.holders.len() >= need {
             return Ok(AcquireReply::Late);
         }
-        Err(self.no_majority(&round.answers, open))
+        Err(self.no_majority(&round.node_replies, open))
     }
 
     /// Connects to servers whose time is not known: no request goes out without a deadline.
@@ -146,7 +146,7 @@ impl Quorum {
         let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
         let asked = bits.fold(0, |asked, bit| asked | bit);
         self.claims.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
-        let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
+        let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
         let mut round = Round {
             token,
             sent,
@@ -156,17 +156,17 @@ impl Quorum {
             floor,
             holders: Vec::new(),
             unanswered: self.nodes.len(),
-            answers: Vec::new(),
+            node_replies: Vec::new(),
         };
         self.round_time.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
         let (mut accepted, mut over) = (0, 0);
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(answer) = answer else { continue };
+        for (node, node_reply) in node_replies.iter().enumerate() {
+            let Some(node_reply) = node_reply else { continue };
             let bit = 1 << node;
             // The first sending of a repeated request may have been accepted, or may arrive yet.
-            let settled = if answer.repeated { 0 } else { bit };
-            match answer.outcomes.first() {
+            let settled = if node_reply.repeated { 0 } else { bit };
+            match node_reply.outcomes.first() {
                 Some(Ok(reply)) => {
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {
                         continue;
@@ -174,7 +174,7 @@ impl Quorum {
                     let clock = self.nodes[node].server_clock();
                     clock.note(reply.epoch, micros, reply.sent, reply.received);
                     round.unanswered -= 1;
-                    let counts = voters.counts(answer.server_run, reply);
+                    let counts = voters.counts(node_reply.server_run, reply);
                     match vote {
                         Vote::Accepted => {
                             accepted |= bit;
@@ -201,7 +201,7 @@ impl Quorum {
             }
         }
         self.claims.replied(request.owner, accepted, over);
-        round.answers = answers;
+        round.node_replies = node_replies;
         Ok(round)
     }
 
@@ -221,8 +221,8 @@ impl Quorum {
             .map(|node| (servers & (1 << node) != 0).then_some(&release))
             .collect();
         let deadline = deadline.max(self.clock.now().after(WITHDRAW_TIME));
-        let answers = self.ask(&calls, Lane::Callers, 0, deadline);
-        for (node, reply) in first_replies(&answers) {
+        let node_replies = self.ask(&calls, Lane::Callers, 0, deadline);
+        for (node, reply) in first_replies(&node_replies) {
             self.claims.released(request.owner, 1 << node, reply.sent);
         }
     }

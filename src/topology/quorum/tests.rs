@@ -68,9 +68,10 @@ fn contended_attempts_leave_nothing_in_the_table() {
             mode: AcquireMode::Try,
             dies_after: Duration::ZERO,
         };
-        let answer = quorum.acquire(&target, &request, quorum.clock.now().after(TIMEOUT)).outcome;
-        assert!(!matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
-        busy += usize::from(matches!(answer, Ok(AcquireReply::Busy(_))));
+        let node_reply =
+            quorum.acquire(&target, &request, quorum.clock.now().after(TIMEOUT)).outcome;
+        assert!(!matches!(node_reply, Ok(AcquireReply::Granted(_))), "{node_reply:?}");
+        busy += usize::from(matches!(node_reply, Ok(AcquireReply::Busy(_))));
         owners.push(owner);
     }
     assert!(busy > ATTEMPTS / 2, "{busy}");
@@ -140,12 +141,12 @@ fn judged(
     repeated: bool,
 ) -> Result<Ownership, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
-    let mut answers: Vec<Option<NodeReply>> =
+    let mut node_replies: Vec<Option<NodeReply>> =
         said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
-    if let Some(Some(first)) = answers.first_mut() {
+    if let Some(Some(first)) = node_replies.first_mut() {
         first.repeated = repeated;
     }
-    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.ownership)
+    quorum.tally(&node_replies, 0, b"owner", ask).map(|told| told.ownership)
 }
 
 #[test]

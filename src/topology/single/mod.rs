@@ -138,8 +138,8 @@ mod tests {
                 mode: AcquireMode::Try,
                 dies_after: Duration::ZERO,
             };
-            let answer = self.locks.acquire(&self.target, &request, Stage::deadline()).outcome;
-            (owner, answer)
+            let reply = self.locks.acquire(&self.target, &request, Stage::deadline()).outcome;
+            (owner, reply)
         }
 
         /// The next request of a call comes late, and the server has moved before its reply arrives. So
@@ -164,12 +164,12 @@ mod tests {
     fn acquire_during_a_move_has_a_deadline_of_the_new_server() {
         let stage = Stage::new();
         // The server knows the script now, or it would refuse the first request for that.
-        let (owner, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
+        let (owner, reply) = stage.acquire();
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
         assert!(stage.locks.force_release(&stage.target, &owner, Stage::deadline()).unwrap());
         stage.move_during(Operation::Acquire);
-        let (_, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(AcquireReply::Granted(_))), "{answer:?}");
+        let (_, reply) = stage.acquire();
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
         let clock = stage.transport.server_clock();
         assert!(clock.is_known(), "its request had a deadline");
     }

@@ -24,8 +24,8 @@ fn refused(line: &str) -> Result<Value, Failure> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn common(patience: Duration) -> Arc<ConnectionHealth> {
-    Arc::new(ConnectionHealth::new(patience, "command_timeout"))
+fn common(timeout: Duration) -> Arc<ConnectionHealth> {
+    Arc::new(ConnectionHealth::new(timeout, "command_timeout"))
 }
 
 fn connection<C: Clock + 'static>(

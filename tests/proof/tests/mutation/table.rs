@@ -457,7 +457,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "torture::two_minorities_of_the_servers_are_no_majority",
     ),
     bug(
-        "no-probation",
+        "no-quarantine",
         "servers that forgot",
         "it::quorum::a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over",
     ),
@@ -654,7 +654,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::double::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
-        "failing-delegates-as-a-holder",
+        "failing-acquirers-as-a-holder",
         "outcomes",
         "it::slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
     ),
@@ -811,7 +811,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::cluster::a_promoted_master_is_listened_to",
     ),
     bug(
-        "cluster-echo-told",
+        "cluster-duplicate-told",
         "wake-ups of a cluster",
         "it::cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
     ),
