@@ -68,7 +68,7 @@ impl LossHooks {
 
 impl Callbacks {
     /// Whether anybody wants to be told this.
-    pub(crate) fn want(&self, notification: &Notification) -> bool {
+    pub(crate) fn wants(&self, notification: &Notification) -> bool {
         match notification {
             Notification::Lost(_, hooks) => self.on_loss.is_some() || !hooks.is_empty(),
             Notification::LostBefore(_, hooks) => !hooks.is_empty(),

@@ -27,7 +27,7 @@ impl Holding {
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
-        let told = Failure::repeating(|| {
+        let told = Failure::retry_disconnected(|| {
             let told =
                 context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
             // Each request counts: the first may be carried out after the second was answered (rule 31).

@@ -77,7 +77,10 @@ impl HeldLease {
     /// passed on.
     pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
         // What is left would be all that a hold without renewals ever has (rule 9).
-        if !self.terms.options.asks_as(options) || !options.is_renewed() || !self.may_last(now) {
+        if !self.terms.options.requests_same_as(options)
+            || !options.is_renewed()
+            || !self.may_last(now)
+        {
             return None;
         }
         let terms = self.terms.successor(options, now)?;

@@ -54,7 +54,7 @@ impl Holding {
         let is_worth_it = |failure: &Failure| {
             failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
-        let reply = Failure::repeating_while(is_worth_it, || {
+        let reply = Failure::retry_while(is_worth_it, || {
             sent = context.now();
             let reply = self.slot.send_release(&self.lease, deadline);
             unanswered |= reply.as_ref().is_err_and(Failure::is_unknown);

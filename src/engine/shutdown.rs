@@ -11,7 +11,7 @@ use crate::engine::holding::Holding;
 use crate::protocol::target::Target;
 
 /// What is under way in threads of the user is looked at this often.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
 /// most `within`.
@@ -27,7 +27,7 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
         if left.is_empty() || engine.now() >= deadline {
             break left;
         }
-        sync::sleep(LOOK);
+        sync::sleep(POLL_INTERVAL);
     };
     if left.is_empty() {
         return Ok(());

@@ -37,7 +37,7 @@ pub(crate) fn replicate(
     let (local, replicas, span) = (local.as_bytes(), replicas.as_bytes(), span.as_bytes());
     let value = if wanted.on_disk {
         let wait = Call::plain(&[b"WAITAOF", local, replicas, span]);
-        session.call_slow(&wait, within, deadline).map_err(impossible)?.value
+        session.call_slow(&wait, within, deadline).map_err(invalid_setting)?.value
     } else {
         session.call_slow(&Call::plain(&[b"WAIT", replicas, span]), within, deadline)?.value
     };
@@ -55,7 +55,7 @@ pub(crate) fn replicate(
 }
 
 /// A server that cannot do it at all says so in words, under one code for everything.
-fn impossible(failure: Failure) -> Failure {
+fn invalid_setting(failure: Failure) -> Failure {
     let Failure::Refused(error) = &failure else { return failure };
     let (wrong, expected) = if says(error, "unknown command") {
         ("the server does not know WAITAOF", "Redis 7.2 or later, or Valkey")

@@ -28,11 +28,11 @@ use crate::wire::{Pipeline, Value};
 
 /// Locks on behalf of one client.
 #[derive(Debug)]
-pub(crate) struct Scripted<B>(B);
+pub(crate) struct ScriptProtocol<B>(B);
 
-impl<B: Backend> Scripted<B> {
-    pub(crate) fn new(backend: B) -> Scripted<B> {
-        Scripted(backend)
+impl<B: Backend> ScriptProtocol<B> {
+    pub(crate) fn new(backend: B) -> ScriptProtocol<B> {
+        ScriptProtocol(backend)
     }
 }
 
@@ -139,7 +139,7 @@ fn force_release(
     }
 }
 
-impl<B: Backend> Protocol for Scripted<B> {
+impl<B: Backend> Protocol for ScriptProtocol<B> {
     fn identity(&self) -> &Identity {
         self.0.identity()
     }
@@ -224,7 +224,7 @@ impl<B: Backend> Protocol for Scripted<B> {
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
             // It only reads, so that it may be repeated here (rule 31).
-            let reply = Failure::repeating(|| server.call(&target.inspect(), deadline))?;
+            let reply = Failure::retry_disconnected(|| server.call(&target.inspect(), deadline))?;
             read(server, target.kind().read_holder(reply.value))
         })
     }

@@ -40,7 +40,7 @@ impl Target {
 
     fn with_last(kind: &'static dyn LockKind, name: Name, last: Option<Word>) -> Arc<Target> {
         let mut keys = keys(kind, &name);
-        keys.extend(last.map(|last| name.beside(last)));
+        keys.extend(last.map(|last| name.side_key(last)));
         let channel = kind.channel(&name);
         Arc::new(Target { kind, name, keys, channel, hears_every_release: last.is_none() })
     }
@@ -160,7 +160,7 @@ impl fmt::Debug for Target {
 
 /// The keys that every script of a kind is given: the lock's own, its fence, and the kind's own.
 pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
-    let mut keys = vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)];
+    let mut keys = vec![name.as_bytes().to_vec(), name.side_key(reserved::FENCE)];
     keys.extend(kind.extra_keys(name));
     keys
 }

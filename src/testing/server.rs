@@ -15,17 +15,17 @@ use crate::topology::memory::server::MemoryServer;
 use crate::wire::Value;
 
 /// How often it is looked whether all threads have done what is due.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// It is so when it was found so this often, one look after the other.
-const LOOKS: u32 = 3;
+const IDLE_POLLS: u32 = 3;
 /// A thread that was woken and does not come back to wait has so many looks for what it does: more
 /// time where the machine is busy.
-const ERRAND: u32 = 200;
+const MAX_POLLS: u32 = 200;
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
 /// In milliseconds: long enough for `Duration::MAX`.
-const LONGEST_THEFT: u64 = 1 << 53;
+const MAX_THEFT: u64 = 1 << 53;
 
 /// A server in memory, and the time that it and its clients live in.
 ///
@@ -206,7 +206,7 @@ impl Server {
             // Workers look at the clock again and again, and are not seen there in between.
             let workers = self.workers_due();
             if workers.is_none() && rested {
-                sync::sleep(LOOK);
+                sync::sleep(POLL_INTERVAL);
                 continue;
             }
             let due = workers.into_iter().flatten().chain(self.clock.next_due());
@@ -273,12 +273,12 @@ impl Server {
         let begin = BootClock.now();
         let hangs = || BootClock.now().since(begin) > MOST;
         let (mut found, mut looks) = (0, 0);
-        while found < LOOKS && !hangs() {
-            found = if self.is_at_rest(waiting, looks >= ERRAND) { found + 1 } else { 0 };
+        while found < IDLE_POLLS && !hangs() {
+            found = if self.is_at_rest(waiting, looks >= MAX_POLLS) { found + 1 } else { 0 };
             looks += 1;
-            sync::sleep(LOOK);
+            sync::sleep(POLL_INTERVAL);
         }
-        found >= LOOKS
+        found >= IDLE_POLLS
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
@@ -328,7 +328,7 @@ impl Server {
     /// ```
     pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
         // Redis takes neither a time to live of zero nor one whose end is no number any more.
-        let ttl = crate::base::time::millis(ttl).clamp(1, LONGEST_THEFT).to_string();
+        let ttl = crate::base::time::millis(ttl).clamp(1, MAX_THEFT).to_string();
         let words: [&[u8]; 5] = [b"SET", key.as_ref(), b"somebody else", b"PX", ttl.as_bytes()];
         let _ = self.inner.call(&words);
     }

@@ -12,7 +12,7 @@ use crate::engine::slot::Unlocked;
 use crate::testing::Server;
 
 const SOON: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Its thread stands still between the end of validity and what becomes of the lease.
 #[test]
@@ -26,7 +26,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
     let slot = engine.table().all().pop().unwrap();
     let lease = slot.leases().pop().unwrap();
     assert!(lease.begin_release().is_some());
-    let error = client.shutdown(LOOK * 50).unwrap_err();
+    let error = client.shutdown(POLL_INTERVAL * 50).unwrap_err();
     assert!(error.to_string().contains("\"x\""), "{error}");
     assert_eq!(slot.unlock(&lease), Unlocked::Releasing);
     lease.end();
@@ -47,7 +47,7 @@ fn a_linger_that_is_over_is_waited_for() {
     let ending = slot.end_lingers(client.engine().now().after(SOON * 2));
     assert_eq!(ending.len(), 1);
     let done = shut_down(client);
-    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
+    assert_eq!(done.recv_timeout(POLL_INTERVAL * 100), Err(RecvTimeoutError::Timeout));
     drop((ending, slot));
     done.recv_timeout(SOON).unwrap();
     assert!(!server.keys().contains(&b"x".to_vec()));
@@ -60,7 +60,7 @@ fn the_end_of_a_linger_is_waited_for() {
     let (here, there) = (server.client(), server.client());
     linger(&server, &here);
     let link = server.link(&here);
-    link.delay_answers(1, LOOK * 500);
+    link.delay_answers(1, POLL_INTERVAL * 500);
     let (has, had) = unbounded();
     let waiter = there.mutex("x").unwrap();
     let wait = move || {
@@ -73,8 +73,8 @@ fn the_end_of_a_linger_is_waited_for() {
     let done = shut_down(here);
     // It is carried out at once, and not answered yet.
     had.recv_timeout(SOON).unwrap();
-    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
-    server.advance(LOOK * 500);
+    assert_eq!(done.recv_timeout(POLL_INTERVAL * 100), Err(RecvTimeoutError::Timeout));
+    server.advance(POLL_INTERVAL * 500);
     done.recv_timeout(SOON).unwrap();
 }
 
@@ -86,17 +86,17 @@ fn rest_of_a_hold_that_max_hold_ended_is_given_back() {
     let client = server.client();
     let link = server.link(&client);
     link.lose_answers(1);
-    let options = LockOptions::new().max_hold(LOOK * 100);
+    let options = LockOptions::new().max_hold(POLL_INTERVAL * 100);
     let owned = client.mutex_with("x", options).unwrap().lock().unwrap().into_owned().unwrap();
     assert_eq!(link.faults(), 1);
-    server.advance(LOOK * 100);
+    server.advance(POLL_INTERVAL * 100);
     assert_eq!(owned.loss().unwrap().cause(), LossCause::MaxHold);
     assert!(server.keys().contains(&b"x".to_vec()));
     let done = shut_down(client);
     until(|| !server.keys().contains(&b"x".to_vec()));
     // The request without an answer may arrive until its deadline is over.
-    assert_eq!(done.recv_timeout(LOOK * 100), Err(RecvTimeoutError::Timeout));
-    server.advance(LOOK * 1_000);
+    assert_eq!(done.recv_timeout(POLL_INTERVAL * 100), Err(RecvTimeoutError::Timeout));
+    server.advance(POLL_INTERVAL * 1_000);
     done.recv_timeout(SOON).unwrap();
 }
 

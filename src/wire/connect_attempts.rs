@@ -82,7 +82,7 @@ impl ConnectAttempts {
     }
 
     /// Why no connection can be made at the moment, if so.
-    pub(crate) fn trouble(&self) -> Option<RedisError> {
+    pub(crate) fn last_error(&self) -> Option<RedisError> {
         let state = self.state.lock();
         state.last_failure.clone().filter(|_| state.counts.is_failing)
     }

@@ -223,12 +223,14 @@ impl Failure {
 
     /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both have one
     /// deadline. A repetition that fails says nothing of what the first request has done.
-    pub(crate) fn repeating<T>(ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-        Failure::repeating_while(Failure::is_disconnect, ask)
+    pub(crate) fn retry_disconnected<T>(
+        ask: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Failure::retry_while(Failure::is_disconnect, ask)
     }
 
     /// The same, with another rule for which failures are worth a repetition.
-    pub(crate) fn repeating_while<T>(
+    pub(crate) fn retry_while<T>(
         is_worth_it: impl FnOnce(&Failure) -> bool,
         mut ask: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {

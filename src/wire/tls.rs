@@ -144,7 +144,7 @@ pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, Re
 }
 
 /// Agrees on TLS, by the deadline of the socket.
-pub(super) fn shake_hands(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
+pub(super) fn handshake(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
     // The last message of a handshake is the client's.
     while session.is_handshaking() || session.wants_write() {
         session.complete_io(socket)?;
@@ -165,7 +165,7 @@ pub(super) fn send(
             match session.write_tls(socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(last_words(session, socket).unwrap_or(error)),
+                Err(error) => return Err(read_alert(session, socket).unwrap_or(error)),
                 Ok(_) => {}
             }
         }
@@ -174,7 +174,7 @@ pub(super) fn send(
 }
 
 /// What a peer that is gone had against the connection. It tells more than that the peer is gone.
-fn last_words(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
+fn read_alert(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
     // What has arrived is read, and nothing is waited for.
     socket.inner.set_nonblocking(true).ok()?;
     while let Ok(1..) = session.read_tls(socket) {

@@ -9,7 +9,7 @@ use crate::wire::fork_guard;
 use crate::wire::locator::Locator;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{ConnectThread, Pool, PoolSettings};
-use crate::wire::script::{Call, trial};
+use crate::wire::script::{Call, probe};
 use crate::wire::server_clock::ServerClock;
 
 /// Who asks: renewals must not wait for callers.
@@ -83,7 +83,7 @@ impl Transport {
     /// Makes sure that the server serves, which one that is starting does not, and lets this user run
     /// scripts.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.call(&trial(), deadline).map(drop)
+        self.call(&probe(), deadline).map(drop)
     }
 
     /// One command and its answer. It travels together with what other threads send at the moment.

@@ -10,7 +10,7 @@ use crate::base::sync::Mutex;
 use crate::base::time::{BootClock, Clock, Moment};
 
 /// After how long a thread that waits looks at the clock again.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A clock that tests drive.
 pub(crate) struct ManualClock(Mutex<State>);
@@ -83,7 +83,7 @@ impl Clock for ManualClock {
         state.waiting.insert(number, until);
         drop(state);
         let _dozer = ClockWaiter { clock: self, number };
-        wait(left.min(LOOK));
+        wait(left.min(POLL_INTERVAL));
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     fn a_clock_that_stands_still_moves_only_when_it_is_put_forward() {
         let clock = ManualClock::new(false);
         let first = clock.now();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         assert_eq!(clock.now(), first);
         clock.put_forward(first.after(HOUR));
         assert_eq!(clock.now(), first.after(HOUR));
@@ -129,7 +129,7 @@ mod tests {
         let first = clock.now();
         clock.put_forward(first.after(HOUR));
         let then = clock.now();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         assert!(then >= first.after(HOUR) && clock.now() > then);
     }
 

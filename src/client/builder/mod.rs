@@ -13,7 +13,7 @@ use crate::client::LockClient;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 #[cfg(any(test, feature = "testing"))]
 use crate::topology::memory::{backend::MemoryBackend, link::FaultyLink, server::MemoryServer};
 use crate::wire::endpoint::{self, Endpoint};
@@ -232,8 +232,10 @@ impl LockClientBuilder {
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
-            Some(urls) => Arc::new(Scripted::new(self.in_cluster(info, urls, &clock, identity)?)),
-            None => Arc::new(Scripted::new(self.single(info, &clock, identity)?)),
+            Some(urls) => {
+                Arc::new(ScriptProtocol::new(self.in_cluster(info, urls, &clock, identity)?))
+            }
+            None => Arc::new(ScriptProtocol::new(self.single(info, &clock, identity)?)),
         };
         // Whatever a call waits for first, it has all of its time for the reply left.
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);
@@ -278,7 +280,8 @@ impl LockClientBuilder {
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // Nobody waits for a connection there.
         let bounds = (self.command_timeout, self.command_timeout);
-        let client = self.settings.client(Arc::new(Scripted::new(memory)), clock, bounds, address);
+        let client =
+            self.settings.client(Arc::new(ScriptProtocol::new(memory)), clock, bounds, address);
         Ok((client, link))
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
 
@@ -32,7 +32,7 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(false));
         let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let engine = Engine::new(
-            Arc::new(Scripted::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),
+            Arc::new(ScriptProtocol::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),
             Arc::clone(&clock) as Arc<dyn Clock>,
             Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
             Callbacks::default(),

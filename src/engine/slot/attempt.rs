@@ -23,7 +23,7 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     /// Whether a thread with these options can go on with it.
-    pub(super) fn suits(&self, options: &LockOptions, wait_limit: WaitLimit) -> bool {
-        wait_limit != WaitLimit::TryOnce && self.options.asks_as(options)
+    pub(super) fn can_serve(&self, options: &LockOptions, wait_limit: WaitLimit) -> bool {
+        wait_limit != WaitLimit::TryOnce && self.options.requests_same_as(options)
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
 
@@ -37,8 +37,12 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let now = clock.now();
     let grant = Grant {

@@ -63,13 +63,13 @@ impl Report {
         }
         // Few causes are there, and each has a remedy of its own.
         let mut rest: &[Loss] = &lost;
-        let mut told = Vec::new();
+        let mut logged = Vec::new();
         while let Some((first, others)) = rest.split_first() {
             rest = others;
-            if told.contains(&first.cause()) {
+            if logged.contains(&first.cause()) {
                 continue;
             }
-            told.push(first.cause());
+            logged.push(first.cause());
             match lost.iter().filter(|loss| loss.cause() == first.cause()).count() {
                 1 => log!(warn, "{first}"),
                 count => log!(warn, "{count} locks: {first}"),
@@ -79,7 +79,7 @@ impl Report {
             failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
         over.iter().for_each(|failed| log!(debug, "{failed}; its lease needs it no longer"));
-        if lost.len() > told.len() {
+        if lost.len() > logged.len() {
             lost.iter().for_each(|loss| log!(debug, "{loss}"));
         }
     }

@@ -142,7 +142,7 @@ impl Runner {
                 }
                 // It has expired by itself.
                 ScheduledTask::Release(task) => self.task_queue.release_done(task),
-                ScheduledTask::Notify(told) => notifications.push(told.clone()),
+                ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
             }
         }
         // Told once, whatever happens next.
@@ -150,13 +150,14 @@ impl Runner {
         self.put(again);
         self.put(self.call_back(notifications, now));
         if !requests.is_empty() {
-            let told = self.ask(&requests, now);
+            let reply = self.ask(&requests, now);
             let now = self.clock.now();
-            for (request, told) in requests.into_iter().zip(told) {
+            for (request, reply) in requests.into_iter().zip(reply) {
                 let (pending_release, task) = (request.pending_release(), request.task());
                 let report = &mut self.report;
-                let next = catch_panic(PART, || request.settle(told, now, &*self.protocol, report))
-                    .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
+                let next =
+                    catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
+                        .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
                 if let Some(task) = pending_release
                     && next.is_none()
                 {
@@ -177,7 +178,7 @@ impl Runner {
         let ends: Vec<Moment> = requests.iter().map(|request| request.end(now)).collect();
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|&number| ends[number]);
-        let mut told: Vec<Option<Result<OwnershipReply, Failure>>> =
+        let mut reply: Vec<Option<Result<OwnershipReply, Failure>>> =
             requests.iter().map(|_| None).collect();
         let mut missed = Moment::FAR;
         let mut rest = order.as_slice();
@@ -198,14 +199,14 @@ impl Runner {
                 let refused = |failure| {
                     Ok(OwnershipReply { ownership: taken_by_wrong_type(failure)?, sent: now })
                 };
-                told[number] = Some(outcome.or_else(refused));
+                reply[number] = Some(outcome.or_else(refused));
             }
             rest = others;
             if !rest.is_empty() {
                 now = self.clock.now();
             }
         }
-        told.into_iter().map(|told| told.unwrap_or_else(|| Err(Failure::silent()))).collect()
+        reply.into_iter().map(|reply| reply.unwrap_or_else(|| Err(Failure::silent()))).collect()
     }
 
     /// How long the renewal of a lease that ends then waits for its answer.
@@ -215,7 +216,7 @@ impl Runner {
 
     /// Tells the user. Answers what could not be told yet.
     fn call_back(&self, mut notifications: Vec<Notification>, now: Moment) -> Vec<TimedTask> {
-        notifications.retain(|notifications| self.callbacks.want(notifications));
+        notifications.retain(|notifications| self.callbacks.wants(notifications));
         if notifications.is_empty() {
             return Vec::new();
         }

@@ -22,7 +22,7 @@ use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::link::Delivery;
@@ -49,8 +49,12 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
     let slots: Vec<_> = (0..500).map(|number| engine.slot(&MutexKind, name(number))).collect();
     let task_queue = TaskQueue::new();
@@ -145,8 +149,12 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let worker =
-        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
+    let worker = Worker::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        SECOND,
+        Callbacks::default(),
+    );
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
     // What is due one day keeps it from sleeping without end.
@@ -181,8 +189,12 @@ fn look_that_panics_keeps_no_other_from_being_made() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let worker =
-        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
+    let worker = Worker::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        SECOND,
+        Callbacks::default(),
+    );
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
     worker.task_queue.notify(Moment::FAR.before(HOUR), Notification::Requested(b"x".to_vec()));
@@ -198,8 +210,12 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -269,8 +285,12 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -336,8 +356,12 @@ fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let runner = engine.worker.runner.lock().take().unwrap();
     engine.worker.started.store(true, Ordering::Release);
     (clock, engine, runner)
@@ -398,7 +422,7 @@ fn renewal_that_fails_during_its_release_is_no_warning() {
     assert!(lease.begin_release().is_some());
     let mut report = Report::default();
     let protocol = &*engine.protocol;
-    let next = request.settle(Err(Failure::silent()), clock.now(), protocol, &mut report);
+    let next = request.handle_reply(Err(Failure::silent()), clock.now(), protocol, &mut report);
     assert!(next.is_none());
     runner.report = report;
     engine.worker.wake();

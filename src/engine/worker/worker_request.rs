@@ -72,9 +72,9 @@ impl WorkerRequest {
     }
 
     /// Draws the conclusions from a reply. Returns what is to be done later.
-    pub(super) fn settle(
+    pub(super) fn handle_reply(
         self,
-        told: Result<OwnershipReply, Failure>,
+        reply: Result<OwnershipReply, Failure>,
         now: Moment,
         protocol: &dyn Protocol,
         report: &mut Report,
@@ -83,7 +83,7 @@ impl WorkerRequest {
             due,
             task: ScheduledTask::Check(Arc::downgrade(slot)),
         };
-        match (self, told) {
+        match (self, reply) {
             (
                 WorkerRequest::Renew(slot, lease),
                 Ok(OwnershipReply { ownership: Ownership::Owned, sent }),
@@ -126,7 +126,7 @@ impl WorkerRequest {
             }
             // The next renewal shows it too.
             (WorkerRequest::Show(..), Err(_)) => None,
-            (WorkerRequest::Release(task), Ok(told)) if told.sent >= task.settled => None,
+            (WorkerRequest::Release(task), Ok(reply)) if reply.sent >= task.settled => None,
             (WorkerRequest::Release(task), Ok(_)) => {
                 Some(TimedTask { due: task.settled, task: ScheduledTask::Release(task) })
             }

@@ -47,7 +47,7 @@ impl LockKind for MutexKind {
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
-        vec![name.beside(reserved::QUEUE), name.beside(reserved::BEATS)]
+        vec![name.side_key(reserved::QUEUE), name.side_key(reserved::BEATS)]
     }
 
     fn owner(

@@ -10,7 +10,7 @@ use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::HeldLease;
 use crate::engine::{Bounds, Callbacks, Engine};
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::tests::schedule::faults::{EXCHANGE, FaultyBackend};
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
@@ -48,7 +48,7 @@ impl World {
         let give_up_after = Duration::from_secs(10);
         let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after };
         let engine = Engine::new(
-            Arc::new(Scripted::new(before(memory))),
+            Arc::new(ScriptProtocol::new(before(memory))),
             Arc::new(ModelClock),
             bounds,
             callbacks,

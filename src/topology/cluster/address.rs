@@ -44,19 +44,19 @@ impl fmt::Display for Address {
 
 /// Slots, and the master that has them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct SlotRange {
     pub(crate) first: u16,
     pub(crate) last: u16,
     pub(crate) master: Address,
 }
 
 /// Reads the answer to `CLUSTER SLOTS` of a node; `None` if it is none.
-pub(crate) fn ranges(value: &Value, reporter: &Address) -> Option<Vec<Range>> {
+pub(crate) fn ranges(value: &Value, reporter: &Address) -> Option<Vec<SlotRange>> {
     let Value::Array(ranges) = value else { return None };
     ranges.iter().map(|range| read(range, reporter)).collect()
 }
 
-fn read(range: &Value, reporter: &Address) -> Option<Range> {
+fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
     // The master comes first, its replicas after it.
     let Value::Array(parts) = range else { return None };
     let [first, last, Value::Array(master), ..] = parts.as_slice() else { return None };
@@ -71,7 +71,7 @@ fn read(range: &Value, reporter: &Address) -> Option<Range> {
     };
     let (first, last) = (number(first)?, number(last)?);
     let master = Address::reported(&host, number(port)?, reporter);
-    (first <= last && last < SLOTS).then_some(Range { first, last, master })
+    (first <= last && last < SLOTS).then_some(SlotRange { first, last, master })
 }
 
 /// A refusal that names another node.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
-use crate::topology::cluster::address::{Address, Range, ranges};
+use crate::topology::cluster::address::{Address, SlotRange, ranges};
 use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::topology::cluster::slot_map::SlotMap;
 use crate::topology::multi_node::node::NodeSettings;
@@ -294,7 +294,11 @@ impl Directory {
     }
 
     /// Asks one after the other until one tells.
-    fn ask_all(&self, asked: &[Arc<ClusterNode>], deadline: Moment) -> Result<Vec<Range>, Failure> {
+    fn ask_all(
+        &self,
+        asked: &[Arc<ClusterNode>],
+        deadline: Moment,
+    ) -> Result<Vec<SlotRange>, Failure> {
         let mut last = no_master();
         for (number, member) in asked.iter().enumerate() {
             let now = self.clock.now();
@@ -362,12 +366,12 @@ impl Directory {
     /// Puts nodes on the map by hand, each with a slot. Returns the first.
     #[cfg(test)]
     pub(super) fn set_nodes(&self, nodes: &[(u16, &Address)]) -> Arc<ClusterNode> {
-        let range = |&(slot, node): &(u16, &Address)| Range {
+        let range = |&(slot, node): &(u16, &Address)| SlotRange {
             first: slot,
             last: slot,
             master: node.clone(),
         };
-        let ranges: Vec<Range> = nodes.iter().map(range).collect();
+        let ranges: Vec<SlotRange> = nodes.iter().map(range).collect();
         let mut map = self.map.lock();
         map.rebuild(&[], &ranges, |address| self.member(address));
         Arc::clone(&map.masters[0])

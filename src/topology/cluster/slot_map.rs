@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::tag::SLOTS;
 use crate::base::time::Moment;
-use crate::topology::cluster::address::{Address, Range};
+use crate::topology::cluster::address::{Address, SlotRange};
 use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::wire::failure::Failure;
 
@@ -61,12 +61,12 @@ impl SlotMap {
     pub(super) fn rebuild(
         &mut self,
         asked: &[Arc<ClusterNode>],
-        ranges: &[Range],
+        ranges: &[SlotRange],
         make: impl Fn(&Address) -> Arc<ClusterNode>,
     ) -> Vec<Arc<ClusterNode>> {
         let mut masters: Vec<Arc<ClusterNode>> = Vec::new();
         let mut slots = vec![NOBODY; usize::from(SLOTS)];
-        for Range { first, last, master } in ranges {
+        for SlotRange { first, last, master } in ranges {
             let found = masters.iter().position(|member| *member.address() == *master);
             let place = found.unwrap_or_else(|| {
                 let known = self

@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::Ownership;
 use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::wire::connection::Reply;
@@ -36,7 +36,7 @@ struct Stage {
     server: Arc<MemoryServer>,
     clock: Arc<ManualClock>,
     link: Arc<FaultyLink>,
-    locks: Scripted<MemoryBackend>,
+    locks: ScriptProtocol<MemoryBackend>,
     target: Arc<Target>,
     owner: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Stage {
         let owner = MutexKind.owner(&identity, 1, LEASE, false);
         let memory = MemoryBackend::new(Arc::clone(&server), identity);
         let link = Arc::clone(memory.link());
-        let locks = Scripted::new(memory);
+        let locks = ScriptProtocol::new(memory);
         let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
         let request = AcquireRequest {
             owner: &owner,

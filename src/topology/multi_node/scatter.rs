@@ -90,7 +90,7 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
     let until = start.after(deadline.since(start) / 2);
     loop {
         for call in calls.iter_mut().filter(|call| call.is_missing()) {
-            call.look();
+            call.poll();
         }
         let found = calls.iter().filter(|call| call.server_run.is_some()).count();
         let worth = |call: &&mut NodeCall<'_>| !call.node.is_silent() || found < enough;
@@ -221,13 +221,13 @@ impl<'a> NodeCall<'a> {
     }
 
     /// Looks for a connection.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         if let Some(connection) = self.pool.ready_or_request() {
             self.server_run = Some(connection.server_run);
             self.connection = Some(connection);
         } else if self.node.attempts().counts().failed != self.failed
             && self.pool.is_empty()
-            && let Some(error) = self.node.attempts().trouble()
+            && let Some(error) = self.node.attempts().last_error()
         {
             self.node.set_silent(true);
             self.not_sent = Some(Failure::NotSent(NotSentReason::Connect(error)));

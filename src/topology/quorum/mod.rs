@@ -95,11 +95,11 @@ use crate::protocol::{Protocol, wake_message};
 use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::listener::QuorumPublishers;
-use crate::topology::quorum::quorum::{first_replies, impossible};
+use crate::topology::quorum::quorum::{first_replies, invalid_setting};
 use crate::topology::quorum::tally::{TallyKind, is_open};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Call, trial};
+use crate::wire::script::{Call, probe};
 use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::{Node, NodeSettings};
@@ -110,7 +110,7 @@ impl Quorum {
     /// Connects, and says why too few servers serve this user.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
-        let calls = [trial()];
+        let calls = [probe()];
         let all: Vec<NodeRequest<'_>> =
             self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
         let node_replies = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
@@ -306,7 +306,7 @@ impl Protocol for Quorum {
         _pipeline: &Pipeline,
         _deadline: Moment,
     ) -> Result<Applied, Failure> {
-        Err(impossible(
+        Err(invalid_setting(
             "transaction",
             "a QuorumClient has none, because the data cannot be on all of its servers",
             "a lock of a LockClient, or a check of the fencing token where the data is",

@@ -102,7 +102,7 @@ impl Quorum {
         if ttl <= self.rules.longest {
             return Ok(());
         }
-        Err(impossible(
+        Err(invalid_setting(
             field,
             format!("{} is too long", Span(ttl)),
             "at most max_lease of the QuorumClient",
@@ -110,7 +110,7 @@ impl Quorum {
     }
 }
 
-pub(super) fn impossible(
+pub(super) fn invalid_setting(
     field: &'static str,
     wrong: impl Into<String>,
     expected: &'static str,

@@ -8,7 +8,7 @@ use crate::protocol::reply::{Busy, Granted};
 use crate::protocol::request::AcquireRequest;
 use crate::protocol::target::Target;
 use crate::topology::multi_node::scatter::NodeReply;
-use crate::topology::quorum::quorum::{Quorum, first_replies, impossible};
+use crate::topology::quorum::quorum::{Quorum, first_replies, invalid_setting};
 use crate::topology::quorum::tally::Voters;
 use crate::topology::quorum::vote::{NodeHolder, Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;
@@ -55,7 +55,7 @@ impl Quorum {
     ) -> Result<AcquireReply, Failure> {
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
-        self.meet(limit);
+        self.connect_missing(limit);
         let need = self.rules.need;
         let mut floor = 0;
         let mut rounds = 1;
@@ -105,7 +105,7 @@ impl Quorum {
     }
 
     /// Connects to servers whose time is not known: no request goes out without a deadline.
-    fn meet(&self, limit: Moment) {
+    fn connect_missing(&self, limit: Moment) {
         let strange: Vec<_> = self
             .nodes
             .iter()
@@ -131,7 +131,7 @@ impl Quorum {
         let token = above.saturating_add(1);
         let reserved = token.saturating_add(RESERVED);
         if reserved > GREATEST {
-            return Err(impossible(
+            return Err(invalid_setting(
                 "token",
                 format!("{token}, as the clock of a server is ahead"),
                 "a number below 2^53; set that clock right",

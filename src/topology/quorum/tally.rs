@@ -134,7 +134,7 @@ impl Quorum {
                 // It is sent nothing before its time is known, which each connection begins with.
                 (None, _) => node
                     .attempts()
-                    .trouble()
+                    .last_error()
                     .map(|error| Failure::NotSent(NotSentReason::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,

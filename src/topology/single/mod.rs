@@ -88,7 +88,7 @@ mod tests {
     use crate::protocol::lock_kind::LockKind as _;
     use crate::protocol::reply::AcquireReply;
     use crate::protocol::request::{AcquireMode, AcquireRequest};
-    use crate::protocol::script_protocol::Scripted;
+    use crate::protocol::script_protocol::ScriptProtocol;
     use crate::wire::endpoint;
     use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
@@ -103,7 +103,7 @@ mod tests {
         proxy: Proxy,
         transport: Arc<Transport>,
         identity: Arc<Identity>,
-        locks: Scripted<Single>,
+        locks: ScriptProtocol<Single>,
         target: Arc<Target>,
     }
 
@@ -120,7 +120,7 @@ mod tests {
                 Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);
             let transport = Arc::new(transport);
             let single = Single::new(Arc::clone(&transport), Arc::clone(&identity));
-            let locks = Scripted::new(single);
+            let locks = ScriptProtocol::new(single);
             let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
             Stage { _server: server, proxy, transport, identity, locks, target }
         }

@@ -238,7 +238,9 @@ impl PoolManager {
         let _ = self.wake_receiver.recv_timeout(left.min(MAX_WAIT));
         // It may have been another pool that needs the thread, or a pool that is no longer needed.
         attempts.begin(manager.now()).map_err(|_| {
-            attempts.trouble().unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
+            attempts
+                .last_error()
+                .unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
         })
     }
 }

@@ -107,7 +107,7 @@ impl Pool {
             // It is tried again. But where there is no other to come free, that is not waited for.
             if seen.failed != before.failed
                 && self.is_empty()
-                && let Some(error) = attempts.trouble()
+                && let Some(error) = attempts.last_error()
             {
                 return Err(Failure::connect(error));
             }
@@ -119,7 +119,7 @@ impl Pool {
         if !self.raw.is_full() {
             // One could not be made, or is being made and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
-            let trouble = self.manager.attempts().trouble();
+            let trouble = self.manager.attempts().last_error();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
         NotSentReason::Exhausted(Shortage {

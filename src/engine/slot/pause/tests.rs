@@ -18,7 +18,7 @@ use crate::engine::slot::WaitLimit;
 use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::script_protocol::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::link::FaultyLink;
 use crate::topology::memory::server::{MemoryServer, MemorySubscriber};
@@ -46,7 +46,7 @@ impl Bench {
         let link = Arc::clone(memories[0].link());
         let [engine, another] = memories.map(|memory| {
             Engine::new(
-                Arc::new(Scripted::new(memory)),
+                Arc::new(ScriptProtocol::new(memory)),
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),

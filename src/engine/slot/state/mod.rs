@@ -27,7 +27,7 @@
 //! | `remove` | held (lost), releasing (done) | no holder | the next thread acquires |
 //! | `end_linger` | lingering | releasing | the caller gives the lease back |
 //! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
-//! | `nudge` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
+//! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
 //! | `cancel` | any | the queue is empty | all who wait are told, the acquirer too |
 //! | `time_out` | queued | not queued | |
@@ -266,7 +266,7 @@ impl SlotState {
         match (attempt, self.queue.front()) {
             (Some(attempt), Some(next))
                 if attempt.queued
-                    && attempt.suits(&next.request.options, next.request.wait_limit) =>
+                    && attempt.can_serve(&next.request.options, next.request.wait_limit) =>
             {
                 step.admit(next, Admission::TakeOver(attempt));
                 self.queue.pop_front();

@@ -11,7 +11,7 @@ use super::entry::{Command, Words, between, bulk, count, is, read_integer, read_
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("ZADD", -4, Grow, zadd),
     Command::new("ZINCRBY", 4, Grow, |run, words| {
-        let rules = QuorumRules { increments: true, ..QuorumRules::default() };
+        let rules = AddRules { increments: true, ..AddRules::default() };
         add(run, &words[1], rules, &[(read_score(&words[2])?, words[3].clone())])
     }),
     Command::new("ZREM", -3, Shrink, |run, words| {
@@ -42,7 +42,7 @@ fn position(scores: &[Member], member: &[u8]) -> Option<(usize, Score)> {
 
 /// When a member is added or changed, and what is returned.
 #[derive(Clone, Copy, Default)]
-struct QuorumRules {
+struct AddRules {
     only_new: bool,
     only_known: bool,
     only_greater: bool,
@@ -52,7 +52,7 @@ struct QuorumRules {
 }
 
 fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
-    let mut rules = QuorumRules::default();
+    let mut rules = AddRules::default();
     let mut begin = 2;
     for option in &words[2..] {
         let rule = match option.to_ascii_uppercase().as_slice() {
@@ -72,7 +72,7 @@ fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
     if pairs.len() == 0 || !pairs.remainder().is_empty() {
         return Err(ErrorReply::syntax());
     }
-    let QuorumRules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
+    let AddRules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
     let compares = only_greater || only_less;
     if (only_new && (only_known || compares)) || (only_greater && only_less) {
         return Err(ErrorReply::new(
@@ -86,7 +86,7 @@ fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
     add(run, &words[1], rules, &pairs.collect::<Result<Vec<Member>, _>>()?)
 }
 
-fn add(run: &mut Execution, key: &[u8], rules: QuorumRules, pairs: &[Member]) -> CommandResult {
+fn add(run: &mut Execution, key: &[u8], rules: AddRules, pairs: &[Member]) -> CommandResult {
     let scores = run.sorted_mut(key)?;
     let (mut added, mut changed, mut last) = (0, 0, Ok(None));
     for (by, member) in pairs {
@@ -115,7 +115,7 @@ fn add(run: &mut Execution, key: &[u8], rules: QuorumRules, pairs: &[Member]) ->
 
 /// The score that a member shall have; none where the rules leave all as it is.
 fn new_score(
-    rules: QuorumRules,
+    rules: AddRules,
     score: Score,
     before: Option<Score>,
 ) -> Result<Option<Score>, ErrorReply> {
