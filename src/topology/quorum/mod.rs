@@ -2,7 +2,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `quorum` | the servers, and asking them |
+//! | `servers` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `tally` | what all say about an owner, and why too few agree |
@@ -69,8 +69,8 @@
 
 mod claims;
 mod listener;
-mod quorum;
 mod round;
+mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -95,7 +95,7 @@ use crate::protocol::{Protocol, wake_message};
 use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::listener::QuorumPublishers;
-use crate::topology::quorum::quorum::{first_replies, invalid_setting};
+use crate::topology::quorum::servers::{first_replies, invalid_setting};
 use crate::topology::quorum::tally::{TallyKind, is_open};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
@@ -104,7 +104,7 @@ use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::{Node, NodeSettings};
 pub(crate) use claims::MAX_SERVERS;
-pub(crate) use quorum::{Quorum, QuorumRules};
+pub(crate) use servers::{Quorum, QuorumRules};
 
 impl Quorum {
     /// Connects, and says why too few servers serve this user.

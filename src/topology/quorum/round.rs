@@ -8,7 +8,7 @@ use crate::protocol::reply::{Busy, Granted};
 use crate::protocol::request::AcquireRequest;
 use crate::protocol::target::Target;
 use crate::topology::multi_node::scatter::NodeReply;
-use crate::topology::quorum::quorum::{Quorum, first_replies, invalid_setting};
+use crate::topology::quorum::servers::{Quorum, first_replies, invalid_setting};
 use crate::topology::quorum::tally::Voters;
 use crate::topology::quorum::vote::{NodeHolder, Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;

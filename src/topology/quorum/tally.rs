@@ -7,7 +7,7 @@ use crate::base::time::Moment;
 use crate::protocol::reply::ownership;
 use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::topology::multi_node::scatter::NodeReply;
-use crate::topology::quorum::quorum::Quorum;
+use crate::topology::quorum::servers::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
