@@ -1,4 +1,4 @@
-//! A TCP proxy that fails as told.
+//! A TCP proxy with scripted faults.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
 use crate::server::Server;
 
-/// How long it takes at most until a child that is started has closed what it has from its parent.
+/// The longest time until a new child has closed the descriptors of its parent.
 const LONGEST_START: Duration = Duration::from_secs(5);
 
 /// A TCP proxy in this process, between a client and a server, with faults on demand.
@@ -27,7 +27,7 @@ pub struct Proxy {
     address: SocketAddr,
     gate: Arc<Gate>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
-    /// Keeps the port from everybody else while nobody listens there.
+    /// Reserves the port while no socket listens on it.
     _reservation: Socket,
 }
 
@@ -109,17 +109,18 @@ impl Proxy {
         injection
     }
 
-    /// Returns what became of the messages of an operation since the start.
+    /// Returns the fates of the messages of an operation since the start.
     pub fn tally(&self, direction: Direction, operation: Operation) -> Tally {
         self.gate.journal.tally(direction, operation)
     }
 
-    /// Returns what became of all messages of a direction since the start.
+    /// Returns the fates of all messages of a direction since the start.
     pub fn tally_all(&self, direction: Direction) -> Tally {
         self.gate.journal.sum(direction)
     }
 
-    /// Returns how many messages a black hole or a delay of the whole proxy made late or kept for good.
+    /// Returns how many messages a black hole or a delay of the whole proxy made late or kept for
+    /// good.
     pub fn held_up(&self) -> u64 {
         self.gate.held_up.load(Ordering::SeqCst)
     }
@@ -131,7 +132,8 @@ impl Proxy {
             // Wakes the thread out of `accept`.
             let _ = TcpStream::connect(self.address);
             let _ = acceptor.join();
-            // A child that another thread starts has the listener too, until it becomes its own program.
+            // A child that another thread starts has the listener too, until it becomes its own
+            // program.
             let end = Instant::now() + LONGEST_START;
             while TcpStream::connect(self.address).is_ok() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
@@ -141,7 +143,7 @@ impl Proxy {
 
     /// Accepts connections but passes nothing on, either way, until [`Proxy::heal`].
     ///
-    /// What was sent meanwhile is not lost: it goes through then.
+    /// Bytes sent meanwhile are not lost: they pass then.
     pub fn black_hole(&self) {
         self.gate.state().black_hole = true;
     }
@@ -157,8 +159,8 @@ impl Proxy {
         links.iter().for_each(|link| link.cut());
     }
 
-    /// Forgets all open connections, as a NAT does with idle ones: nothing passes on them any more, and
-    /// neither side is told. New ones work.
+    /// Forgets all open connections, as a NAT does with idle ones: no byte passes on them any more,
+    /// and neither side is notified. New connections work.
     pub fn forget(&self) {
         self.gate.links().iter().for_each(|link| link.forget());
     }
@@ -167,7 +169,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// If the system lets nobody listen.
+    /// If the system provides no port.
     pub fn heal(&self) {
         let mut state = self.gate.state();
         (state.black_hole, state.delay) = (false, Duration::ZERO);
@@ -200,7 +202,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What all connections of a proxy share.
+/// The state that all connections of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     target: Mutex<Target>,
@@ -236,7 +238,7 @@ impl Gate {
         }
     }
 
-    /// Makes a message wait as long as [`Gate::pass`] says.
+    /// Delays a message for as long as [`Gate::pass`] returns.
     pub(crate) fn pass_message(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let state = self.state();
         let waits = state.black_hole || !state.delay.is_zero();
@@ -247,7 +249,7 @@ impl Gate {
         }
     }
 
-    /// Waits while nothing goes through, and then for what is left of the delay.
+    /// Waits while the gate is closed, and then for the rest of the delay.
     fn pass(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let mut state = self.state();
         while state.black_hole && self.goes_on(&goes_on) {

@@ -1,4 +1,4 @@
-//! Every fault does what it says, and can be seen to have fired.
+//! Every fault has its documented effect, and is visible in the counts.
 
 use std::time::{Duration, Instant};
 
@@ -258,7 +258,7 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     assert!(all.seen >= 4 && all.harmed() < all.seen, "{all:?}");
 }
 
-/// Whoever takes any free port while a proxy refuses must not be given its own.
+/// A process that takes any free port while a proxy refuses must not get that proxy's port.
 #[test]
 fn a_port_is_kept_while_it_refuses() {
     let server = Server::start().unwrap();

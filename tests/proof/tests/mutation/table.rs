@@ -389,7 +389,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 20",
         "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
-    // What a listener hears.
+    // Listeners.
     bug(
         "one-waiter-of-a-shared-channel",
         "rule 12",
@@ -578,7 +578,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "wake-ups of a quorum",
         "it::quorum_wait::split_votes_are_retried_sooner_than_a_holder",
     ),
-    // What is told.
+    // Reports to users.
     bug(
         "unknown-outcome-as-busy",
         "outcomes",
