@@ -96,7 +96,7 @@ impl SlotMap {
 
     /// Notes that the master at this index has a slot, and that a refresh is due.
     pub(super) fn note(&mut self, slot: u16, place: usize) {
-        // The redirection applies at once: a refresh may be at a node that has not heard of the
+        // The redirection applies at once: a refresh may be at a node that does not know of the
         // move yet, and the calls until then would each be redirected again.
         self.due = true;
         if let Some(entry) = self.slots.get_mut(usize::from(slot)) {

@@ -165,7 +165,7 @@ impl Publisher for MemoryPublisher {
 
 impl Subscriber for MemorySubscriber {
     fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
-        // Whoever asks for the next event has handled the ones before.
+        // A call for the next event shows that the ones before have been handled.
         self.handled();
         // Waits in real time, although the server's clock may stand still. A listener does nothing
         // for the sake of time alone, so that the clock need not wake it; and its polls go on while

@@ -237,7 +237,7 @@ mod tests {
         // The clock had been ahead, and is right now.
         let later = NOW.after(SECOND * 5);
         assert_eq!(look(&quarantine, "a", 8, later), NOW.after(SECOND * 26));
-        // A connection made before is told with its next reply.
+        // An older connection learns it with its next reply.
         assert_eq!(quarantine.note_reply(first, later).counts_from, NOW.after(SECOND * 26));
         assert_eq!(look(&quarantine, "a", 0, later.after(SPAN)), NOW.after(SPAN));
     }
@@ -295,7 +295,7 @@ mod tests {
         };
         let quarantine = RestartQuarantine::new(SPAN);
         assert_eq!(from(&quarantine, 10, NOW), NOW.after(SECOND * 21));
-        // What it says now counts, and not what it said before.
+        // The present report counts, and not an earlier one.
         let later = NOW.after(SECOND * 9 / 10);
         assert_eq!(from(&quarantine, 10, later), later.after(SECOND * 21));
         // This may be another run, which cannot be so old.

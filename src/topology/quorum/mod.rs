@@ -345,7 +345,7 @@ impl Protocol for Quorum {
         ))
     }
 
-    // Nobody receives the request. The contract of `request_release` allows that for any lock, so
+    // No client receives the request. The contract of `request_release` allows that, so
     // that it is no error here.
     fn request_release(&self, _target: &Target, _deadline: Moment) -> Result<bool, Failure> {
         Ok(false)

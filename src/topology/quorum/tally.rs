@@ -191,7 +191,7 @@ impl Quorum {
             }
         }
 
-        // So many servers refuse for good (a password, a permission) that no majority is left. The
+        // More servers than a majority can spare refuse for good (a password, a permission). The
         // refusal itself says what to mend, and callers must not wait for an end of an outage. With
         // an unknown outcome that would claim that nothing was done.
         if !unknown && lasting.len() > self.nodes.len() - self.rules.need {

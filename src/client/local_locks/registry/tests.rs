@@ -43,7 +43,7 @@ impl ManualClock {
     }
 }
 
-/// What another thread does, which then ends.
+/// Work on another thread, which ends after it.
 fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
