@@ -59,7 +59,7 @@ impl Slot {
             end = end.max(lease.leased_until());
         }
         // A renewal that is under way may lengthen the lease after this look at its end. The worker sends
-        // the release on the same connection, after it has read that reply.
+        // the release in a later turn, after it has read that reply.
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
         let votes = protocol.may_still_own(&lease.terms.owner);

@@ -147,7 +147,8 @@ impl Fairness {
         if taken || self.was_released_elsewhere() {
             self.unused_pauses = 0;
         }
-        // A listener is only charged for a pause that it could have used, and that would have shown it.
+        // A pause is only in vain if it went to its end, and if this client would have received the
+        // release of a listener that used it.
         if taken || self.was_released_elsewhere() || !counts {
             return;
         }
