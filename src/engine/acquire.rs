@@ -183,12 +183,14 @@ impl AcquireLoop<'_> {
                 Some(message) => self.accept_message(message),
                 None => self.send_request(),
             };
+
             // A grant may have come during the last request. It is looked for only here, where there will
             // be no other request that would show it.
             let next = match next {
                 NextAction::GiveUp(outcome) => self.finish(outcome),
                 next => next,
             };
+
             match next {
                 NextAction::Held(lease) => {
                     // The shutdown may have looked at the slot before this lease was in it. If it looked
@@ -254,9 +256,11 @@ impl AcquireLoop<'_> {
         let last = self.last_deadline.max(now.after(REPLY_GRACE));
         let deadline = now.after(self.context.bounds.exchange).min(last);
         let time = deadline.since(now);
+
         let Some(attempt) = &mut self.attempt else {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
+
         // Before the request is sent: without a reply the attempt may stand in the queue all the same,
         // and must be removed from it (rule 6).
         attempt.queued |= mode == AcquireMode::Join;
@@ -268,8 +272,10 @@ impl AcquireLoop<'_> {
             // waiter (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
+
         let acquired = self.context.protocol.acquire(self.slot.target(), &request, deadline);
         attempt.spent = acquired.is_spent;
+
         match acquired.outcome {
             Ok(AcquireReply::Granted(granted)) => self.accept(granted),
             Ok(AcquireReply::Busy(busy)) => {
@@ -296,10 +302,12 @@ impl AcquireLoop<'_> {
         if busy.ttl.is_some() {
             self.context.no_expiry_warnings.end(self.slot.target().name());
         }
+
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
             self.context.no_expiry_warnings.warn(self.slot.target().name());
         }
+
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
             // The next release is a new contest: nobody has collided over it yet, so the pauses start
@@ -326,6 +334,7 @@ impl AcquireLoop<'_> {
             // it comes.
             return NextAction::Again(Duration::ZERO);
         }
+
         // A holder that does not hand over belongs to another library, or spins: nobody publishes its
         // release. Then the first waiter of the queue polls, and those behind it wait for that one to
         // hand over.

@@ -17,7 +17,7 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
     if holding.lease.is_live()
         && let Err(error) = holding.release()
     {
-        log!(warn, "{error}; it was given back because there were too few copies of it");
+        log!(warn, "{error}; it had to be released because too few replicas or disks had it");
     }
     Err(error.of(holding.name()))
 }

@@ -26,6 +26,7 @@ impl Holding {
         // Counted before it is sent, so that a release by another thread does not pass the lease on
         // meanwhile (rule 17).
         let under_way = self.lease.command();
+
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
@@ -49,6 +50,7 @@ impl Holding {
         if unanswered {
             under_way.keep_pending();
         }
+
         let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
@@ -65,6 +67,7 @@ impl Holding {
                 OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
+
         self.check_ownership(ownership)?;
         self.lease.lengthen(sent, ttl);
         // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
@@ -107,11 +110,14 @@ impl Holding {
                 "commands on data, and none about connections, subscriptions or transactions",
             ));
         }
+
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
+
         let ownership = match settle_command(applied, under_way) {
             Ok(Applied::Done(replies)) => return Ok(replies),
             Ok(Applied::Gone) => Ownership::Gone,
@@ -125,6 +131,7 @@ impl Holding {
             // replies.
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+
         self.check_ownership(ownership)?;
         Ok(Vec::new())
     }

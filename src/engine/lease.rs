@@ -87,6 +87,7 @@ impl HeldLease {
         {
             return None;
         }
+
         let terms = self.terms.successor(options, now)?;
         // This hold is over: its phase is no longer live, so no reply moves the end or the next renewal
         // between these two reads. The next hold must get both from the same renewal, or it might end

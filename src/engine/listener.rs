@@ -131,6 +131,7 @@ impl WakeListener {
         deadline: Moment,
     ) {
         self.start();
+
         let mut state = self.shared.state.lock();
         let is_new = matches!(state.wish(name, slot, false), ChannelState::Wished);
         drop(state);
@@ -156,6 +157,7 @@ impl WakeListener {
             return Ok(());
         }
         drop(state);
+
         match self.protocol.listen_to(name, deadline) {
             // The threads find the wish by themselves, a little later. That is no reason to end a wait.
             Err(failure) if failure.is_transient() => {}

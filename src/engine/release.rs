@@ -57,12 +57,14 @@ impl Holding {
         // `PUBLISH` does not include that.
         let channel = self.slot.target().channel();
         let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
+
         let (mut sent, mut unanswered) = (context.now(), false);
         // A connection that was idle while the lock was held may have died without a sign. A second
         // release does no harm, so it is sent on another connection if there is time.
         let is_worth_it = |failure: &Failure| {
             failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
+
         let reply = Failure::retry_while(is_worth_it, || {
             sent = context.now();
             let reply = self.slot.send_release(&self.lease, deadline);
@@ -77,6 +79,7 @@ impl Holding {
         if reply.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
             self.slot.release_in_background(&self.lease);
         }
+
         let round_trip = context.now().since(sent);
         let ownership = reply.map(|released| {
             // Any other reply carries no count: nothing was published.
@@ -86,6 +89,7 @@ impl Holding {
             }
             released.ownership
         });
+
         if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
             && !unanswered
         {
@@ -96,6 +100,7 @@ impl Holding {
             self.slot.report_loss(&self.lease, loss);
             return Err(error);
         }
+
         self.lease.end();
         match ownership {
             Ok(Ownership::Owned) => Ok(()),

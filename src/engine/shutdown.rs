@@ -23,6 +23,7 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     // A release after `max_hold` is due only when the lease ends, so as not to let others in beside a
     // thread that is still at work. A shutdown takes the locks of such threads anyway.
     engine.worker.flush_releases();
+
     let left = loop {
         // Again and again: an exchange that is under way may still bring a lease, after the slot was
         // visited.
@@ -39,6 +40,7 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     if left.is_empty() {
         return Ok(());
     }
+
     Err(Error::unreachable(format!(
         "{} could not be released within {} ({}); each ends with its lease, and the release goes on in \
          the background",

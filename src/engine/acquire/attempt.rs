@@ -43,8 +43,8 @@ impl AcquireLoop<'_> {
         // The slot first: from here on a grant for the old value is ignored, while the old value is being
         // removed.
         self.slot.restart(number);
-        // An attempt of a quorum that was released may still be accepted somewhere. What its caller is
-        // told about the outcome must go on to say so, also after attempts that did nothing.
+        // A released attempt of a quorum may still be accepted by some server. So an error of this call
+        // must still report an unknown outcome, even if the attempts that follow did nothing.
         let unknown = self.attempt.as_ref().is_some_and(|attempt| attempt.spent && attempt.unknown);
         self.drop_attempt();
         self.attempt = Some(Attempt { unknown, ..Attempt::new(self.slot, self.options, number) });

@@ -34,6 +34,7 @@ impl AcquireLoop<'_> {
         let Some(attempt) = self.attempt.take() else {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
+
         let (owner, settled) = (attempt.owner, attempt.settled);
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
@@ -87,13 +88,16 @@ impl AcquireLoop<'_> {
         if let Some(attempt) = &mut self.attempt {
             attempt.unknown = true;
         }
+
         let now = self.context.now();
         let received = message.received;
         let GrantMessage { token, micros, window, waiters, .. } = message.grant;
+
         let lease = self.options.lease;
         // No renewal will make a fixed lease whole, so a claim is not enough (rule 9). The request that
         // follows asks for the whole lease, under the same value.
         let whole = self.options.is_renewed() || window >= lease.ttl();
+
         let protocol = &self.context.protocol;
         let after = protocol.granted_after(&message.grant, received, self.queued_at);
         // The window counts from a moment that is surely before the grant, so the lease ends here before

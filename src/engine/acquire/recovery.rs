@@ -48,6 +48,7 @@ impl AcquireLoop<'_> {
             // a wait that ran out, and no outage.
             return NextAction::GiveUp(Ok(()));
         }
+
         let now = self.context.now();
         // A pooled connection may have died unnoticed, in a restart or a fail-over long ago: the first
         // one says nothing, and the request is repeated at once. The next failure counts, since `outage`
@@ -56,6 +57,7 @@ impl AcquireLoop<'_> {
             self.outage = Some(now);
             return NextAction::Again(Duration::ZERO);
         }
+
         let error = self.outcome_error(failure.into());
         self.retry_in_outage(error)
     }

@@ -1,9 +1,9 @@
 //! How many times a thread holds a lock, which Redis shows to people (rule 22).
-
+//!
 //! The thread sets the count and the worker shows it, without a lock. Each of the two writes one of
-//! `count` and `unshown` and then reads the other. All four accesses are sequentially consistent: under a
-//! weaker order both could read what was there before: the thread a flag that is still set, and the
-//! worker the old count. Then nobody would show the last change.
+//! `count` and `unshown` and then reads the other. All four accesses are sequentially consistent. Under a
+//! weaker order both could read the value before the other's write: the thread would find the flag still
+//! set, and the worker the old count, and nobody would show the last change.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering};
 

@@ -43,6 +43,7 @@ impl Shared {
             state.swept = self.clock.now();
         }
         state.seen = Some(version);
+
         let all = self.publishers.all();
         state.servers.retain(|server| {
             let number = server.publisher.number();
@@ -54,6 +55,7 @@ impl Shared {
         });
         // The last server that was listened to may be among those that have gone.
         self.go_down_if_unheard(&mut state);
+
         let mut unstarted = None;
         for publisher in all {
             let is_it = |server: &ServerState| server.publisher.number() == publisher.number();
@@ -86,17 +88,20 @@ impl Shared {
         (server.link, server.late, server.seen) = (ServerLink::Down(failure), true, None);
         server.asked.clear();
         server.publisher.set_listening(false);
+
         let down = |server: &ServerState| match &server.link {
             ServerLink::Down(failure) => Some(failure.clone()),
             ServerLink::Connecting | ServerLink::Listening => None,
         };
         let down: Vec<Failure> = state.servers.iter().filter_map(down).collect();
+
         let is_lost = down.len() == state.servers.len();
         let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_transient()).collect();
         let is_refused = refusals.len() + enough > state.servers.len();
         // Either too many refuse for the client ever to listen, or some refuse and the rest cannot be
         // reached. While one still connects there is no verdict, unless the rest cannot be enough.
         state.refused = refusals.pop().filter(|_| is_lost || is_refused);
+
         if is_refused {
             self.go_down(&mut state);
         }
@@ -129,6 +134,7 @@ impl Shared {
         if now.since(state.swept) < SWEEP_INTERVAL {
             return;
         }
+
         let State { swept, channels, wishes, .. } = &mut *state;
         *swept = now;
         channels.retain(|_, channel| {
@@ -165,7 +171,7 @@ impl ServerThread {
         while self.is_wanted() {
             let round = || self.listen_and_rest(&mut pauses);
             // The slots and `on_wake` run on this thread. A panic ends the connection, as if it had
-            // failed, and what was missed is made good when it is back.
+            // failed, and the waiters ask again when it is back.
             if catch_panic("the listener, which starts again,", round).is_none() {
                 self.shared.lose(self.number, Failure::silent());
                 sync::sleep(POLL_INTERVAL);
@@ -183,16 +189,19 @@ impl ServerThread {
 
     fn listen_and_rest(&self, pauses: &mut RetryBackoff) {
         // Both before the attempt to listen: a caller that connects, or asks to try again, after the
-        // refusal may have found it mended, and must not count as one that came before.
+        // refusal may have found that this user has the right by now, and must not count as one that came
+        // before.
         let refusal = Refusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;
+
         let mut delayed = Delayed::default();
         let outcome = self.listen(&mut delayed);
         // A release whose wake-up was delayed is not announced again.
         self.wake(delayed.take(Moment::FAR));
+
         let Err(failure) = outcome else { return };
         let (was_listening, is_listening) = self.shared.lose(self.number, failure.clone());
-        log!(debug, "wake-ups of {} are not heard: {failure}", self.publisher.address());
+        log!(debug, "cannot listen to {}: {failure}", self.publisher.address());
         // The connection was good for a time, so this is not the next failure in a row.
         if was_listening {
             pauses.reset();
@@ -200,6 +209,7 @@ impl ServerThread {
         // A connection often fails because the servers have changed. This thread may be the only one left
         // to see that.
         self.shared.update_servers();
+
         let rest = pauses.next();
         // Until a server is listened to, grants come as late as heartbeats.
         let is_urgent = !is_listening && !failure.is_not_a_master();
@@ -258,9 +268,11 @@ impl ServerThread {
             return Ok(());
         }
         server.seen = seen;
+
         let is_due = |name: &[u8]| channels.contains_key(name) && self.publisher.serves(name);
         let left = server.asked.extract_if(|name, _| !is_due(name));
         let left: Vec<Vec<u8>> = left.map(|(name, _)| name).collect();
+
         let mut asked = Vec::new();
         for (name, channel) in channels.iter().filter(|(name, _)| self.publisher.serves(name)) {
             if server.asked.get(name).is_none_or(|(wish, _)| *wish != channel.wish) {
@@ -282,6 +294,7 @@ impl ServerThread {
         let refused = refused.filter(|name| *name != self.shared.own);
         let mut state = self.shared.state.lock();
         let Some(server) = state.server(self.number) else { return Ok(()) };
+
         // A known channel counts as found even if nobody wishes for it any more, or somebody does again.
         let mut found = refused.is_some();
         let mut names = Vec::new();
@@ -297,6 +310,7 @@ impl ServerThread {
         if !found || !matches!(server.link, ServerLink::Listening) {
             return Err(failure);
         }
+
         for (name, wish) in names {
             let (refusals, able) = state.replies(&name, wish, SubscribeReply::Refused);
             if let Some(channel) = state.channels.get_mut(&name)
@@ -372,6 +386,7 @@ impl ServerThread {
         let late = server.late && !matches!(server.link, ServerLink::Listening);
         server.link = ServerLink::Listening;
         self.publisher.set_listening(true);
+
         if state.listening() < self.shared.publishers.required() {
             return;
         }
@@ -381,6 +396,7 @@ impl ServerThread {
         let came = !self.shared.live.swap(true, Ordering::AcqRel);
         self.shared.changed.notify_all();
         drop(state);
+
         // Woken only now, when the subscription is confirmed: asked before, a waiter could miss a message
         // that is published between its request and the subscription.
         if came {
@@ -410,15 +426,18 @@ impl ServerThread {
         {
             return;
         }
+
         let Some(known) = state.channels.get_mut(name) else { return };
         let was_listening = matches!(known.state, ChannelState::Confirmed);
         // `|` and not `||`, because the flag must be cleared in both cases.
         let missed = was_listening | std::mem::take(&mut known.missed);
         known.state = ChannelState::Confirmed;
+
         let slots = known.waiters();
         // Still under the lock, before any thread can see the channel as confirmed. A thread that saw it
         // and released the lock would have the message of its own release counted as another client's.
         slots.iter().for_each(|slot| slot.on_resubscribe());
+
         drop(state);
         self.shared.changed.notify_all();
         if missed {

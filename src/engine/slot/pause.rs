@@ -60,6 +60,7 @@ impl Slot {
         if to_the_end || state.fairness.was_released_elsewhere() {
             state.fairness.until = Moment::PAST;
         }
+
         let listens = state.fairness.listens;
         // Lock order: the listener locks a slot while it has its own state locked, which `is_subscribed`
         // locks.

@@ -69,6 +69,7 @@ impl Worker {
         let (wake_sender, wake_receiver) = bounded(1);
         let task_queue = Arc::new(TaskQueue::new());
         let threads = protocol.identity().threads();
+
         let runner = Runner {
             protocol,
             clock: Arc::clone(&clock),
@@ -181,6 +182,7 @@ impl Worker {
                 runner.run();
             }
         };
+
         let outcome = sync::spawn(&self.threads.name(Role::Worker), body);
         self.started.store(outcome.is_ok(), Ordering::Release);
         // Before the line is logged: a logger is code of the user, and may use this client.

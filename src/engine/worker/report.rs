@@ -61,6 +61,7 @@ impl Report {
                 count => log!(warn, "{count} locks: {first}; first retry in {again}"),
             }
         }
+
         // One line for each cause, because each has a remedy of its own. There are few causes, so a list
         // does.
         let mut rest: &[Loss] = &lost;
@@ -80,7 +81,7 @@ impl Report {
         if failed.len() > 1 {
             failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
-        over.iter().for_each(|failed| log!(debug, "{failed}; its lease needs it no longer"));
+        over.iter().for_each(|failed| log!(debug, "{failed}; its lease is over or being released"));
         if lost.len() > logged.len() {
             lost.iter().for_each(|loss| log!(debug, "{loss}"));
         }

@@ -114,6 +114,7 @@ impl Runner {
             self.clock.wait_until(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
             heard
         };
+
         self.task_queue.wake();
         if heard != Err(RecvTimeoutError::Disconnected) {
             return true;
@@ -161,6 +162,7 @@ impl Runner {
         // Taken off the list before they are passed on: a panic below would otherwise repeat callbacks
         // that have run.
         self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
+
         self.put(again);
         self.put(self.call_back(notifications, now));
         // The callbacks were started before this, which may take as long as a silent server.
@@ -199,18 +201,21 @@ impl Runner {
         order.sort_by_key(|&number| ends[number]);
         let mut reply: Vec<Option<Result<OwnershipReply, Failure>>> =
             requests.iter().map(|_| None).collect();
+
         let mut missed = Moment::FAR;
         let mut rest = order.as_slice();
         while let Some(&first) = rest.first() {
             let timeout = |number: usize| self.renewal_timeout(ends[number], now);
             let most = timeout(first);
             let alike = rest.partition_point(|&number| timeout(number) <= most * MAX_TIMEOUT_RATIO);
+
             let (group, others) = rest.split_at(alike);
             let lease_requests: Vec<LeaseRequest<'_>> =
                 group.iter().map(|&number| requests[number].request()).collect();
             // Bounded by the first lease of the group, which has the least time. A group after a failure
             // gets a short time at least, or it would not be sent at all.
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
+
             for (&number, outcome) in group.iter().zip(self.protocol.run(&lease_requests, deadline))
             {
                 if outcome.is_err() {
@@ -223,6 +228,7 @@ impl Runner {
                 };
                 reply[number] = Some(outcome.or_else(refused));
             }
+
             rest = others;
             if !rest.is_empty() {
                 now = self.clock.now();
@@ -246,6 +252,7 @@ impl Runner {
         }
         let notifications: Arc<[Notification]> = notifications.into();
         let thread = self.threads.name(Role::Callback);
+
         let Err(error) = self.callbacks.call(&thread, Arc::clone(&notifications)) else {
             return Vec::new();
         };
@@ -273,6 +280,7 @@ fn check(
         report.lost(loss);
         return None;
     }
+
     let renews = lease.renew_at() <= now;
     let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
     // Counted before the phase is looked at. The other way round, a release could come in between, find
@@ -281,6 +289,7 @@ fn check(
     if !lease.is_live() {
         return None;
     }
+
     if renews {
         // The reply decides when the next check is due.
         return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));

@@ -116,6 +116,7 @@ impl SlotState {
         if self.may_acquire() {
             return EnterOutcome::Now(self.acquire(&request, step.now));
         }
+
         match &mut self.acquirer {
             None if once && self.holders.iter().any(SlotHolder::is_held) => {
                 return EnterOutcome::Now(Admission::Busy);
@@ -135,6 +136,7 @@ impl SlotState {
         // than the pause, the pause ends, or the thread would time out without anybody having asked
         // Redis.
         step.wakes_acquirer |= self.fairness.yields_at(step.now);
+
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
@@ -145,6 +147,7 @@ impl SlotState {
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
         let index = self.holders.iter().position(SlotHolder::lingers)?;
         let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+
         let Some(next) = lease.successor(&request.options, step.now) else {
             // Holds may overlap, so the lingering lease is in nobody's way.
             if self.overlaps {
@@ -157,6 +160,7 @@ impl SlotState {
             // has no holder, and another thread would otherwise ask Redis ahead of the release.
             return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
         };
+
         let held = HoldState::Held(Arc::downgrade(&next));
         // It has what may be the last references to the old lease and to the slot.
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
@@ -195,6 +199,7 @@ impl SlotState {
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
             || self.last_held_at >= lately;
+
         let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
         // With a holder known, only the request that is under way can be unanswered. Without one this
         // thread has learned nothing since it came: acquirers that fail one after the other, each of them
@@ -265,6 +270,7 @@ impl SlotState {
             passed: 0,
         });
         self.fairness.end(false, step.now);
+
         if acquirer.evicted {
             // The eviction is later than the grant, though its message came first. Only Redis can say
             // whether it is true, so the lease is in doubt from the start, and the worker asks now.
@@ -290,6 +296,7 @@ impl SlotState {
     ) -> Option<Attempt> {
         let Some(before) = self.acquirer.take() else { return attempt };
         self.fairness.forget_pause();
+
         match (attempt, self.queue.front()) {
             // Only the first thread is asked. Another one further back that could use the attempt would
             // overtake it.
