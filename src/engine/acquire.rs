@@ -355,7 +355,7 @@ impl AcquireLoop<'_> {
         NextAction::Again(pause.min(left))
     }
 
-    /// Redis has replied, and another has the lock.
+    /// Redis has replied, and this attempt does not have the lock.
     fn note_held_elsewhere(&mut self) {
         self.outage = None;
         self.busy_at = Some(self.context.now());

@@ -86,8 +86,8 @@ impl AcquireLoop<'_> {
             self.context.worker.release_in_background(PendingRelease {
                 target: Arc::clone(self.slot.target()),
                 owner: attempt.owner,
-                // At least from now on, so that no reply to the leave above counts, which may have been
-                // lost.
+                // At least now. The worker gives up when the time to live has passed after this moment,
+                // and an attempt without an unanswered request has a moment in the past here.
                 settled: attempt.settled.max(now),
                 ttl: attempt.options.lease.ttl(),
                 last_token: None,

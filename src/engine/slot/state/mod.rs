@@ -109,7 +109,7 @@ impl SlotState {
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
-        // Before the question whether to acquire, to which a lingering lease is a holder in the way.
+        // Before `may_acquire`, for which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(&request, step) {
             return entered;
         }
@@ -180,7 +180,7 @@ impl SlotState {
         Admission::Acquire { number: request.number, yield_until }
     }
 
-    /// The time of a thread is over that has waited since `since`.
+    /// The time of a thread that has waited since `since` is over.
     pub(super) fn time_out(
         &mut self,
         waiter: &Arc<Waiter>,
@@ -191,8 +191,8 @@ impl SlotState {
         self.silence(since, now).map_or(Admission::Busy, Admission::NoReply)
     }
 
-    /// How long Redis has not replied while a thread waited since `since`, if that is longer than usual.
-    /// The silence may have met one acquirer, or several that failed in turn.
+    /// How long Redis has been silent for a thread that has waited since `since`; `None` if no longer
+    /// than usual. The silence may have met one acquirer, or several that failed in turn.
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
         // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
         // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
@@ -340,8 +340,8 @@ impl SlotState {
         // By the lease itself. A loss may be reported after the slot has another holder, which must stay.
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
         step.dropped = Some(self.take_out(index, step).hold);
-        // It was held here until now, which the threads in the queue know as well as if Redis had
-        // replied.
+        // A thread here had the lock until now. To the threads in the queue that is as good as a reply of
+        // Redis.
         self.last_held_at = step.now;
         self.admit_next(step);
     }
