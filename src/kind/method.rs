@@ -1,9 +1,10 @@
 //! The public methods of the kinds of lock, which are those of a [`Handle`](crate::kind::Handle).
 
-/// What every kind has, however it is taken.
+/// The methods of every kind.
 macro_rules! kind_methods {
     ($kind:ident, $open:literal) => {
-        // A panic of a holder leaves nothing broken behind: no lock is poisoned.
+        // Callbacks of the user take these away otherwise. A panic poisons no lock: unwinding
+        // releases it.
         impl ::std::panic::UnwindSafe for $kind {}
         impl ::std::panic::RefUnwindSafe for $kind {}
 
@@ -122,7 +123,8 @@ macro_rules! kind_methods {
     };
 }
 
-/// What a kind has besides whose guard is one thread's hold, which that thread can enter again.
+/// The further methods of a kind whose guard is a hold of one thread, which can take the lock
+/// again.
 macro_rules! lock_methods {
     ($kind:ident, $open:literal) => {
         impl $kind {
