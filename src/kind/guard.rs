@@ -138,10 +138,11 @@ impl Guard {
     /// How many wait for this lock, as far as this process knows: its own threads, and other processes that
     /// queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
     ///
-    /// The client hears of other processes once it listens: from its first wait on, with
+    /// The client learns of other processes once it listens: from its first wait on, with
     /// [`linger`](crate::LockOptions::linger) or
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call of this on,
-    /// which starts a thread. It hears of earlier waiters within a second, so call this now and then, not once.
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call
+    /// of this on, which starts a thread. It learns of earlier waiters within a second, so call
+    /// this now and then, not once.
     ///
     /// **Not counted** are other processes that do not queue, because nobody announces them: those with
     /// [`Wait::spin`](crate::Wait::spin), those that wait for a [`ReentrantLock`](crate::ReentrantLock),

@@ -79,11 +79,12 @@ macro_rules! kind_methods {
             /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
             /// then only the fencing token keeps it from doing harm.
             ///
-            /// If its client listens, the client is told to ask Redis at once, so the guard is lost within a
-            /// round trip. A client listens once it has waited, or has had a lock that lingers, may be asked
-            /// for, or was handed off to another thread. Locks on one server with `Wait::spin()` make no client
-            /// listen. A holder that is not told notices at its next renewal, which comes within a third of its
-            /// lease, or at the end of a lease that is not renewed any more.
+            /// If its client listens, it gets a message and asks Redis at once, so the guard is
+            /// lost within a round trip. A client listens once it has waited, or has had a lock
+            /// that lingers, may be asked for, or was handed off to another thread. Locks on one
+            /// server with `Wait::spin()` make no client listen. A holder without the message
+            /// notices at its next renewal, which comes within a third of its lease, or at the end
+            /// of a lease that is not renewed any more.
             ///
             /// # Errors
             ///

@@ -261,6 +261,7 @@ impl Connection {
             self.poisoned = true;
             return Err(Failure::NotSent(NotSentReason::Closed(error)));
         }
+
         self.allowed = self.timeout;
         // Before the write: the server may run the command, and the lease may begin, during it.
         self.sent = now;
@@ -301,11 +302,13 @@ impl Connection {
             Ok(value) => Ok(value),
             Err(error) => return Err(Failure::Unknown(self.broken(error))),
         };
+
         // After the error returns above: a reply that did not come stays due, and keeps the
         // connection from being used again even if nobody looks at the error.
         self.unanswered -= 1;
         self.replied = self.clock.now();
         self.common.note_reply(self.replied);
+
         // A demoted master keeps its connections open and refuses each write. The address, or the
         // sentinels, may name another server by now, but only a new connection gets there. So all
         // of the client's connections must go, the idle ones too.

@@ -108,6 +108,7 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
             ));
         }
     }
+
     // The driver never sees the secure scheme. It would want its own TLS feature for it, and would
     // obey `#insecure`, which turns the checks of certificates off.
     let secure = matches!(scheme, "rediss" | "valkeys");
@@ -140,6 +141,7 @@ fn check_tcp(rest: &str) -> Result<()> {
             "%2F for /, %3F for ?, %23 for #, %40 for @, %3A for :",
         ));
     }
+
     // The last `@`, as in the driver's parser: a password may contain one.
     let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
     let (host, port) = match address.rsplit_once(':') {
@@ -150,6 +152,7 @@ fn check_tcp(rest: &str) -> Result<()> {
     if host.is_empty() {
         return Err(Error::config("url host", "empty", FORM));
     }
+
     if let Some(port) = port
         && !port.parse::<u16>().is_ok_and(|port| port > 0)
     {
@@ -163,6 +166,7 @@ fn check_tcp(rest: &str) -> Result<()> {
         };
         return Err(Error::config("url port", wrong, "1 to 65535"));
     }
+
     let path = tail.strip_prefix('/').unwrap_or("");
     let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
     // Checked because the driver takes an `i64` and passes it on: the server's refusal would come

@@ -67,6 +67,7 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
         let (kind, text) = (io.kind(), text_of(io, address, limit));
         return io::Error::new(kind, Located { text, source: error }).into();
     }
+
     let detail = |text: &str| format!("{text}{BEGIN}{address})");
     let said = error.detail().unwrap_or_default();
     match (error.code(), error.kind()) {

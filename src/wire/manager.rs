@@ -195,6 +195,7 @@ impl Manager {
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
         let address = endpoint::address(to).into();
         let mut connection = Connection::new(line, clock, common, address, epoch);
+
         // The first command shows that the server serves this user, and reads its time. A user who
         // may not run TIME gets a connection all the same: the error of the first script names what
         // is missing. A quorum needs the time of each server before it can propose a token.
@@ -206,6 +207,7 @@ impl Manager {
             let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.check_handshake(&mut connection, reply.as_ref())?;
         }
+
         // Only from here on does a lost connection outdate the others. A server that is full closes
         // each newcomer during its first commands, and serves its old connections well.
         connection.hand_out();

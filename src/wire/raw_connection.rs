@@ -88,6 +88,7 @@ impl RawConnection {
                 None => error,
             })?;
         }
+
         if settings.db() != 0 {
             line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;
         }

@@ -223,6 +223,7 @@ impl Subscription {
             self.refused = self.unanswered.pop_front();
             Failure::Refused(refusal)
         })?;
+
         let Value::Map(fields) = reply else {
             return Err(Failure::Unknown((redis::ErrorKind::Parse, "no reply to HELLO").into()));
         };

@@ -68,6 +68,7 @@ impl Certificates {
                 Error::config("rustls provider", "the default of this process", allowed)
             })?
             .with_root_certificates(self.roots()?);
+
         let config = match &self.client {
             None => builder.with_no_client_auth(),
             Some(client) => {
@@ -92,6 +93,7 @@ impl Certificates {
             }
             return Ok(roots);
         }
+
         let found = rustls_native_certs::load_native_certs();
         // A machine's store often has a few certificates that cannot be parsed. Failing for those
         // would make TLS unusable on it.

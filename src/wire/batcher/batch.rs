@@ -163,6 +163,7 @@ impl<'a> Batch<'a> {
             queue.batches.push_front(Arc::clone(pending));
             return;
         }
+
         for entry in &mut entries.all {
             if let BatchEntry::Waiting { .. } = entry {
                 *entry = BatchEntry::Done(Err(self.failure()));

@@ -90,6 +90,7 @@ impl Batcher {
                 return self.wait(&pending, number, span);
             }
         }
+
         let turn = self.clock.now().after(self.turn);
         let pending = PendingBatch::new(packed, span.deadline, turn);
         queue.batches.push_back(Arc::clone(&pending));
@@ -117,6 +118,7 @@ impl Batcher {
                 limit = span.limit();
                 look = look.max(limit.min(entries.turn));
             }
+
             // Read at each step: a newcomer may have taken the lead, or a leader without time have
             // handed it over.
             let leads = entries.leader == number;
@@ -165,6 +167,7 @@ impl Batcher {
                     };
                 }
             };
+
             // Two condition variables, because they wake at different times: a free place concerns
             // the leader alone, and its 31 companions would wake for nothing.
             let woken = if leads { &pending.leader_woken } else { &pending.done };
@@ -204,6 +207,7 @@ impl Batcher {
             drop(queue);
             return Some(Err(span.shortage(now)));
         }
+
         if queue.taken >= self.places(&entries, now) {
             return None;
         }

@@ -208,6 +208,7 @@ impl RawPool {
         if attempts.is_failing || is_full || self.is_connection_pending(connections) {
             return false;
         }
+
         let mut requested = self.requested.lock();
         let span = self.manager.longest_attempt();
         // One order until its attempt has ended, or has had its time: a lost order must not block
