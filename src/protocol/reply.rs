@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_or_refused() {
+    fn replies_are_parsed_or_rejected() {
         let at = Moment::from_nanos(7);
         let granted = Granted {
             token: 5,

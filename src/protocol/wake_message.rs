@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_or_ignored() {
+    fn messages_are_parsed_or_ignored() {
         let grant = GrantMessage {
             number: 31,
             token: 1_795_248_287_440_245,
