@@ -385,9 +385,8 @@ impl Session for Connection {
         // Twice: the first keeps a time-out here from outdating other connections, the second keeps
         // other callers from taking this quiet time for an outage.
         self.is_excused = true;
-        self.common.excuse(true);
+        let _excuse = self.common.excuse();
         let outcome = self.call(call, deadline);
-        self.common.excuse(false);
         self.is_excused = false;
         outcome
     }

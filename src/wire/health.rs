@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Moment;
 use crate::wire::error_context::Limit;
 
@@ -72,13 +72,10 @@ impl ConnectionHealth {
         self.replied.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Notes that a command begins or ends during which the server may be silent.
-    pub(crate) fn excuse(&self, begins: bool) {
-        if begins {
-            self.excused.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.excused.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Notes that a command runs during which the server may be silent, until what this returns is dropped.
+    pub(crate) fn excuse(self: &Arc<Self>) -> Excuse {
+        self.excused.fetch_add(1, Ordering::Relaxed);
+        Excuse(Arc::clone(self))
     }
 
     /// Notes that a request has had no reply until now.
@@ -106,6 +103,16 @@ impl ConnectionHealth {
         let is_excused = self.excused.load(Ordering::Relaxed) > 0;
         let replied = Moment::from_nanos(self.replied.load(Ordering::Relaxed));
         if is_excused { Duration::ZERO } else { now.since(replied) }
+    }
+}
+
+/// Excuses a silence until it is dropped, also when the call panics: an excuse without an end would
+/// make every later outage look like a pool that is too small.
+pub(crate) struct Excuse(Arc<ConnectionHealth>);
+
+impl Drop for Excuse {
+    fn drop(&mut self) {
+        self.0.excused.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -137,5 +144,18 @@ mod tests {
         let silence = ConnectionHealth::new(second / 10, "command_timeout");
         silence.note_silence(sent, sent.after(second / 10));
         assert!(silence.covers(sent.before(second)));
+    }
+
+    #[test]
+    fn excuse_ends_with_a_call_that_panics() {
+        let health = Arc::new(ConnectionHealth::new(Duration::from_secs(1), "command_timeout"));
+        let now = Moment::PAST.after(Duration::from_secs(10));
+        let caught = crate::base::panic::catch_panic("a call that panics", || {
+            let _excuse = health.excuse();
+            assert_eq!(health.silence(now), Duration::ZERO);
+            panic!("a clock of the user panics");
+        });
+        assert!(caught.is_none());
+        assert!(health.silence(now) > Duration::ZERO);
     }
 }

@@ -63,7 +63,9 @@ impl Socket {
         // Before each call, because a socket's time-out is for one system call. With 1 s for each,
         // a handshake whose bytes come one by one would never time out.
         if let Some(deadline) = self.deadline {
-            let left = left(deadline)?;
+            // As the system reports a read that times out. `TimedOut` would say that nothing is at
+            // this address, and lead to the next one with the same password.
+            let left = left(deadline).map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
             self.inner.set_read_timeout(Some(left))?;
             self.inner.set_write_timeout(Some(left))?;
         }
@@ -121,5 +123,21 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn read_past_the_deadline_fails_as_a_silent_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().into();
+        let mut socket = Socket::connect(&address, Moment::FAR).unwrap();
+        socket.deadline = Some(Moment::PAST);
+        let error = socket.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }
