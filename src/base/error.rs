@@ -183,7 +183,7 @@ impl Error {
     }
 
     /// Says what follows from it, once.
-    pub(crate) fn so(mut self, consequence: &str) -> Error {
+    pub(crate) fn with_consequence(mut self, consequence: &str) -> Error {
         if !self.0.text.contains(consequence) {
             self.0.text.push_str("; ");
             self.0.text.push_str(consequence);

@@ -601,7 +601,7 @@ impl LockOptions {
 
     /// Whether a lock with these options asks Redis for the same as one with the others, so that
     /// either can go on with what the other got.
-    pub(crate) fn asks_as(&self, other: &LockOptions) -> bool {
+    pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
         self.lease == other.lease
             && self.wait_kind() == other.wait_kind()
             && self.release == other.release

@@ -44,11 +44,11 @@ impl Script {
 }
 
 /// Fails as each of our scripts would for a user who may run none.
-static TRIAL: Script = Script::new("return redis.call('TIME')");
+static PROBE: Script = Script::new("return redis.call('TIME')");
 
 /// What shows whether a server serves this user.
-pub(crate) fn trial() -> Call {
-    TRIAL.call(&[], [])
+pub(crate) fn probe() -> Call {
+    PROBE.call(&[], [])
 }
 
 /// An argument of a script.

@@ -428,7 +428,7 @@ fn a_forced_release_frees_the_lock_and_the_holder_finds_out() {
     next.check().unwrap();
 }
 
-/// The delegate, which asks Redis, and those behind it.
+/// The acquirer, which asks Redis, and those behind it.
 #[test]
 fn waits_are_called_off_from_another_thread() {
     let server = server();

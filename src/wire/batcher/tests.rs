@@ -52,12 +52,12 @@ fn words(packed: &[u8]) -> Vec<String> {
     lines.chunks_exact(3).map(|command| command[2].to_owned()).collect()
 }
 
-fn echo(word: &str) -> Outcome {
+fn echo(word: &str) -> CallOutcome {
     let value = Value::SimpleString(word.to_owned());
     Ok(Reply { value, sent: now(), received: now(), epoch: 0 })
 }
 
-fn word_of(outcome: &Outcome) -> &str {
+fn word_of(outcome: &CallOutcome) -> &str {
     match outcome {
         Ok(Reply { value: Value::SimpleString(word), .. }) => word,
         other => panic!("{other:?}"),
@@ -66,15 +66,15 @@ fn word_of(outcome: &Outcome) -> &str {
 
 impl Stage {
     /// The deadline is counted from the start of the test, where it is far.
-    fn call(&self, word: &str, span: Duration) -> Outcome {
+    fn call(&self, word: &str, span: Duration) -> CallOutcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        let carrier =
-            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.carry(batch));
-        self.batcher.call(&call, from.after(span), &carrier)
+        let sender =
+            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.send(batch));
+        self.batcher.call(&call, from.after(span), &sender)
     }
 
-    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+    fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         if !self.connects.load(Ordering::Relaxed) {
             self.gate.lock().recv_timeout(LONG).unwrap()?;
         }
@@ -86,7 +86,7 @@ impl Stage {
             self.gate.lock().recv_timeout(LONG).unwrap()?;
         }
         for word in &commands {
-            batch.tell(echo(word));
+            batch.push_outcome(echo(word));
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Stage {
         scope: &'scope Scope<'scope, '_>,
         word: impl Into<String>,
         span: Duration,
-    ) -> ScopedJoinHandle<'scope, Outcome> {
+    ) -> ScopedJoinHandle<'scope, CallOutcome> {
         let word = word.into();
         scope.spawn(move || self.call(&word, span))
     }
@@ -133,7 +133,7 @@ impl Stage {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         count: usize,
-    ) -> Vec<ScopedJoinHandle<'scope, Outcome>> {
+    ) -> Vec<ScopedJoinHandle<'scope, CallOutcome>> {
         let mut handles = vec![self.spawn(scope, "w0", LONG)];
         self.await_seen(1);
         for number in 1..=count {
@@ -159,7 +159,7 @@ fn exhausted(waited: Duration) -> NotSentReason {
 /// Carries batches as a test says.
 struct Fake<L, C>(L, C);
 
-impl<L, C> Carrier for Fake<L, C>
+impl<L, C> BatchSender for Fake<L, C>
 where
     L: Fn(Moment) -> Moment,
     C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
@@ -172,17 +172,17 @@ where
         exhausted(waited)
     }
 
-    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+    fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         self.1(batch)
     }
 }
 
 /// Waits long for a connection, and carries batches as a test says.
-fn fake<C>(carry: C) -> impl Carrier
+fn fake<C>(send: C) -> impl BatchSender
 where
     C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
 {
-    Fake(|_| now().after(LONG), carry)
+    Fake(|_| now().after(LONG), send)
 }
 
 fn broken() -> Failure {
@@ -367,8 +367,8 @@ fn others_may_have_the_time_that_their_leader_had_not() {
         pending.entries.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
     stage.batcher.queue.lock().taken = 1;
-    let carrier = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
-    let span = Span { start: Moment::PAST, deadline: end, carrier: &carrier };
+    let sender = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
+    let span = CallerTime { start: Moment::PAST, deadline: end, sender: &sender };
     Batch::new(&stage.batcher, Vec::new(), span, Some((&pending, 0))).run().unwrap_err();
     let queue = stage.batcher.queue.lock();
     assert_eq!((queue.taken, queue.batches.len()), (0, 1));
@@ -385,14 +385,14 @@ fn a_panic_leaves_nobody_waiting() {
         stage.await_seen(1);
         let leader = scope.spawn(|| {
             let call = Call::plain(&[b"w1"]);
-            let carry = |batch: &mut Batch<'_>| {
+            let send = |batch: &mut Batch<'_>| {
                 batch.seal();
-                batch.tell(echo("w1"));
-                batch.tell(echo("w2"));
+                batch.push_outcome(echo("w1"));
+                batch.push_outcome(echo("w2"));
                 panic!("the leader's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(carry))))
+            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(send))))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -416,12 +416,12 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        let carrier = fake(move |batch: &mut Batch<'_>| {
+        let sender = fake(move |batch: &mut Batch<'_>| {
             batch.seal();
-            batch.tell(echo(&word));
+            batch.push_outcome(echo(&word));
             Ok(())
         });
-        stage.batcher.call(&call, now().after(LONG), &carrier)
+        stage.batcher.call(&call, now().after(LONG), &sender)
     };
     scope(|scope| {
         let stuck = stage.spawn(scope, "stuck", LONG);
@@ -443,15 +443,15 @@ fn newcomer_that_finds_place_and_batch_leads_at_once() {
     let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
     stage.batcher.queue.lock().batches.push_back(Arc::clone(&pending));
     let call = Call::plain(&[b"awake"]);
-    let carrier = fake(|batch: &mut Batch<'_>| {
+    let sender = fake(|batch: &mut Batch<'_>| {
         let words = words(batch.seal().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
-            batch.tell(echo(&word));
+            batch.push_outcome(echo(&word));
         }
         Ok(())
     });
-    let outcome = stage.batcher.call(&call, now().after(LONG), &carrier);
+    let outcome = stage.batcher.call(&call, now().after(LONG), &sender);
     assert_eq!(word_of(&outcome), "awake");
     let entry = std::mem::replace(&mut pending.entries.lock().all[0], BatchEntry::Abandoned);
     assert!(matches!(entry, BatchEntry::Done(outcome) if word_of(&outcome) == "asleep"));
@@ -463,10 +463,10 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let carrier = fake(|batch: &mut Batch<'_>| {
+    let sender = fake(|batch: &mut Batch<'_>| {
         let whole = batch.seal().0.windows(4).any(|part| part == b"EVAL")
             && calls.fetch_add(1, Ordering::Relaxed) == 1;
-        batch.tell(if whole {
+        batch.push_outcome(if whole {
             echo("done")
         } else {
             let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
@@ -474,7 +474,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
         });
         Ok(())
     });
-    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &carrier);
+    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &sender);
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -500,7 +500,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                         let span = MILLI * random.u32(1..40);
                         let (pause, fate) = (random.u64(0..300), random.u32(0..100));
                         let (start, begin) = (now(), Instant::now());
-                        let carry = |batch: &mut Batch<'_>| {
+                        let send = |batch: &mut Batch<'_>| {
                             if fate == 0 {
                                 return Err(unreachable());
                             }
@@ -520,12 +520,12 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                                 if fate == 3 && index == 1 {
                                     std::panic::resume_unwind(Box::new(()));
                                 }
-                                batch.tell(echo(word));
+                                batch.push_outcome(echo(word));
                             }
                             Ok(())
                         };
-                        let carrier = Fake(|_| start.after(MILLI * 20), carry);
-                        let call = || batcher.call(&call, start.after(span), &carrier);
+                        let sender = Fake(|_| start.after(MILLI * 20), send);
+                        let call = || batcher.call(&call, start.after(span), &sender);
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {

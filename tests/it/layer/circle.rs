@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{code, occurrences, sources, without_tests};
+use super::{code, is_test, occurrences, sources, without_tests};
 
 /// Names from the root of the crate.
 type Names = Vec<String>;
@@ -21,7 +21,6 @@ struct Modules {
 
 impl Modules {
     fn of(sources: &BTreeMap<String, String>) -> Modules {
-        let is_test = |file: &str| file.ends_with("/tests.rs");
         let files = sources.iter().filter(|(file, _)| !is_test(file));
         let files = files
             .map(|(file, text)| (module(file), (file.clone(), without_tests(&code(text)))))

@@ -14,7 +14,7 @@ const TIMEOUT: u8 = 1;
 enum Plant {
     Nothing,
     /// A restarted server counts at once.
-    NoProbation,
+    NoQuarantine,
     /// A token is above what was seen, and not above the clocks.
     NotAboveClocks,
     /// A fence is kept for the lease only, not until the clock has come to its token.
@@ -177,8 +177,8 @@ impl Model {
                 if state.servers[server].fence == 0 {
                     continue;
                 }
-                let probation = if self.plant == Plant::NoProbation { 0 } else { LEASE };
-                let counts_from = state.now + probation;
+                let quarantine = if self.plant == Plant::NoQuarantine { 0 } else { LEASE };
+                let counts_from = state.now + quarantine;
                 next.servers[server] = Server { counts_from, ..Server::default() };
                 next.restarts += 1;
                 // Its connections break, and what was on its way to it is lost.
@@ -448,7 +448,7 @@ fn both_at_once_is_too_much_for_tokens() {
 #[test]
 fn each_rule_that_is_left_out_is_missed() {
     for (plant, ahead, restarts) in [
-        (Plant::NoProbation, TOGETHER, 2),
+        (Plant::NoQuarantine, TOGETHER, 2),
         (Plant::NotAboveClocks, TOGETHER, 0),
         (Plant::ShortFence, APART, 0),
         (Plant::SameToken, APART, 0),

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::error::Result;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::client::{DistributedLock, LocalLocks};
 
 const NOW: Duration = Duration::ZERO;
@@ -13,8 +13,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Locks on a clock that stands still until it is put forward.
-fn standing_still() -> (LocalLocks, Arc<DrivenClock>) {
-    let clock = Arc::new(DrivenClock::new(false));
+fn standing_still() -> (LocalLocks, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(false));
     (LocalLocks::with_clock(Arc::clone(&clock) as Arc<dyn Clock>), clock)
 }
 
@@ -37,7 +37,7 @@ impl Registry {
     }
 }
 
-impl DrivenClock {
+impl ManualClock {
     fn pass(&self, span: Duration) {
         self.put_forward(self.now().after(span));
     }

@@ -92,13 +92,13 @@ impl Pair {
     /// A client listens, or listens no longer.
     fn listen(&mut self, server: &Server, client: u8) {
         let channel = channel(client);
-        let ear = &mut self.ears[usize::from(client)];
-        self.history.push(format!("client {client} listens: {}", ear.is_none()));
-        match ear.take() {
+        let listens = &mut self.ears[usize::from(client)];
+        self.history.push(format!("client {client} listens: {}", listens.is_none()));
+        match listens.take() {
             None => {
                 let mut connection = server.connection();
                 ask(&mut connection, &[b"SUBSCRIBE".to_vec(), channel.clone()]);
-                *ear = Some(connection);
+                *listens = Some(connection);
                 self.store.subscribe(client.into(), &channel);
             }
             Some(mut connection) => {

@@ -264,17 +264,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "retry-timed-by-the-whole-lease",
         "renewal",
-        "leasehold::testing::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
+        "leasehold::tests::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
     ),
     bug(
         "short-lease-cuts-the-others",
         "renewal",
-        "leasehold::testing::renewal::short_lease_does_not_cut_the_time_of_others",
+        "leasehold::tests::renewal::short_lease_does_not_cut_the_time_of_others",
     ),
     bug(
         "unanswered-renewal-forgotten",
         "an unknown outcome is cleaned up",
-        "leasehold::testing::renewal::lease_of_unanswered_renewals_is_given_back_once_lost",
+        "leasehold::tests::renewal::lease_of_unanswered_renewals_is_given_back_once_lost",
     ),
     // Inside the process.
     bug(
@@ -312,17 +312,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "pile-without-end",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::testing::agenda::released_leases_leave_nothing_on_the_agenda",
+        "leasehold::tests::task_queue::released_leases_leave_nothing_on_the_agenda",
     ),
     bug(
         "live-thrown-away",
         "what the worker must do is never thrown away",
-        "leasehold::testing::agenda::a_lease_taken_again_is_renewed",
+        "leasehold::tests::task_queue::a_lease_taken_again_is_renewed",
     ),
     bug(
         "relocks-starve-renewal",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::testing::agenda::a_lease_taken_again_has_one_entry_on_the_agenda",
+        "leasehold::tests::task_queue::a_lease_taken_again_has_one_entry_on_the_agenda",
     ),
     bug(
         "turn-without-end",
@@ -337,7 +337,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "shutdown-overlooks-a-linger",
         "shutdown",
-        "leasehold::testing::shutdown::the_end_of_a_linger_is_waited_for",
+        "leasehold::tests::shutdown::the_end_of_a_linger_is_waited_for",
     ),
     bug("linger-not-revoked", "rule 18", "it::linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
@@ -401,7 +401,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "one-waiter-of-a-shared-channel",
         "rule 12",
-        "leasehold::testing::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
+        "leasehold::tests::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
     ),
     // Replicas.
     bug(
@@ -457,7 +457,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "torture::two_minorities_of_the_servers_are_no_majority",
     ),
     bug(
-        "no-probation",
+        "no-quarantine",
         "servers that forgot",
         "it::quorum::a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over",
     ),
@@ -469,7 +469,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "replies-show-no-life",
         "servers that forgot",
-        "leasehold::topology::several::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
+        "leasehold::topology::multi_node::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
     ),
     bug(
         "withdrawn-attempt-kept",
@@ -595,7 +595,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unsent-request-as-outage",
         "outcomes",
-        "leasehold::testing::scenario::who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all",
     ),
     bug("wrong-type-as-no-loss", "outcomes", "it::release::a_key_of_another_type_is_not_touched"),
     bug(
@@ -606,42 +606,42 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "late-request-as-outage",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
         "long-silence-as-busy",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_was_not_answered_in_a_usual_time_knows_nothing",
+        "leasehold::tests::double::whose_last_request_was_not_answered_in_a_usual_time_knows_nothing",
     ),
     bug(
         "told-at-any-time",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_brings_no_answer_after_a_suspend_knows_nothing",
+        "leasehold::tests::double::whose_last_request_brings_no_answer_after_a_suspend_knows_nothing",
     ),
     bug(
         "holder-before-a-grant",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_and_cannot_make_sure_knows_nothing",
+        "leasehold::tests::double::who_was_granted_the_lock_and_cannot_make_sure_knows_nothing",
     ),
     bug(
         "grant-that-is-forgotten",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing",
+        "leasehold::tests::double::who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing",
     ),
     bug(
         "grant-of-the-last-moment-not-taken",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_during_a_last_request_that_failed_takes_it",
+        "leasehold::tests::double::who_was_granted_the_lock_during_a_last_request_that_failed_takes_it",
     ),
     bug(
         "grant-of-the-last-moment-as-busy",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing",
+        "leasehold::tests::double::who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing",
     ),
     bug(
         "hold-that-is-over",
         "outcomes",
-        "leasehold::testing::scenario::a_grant_that_is_told_when_its_hold_is_over_is_given_back",
+        "leasehold::tests::double::a_grant_that_is_told_when_its_hold_is_over_is_given_back",
     ),
     bug(
         "untold-listener-ends-the-wait",
@@ -651,10 +651,10 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "heartbeat-as-long-ago",
         "outcomes",
-        "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
     ),
     bug(
-        "failing-delegates-as-a-holder",
+        "failing-acquirers-as-a-holder",
         "outcomes",
         "it::slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
     ),
@@ -811,7 +811,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::cluster::a_promoted_master_is_listened_to",
     ),
     bug(
-        "cluster-echo-told",
+        "cluster-duplicate-told",
         "wake-ups of a cluster",
         "it::cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
     ),
