@@ -1,28 +1,55 @@
 //! Slots, waiting, leases and renewal, for every kind of lock alike.
 //!
+//! # Glossary
+//!
+//! | term | meaning | type |
+//! | --- | --- | --- |
+//! | attempt | One try of this process to get a lock: one owner's value, from its first request to its end. | `slot::Attempt` |
+//! | owner's value | What an attempt writes into Redis to own the lock, or to queue for it. | `protocol::LockKind::owner` |
+//! | slot | One name and kind of lock in one process. | `slot::Slot` |
+//! | acquirer | The one thread of a slot that asks Redis for the lock. | `slot::acquirer::Acquirer`, `acquire::AcquireLoop` |
+//! | waiter | A thread that waits at a slot to be admitted. | `slot::waiter::Waiter` |
+//! | admission | What a slot tells a thread: acquire, take an attempt over, hold, or go without. | `slot::Admission` |
+//! | wait limit | How long a caller waits: for one attempt, or until a moment. | `slot::WaitLimit` |
+//! | lease | What Redis granted to an attempt, and until when. | `lease::HeldLease` |
+//! | holding | A lease together with its slot, as a guard has it. | `holding::Holding` |
+//! | validity | The time in which a holder may rely on its lease; it ends before Redis ends the lease. | `lease::validity` |
+//! | settled | The moment from which no unanswered request of an attempt can run in Redis any more. | `Attempt::settled` |
+//! | hand-over | The release script makes the next attempt in the queue the owner. | `protocol` |
+//! | claim window | The lease that a hand-over writes for an owner that has not shown itself yet. | `Context::claim_window` |
+//! | heartbeat | The request by which an attempt in the queue shows that its process lives. | `protocol::AcquireMode::Heartbeat` |
+//! | linger | After an unlock the process keeps the lease for a while, and the next thread takes it without Redis. | `slot::holder::HoldState` |
+//! | yield | After a release that others heard, a process asks again only after a pause. | `slot::fairness::Fairness` |
+//! | ownership | What Redis says about an owner's claim: owned, gone, or taken by another. | `protocol::Ownership` |
+//! | pending release | An owner's value that the worker takes out of Redis in the background. | `worker::PendingRelease` |
+//! | loss | The end of a lease before its release. | `Loss` |
+//! | worker, listener | The two threads of a client: one renews leases, one receives messages. | `worker::Worker`, `listener::WakeListener` |
+//!
+//! # Modules
+//!
 //! Each of these knows only what stands above it:
 //!
 //! | module | what it has |
 //! | --- | --- |
 //! | `callback` | what the user wants to be told, and how |
-//! | `no_expiry_warnings` | holders without an end, of which the user is warned |
+//! | `no_expiry_warnings` | holders whose lease has no end, of which the user is warned |
 //! | `backoff` | how long a thread pauses between two attempts |
-//! | `heartbeat` | how a waiter in the queue shows that it lives |
+//! | `heartbeat` | the times of the heartbeat |
 //! | `ownership` | what a reply means for a lease |
-//! | `lease` | the lease of one hold: valid until when, lost why |
-//! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
-//! | `listener` | the threads that listen for what wakes waiters |
-//! | `context` | what the slots of a client share, these two threads among it |
-//! | `slot_table` | the slots of a client, one per name and kind |
-//! | `slot` | one name in one process: whose turn it is among the threads |
-//! | `dispatch` | what the messages that a client hears mean for its slots |
+//! | `lease` | the lease of one hold: its validity, its renewals, its loss |
+//! | `worker` | the thread that renews, finds losses, and releases in the background |
+//! | `listener` | the threads that receive the messages that wake waiters |
+//! | `context` | what the slots of a client share |
+//! | `slot_table` | the slots of a client, one for each name and kind |
+//! | `slot` | one name in one process: which thread acquires, holds or waits |
+//! | `dispatch` | which slots a message is for |
 //! | `holding` | a lease and its slot, which do not know each other |
-//! | `release` | how a holding is given back, or found lost |
+//! | `release` | the release of a holding, and its loss |
 //! | `extend` | what a holder asks Redis about its lease |
-//! | `durability` | how a lease is made to count only once replicas have it |
-//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `durability` | how a lease counts only once replicas or disks have it |
+//! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `thread_hold` | which holdings a thread has, and how many times |
-//! | `shutdown` | how all of it ends before its time |
+//! | `shutdown` | the end of all of it |
 //!
 //! The engine stands on top, with the context and the table. The worker and the listener know a slot only as
 //! `RenewableSlot` and as `ReleaseListener`, and do not keep it alive.

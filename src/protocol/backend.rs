@@ -83,7 +83,7 @@ pub(crate) trait LockServer {
     /// Sends one command and waits for its reply. It may travel together with those of other threads.
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
 
-    /// As [`call`](Server::call), for a command that is made once there is a connection for it.
+    /// As [`call`](LockServer::call), for a command that is made once there is a connection for it.
     fn call_with(&self, request: impl FnOnce() -> Call, deadline: Moment)
     -> Result<Reply, Failure>;
 

@@ -63,7 +63,7 @@ pub(crate) trait Publishers: Send + Sync {
     /// The servers to listen to now.
     fn all(&self) -> Vec<Arc<dyn Publisher>>;
 
-    /// Changes whenever [`all`](Publishers::all) or [`Publisher::has`] may return something else.
+    /// Changes whenever [`all`](Publishers::all) or [`Publisher::serves`] may return something else.
     fn version(&self) -> u64 {
         0
     }

@@ -339,7 +339,7 @@ impl SlotState {
         self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
     }
 
-    /// The acquirer is about to ask after a pause: what it was nudged for is done by that.
+    /// The acquirer is about to ask after a pause: a retry that was requested is done by that.
     pub(super) fn end_pause(&mut self) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.retry_now = false;
