@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Mutex};
 
@@ -18,8 +18,8 @@ pub(crate) enum Ask {
     Release,
     /// How many wait for what it holds, as its guard knows.
     Waiters,
-    /// Whether its guard is valid, and how long yet.
-    Remaining,
+    /// Until when its guard is valid.
+    ValidUntil,
 }
 
 /// What came of it.
@@ -29,7 +29,8 @@ pub(crate) enum Told {
     Held(u64),
     Released,
     Waiters(usize),
-    Remaining(Duration),
+    /// Then, or a little later if the machine stalled in between.
+    ValidUntil(Instant),
 }
 
 /// A thread with a handle of a lock.
@@ -81,8 +82,10 @@ fn obey(ask: Ask, lock: &Mutex, guard: &mut Option<Guard>) -> leasehold::Result<
             Ok(Told::Released)
         }
         Ask::Waiters => Ok(Told::Waiters(guard.as_ref().map_or(0, Guard::waiters))),
-        Ask::Remaining => {
-            Ok(Told::Remaining(guard.as_ref().map_or(Duration::ZERO, Guard::remaining)))
+        Ask::ValidUntil => {
+            let now = Instant::now();
+            let remaining = guard.as_ref().map_or(Duration::ZERO, Guard::remaining);
+            Ok(Told::ValidUntil(now + remaining))
         }
     }
 }

@@ -19,8 +19,9 @@ use super::{Result, Stalled};
 const LOCK: &str = "orders";
 /// Another, which is not drawn.
 const WARM_UP: &str = "warm-up";
-/// Waiters show themselves each second. What is not drawn with such a sign has to be over before that.
-const PACE: Duration = Duration::from_millis(900);
+/// How much longer than it waits on purpose a story may take. A second would be drawn: waiters show themselves, and
+/// what is left of a lease is another number.
+const PACE: Duration = Duration::from_millis(800);
 /// What does not happen in this time never does.
 const MOST: Duration = Duration::from_secs(20);
 const REPLY: Duration = Duration::from_secs(1);
@@ -66,7 +67,9 @@ pub(crate) struct Stage {
     /// What Redis kept at the end of the last step.
     before: Vec<String>,
     times: Vec<u64>,
-    since: Instant,
+    began: Instant,
+    /// How long the story has waited on purpose.
+    waited: Duration,
 }
 
 impl Stage {
@@ -115,7 +118,8 @@ impl Stage {
             steps: Vec::new(),
             before: Vec::new(),
             times: Vec::new(),
-            since: Instant::now(),
+            began: Instant::now(),
+            waited: Duration::ZERO,
         })
     }
 
@@ -219,25 +223,34 @@ impl Stage {
         }
     }
 
-    /// For how long the guard of a lane is valid yet.
-    pub(crate) fn remaining(&mut self, lane: usize) -> Result<Duration> {
+    /// Does nothing for a while.
+    pub(crate) fn rest(&mut self, span: Duration) {
+        self.waited += span;
+        sleep(span);
+    }
+
+    /// Until when the guard of a lane is valid, or a moment before that.
+    pub(crate) fn valid_until(&mut self, lane: usize) -> Result<Instant> {
         let actor = self.actor(lane)?;
-        actor.ask(Ask::Remaining)?;
+        actor.ask(Ask::ValidUntil)?;
         match actor.told()? {
-            Told::Remaining(remaining) => Ok(remaining),
+            Told::ValidUntil(moment) => Ok(moment),
             other => Err(format!("no time: {other:?}").into()),
         }
     }
 
-    /// Waits for the reply to a request of this lane's client that the client makes by itself, and that is
-    /// drawn; the next one is a whole second or more away.
-    pub(crate) fn expect(&mut self, lane: usize, operation: Operation) -> Result<()> {
-        self.check_pace()?;
+    /// Waits for the reply to a request of this lane's client that the client makes by itself, after so long.
+    pub(crate) fn expect(
+        &mut self,
+        lane: usize,
+        operation: Operation,
+        after: Duration,
+    ) -> Result<()> {
+        self.waited += after;
         let letter = self.lanes[lane].letter;
         let is_reply =
             |frame: &Frame| frame.direction == Direction::Reply && frame.operation == operation;
         self.record.wait(|frames| frames.iter().any(|f| f.letter == letter && is_reply(f)))?;
-        self.since = Instant::now();
         self.drain()
     }
 
@@ -313,6 +326,16 @@ impl Stage {
         let mut command = redis::cmd(words.first().ok_or("a command")?);
         command.arg(&words[1..]);
         Ok(command.exec(&mut self.connection)?)
+    }
+
+    /// Between which moments the key of the lock ends.
+    pub(crate) fn lock_ends(&mut self) -> Result<(Instant, Instant)> {
+        let asked = Instant::now();
+        let left: u64 = redis::cmd("PTTL").arg(LOCK).query(&mut self.connection)?;
+        let told = Instant::now();
+        // Rounded to a millisecond.
+        let left = Duration::from_millis(left);
+        Ok((asked + left - Duration::from_millis(1), told + left + Duration::from_millis(1)))
     }
 
     /// The owner's value of the lock.
@@ -417,7 +440,7 @@ impl Stage {
     }
 
     fn check_pace(&self) -> Result<()> {
-        if self.since.elapsed() > PACE { Err(Stalled.into()) } else { Ok(()) }
+        if self.began.elapsed() > self.waited + PACE { Err(Stalled.into()) } else { Ok(()) }
     }
 
     /// The keys of the lock: the name, what is drawn, and what changes only when somebody writes it.

@@ -65,7 +65,7 @@ pub(crate) fn paused() -> Result<Sequence> {
     stage.join(B)?;
     stage.expect_message(A)?;
     stage.step("A second later, B shows that it lives.")?;
-    stage.expect(B, Operation::Beat)?;
+    stage.expect(B, Operation::Beat, SECOND)?;
     stage.expect_message(A)?;
     stage.step("B's network stops, and four seconds pass. Then C joins.")?;
     stage.proxy(B)?.black_hole();
@@ -77,7 +77,7 @@ pub(crate) fn paused() -> Result<Sequence> {
     stage.has(C)?;
     stage.step("B's network is back. B hears that it should ask, and has its place again.")?;
     stage.proxy(B)?.heal();
-    stage.expect(B, Operation::Beat)?;
+    stage.expect(B, Operation::Beat, Duration::ZERO)?;
     stage.expect_message(C)?;
     stage.step("C releases, and B is next.")?;
     stage.release(C)?;
@@ -102,10 +102,10 @@ pub(crate) fn sweep() -> Result<Sequence> {
     stage.set_clock_ahead(SECOND * 4, C)?;
     stage.join(C)?;
     stage.step("C's heartbeat leaves B alone: it may come back.")?;
-    stage.expect(C, Operation::Beat)?;
+    stage.expect(C, Operation::Beat, SECOND)?;
     stage.step("Six seconds after B began to count as dead, a heartbeat of C takes B out.")?;
     stage.set_clock_ahead(SECOND * 8, C)?;
-    stage.expect(C, Operation::Beat)?;
+    stage.expect(C, Operation::Beat, SECOND)?;
     stage.expect_message(A)?;
     stage.finish(
         "A waiter that does not come back is swept out of the queue",
@@ -128,7 +128,7 @@ pub(crate) fn grant() -> Result<Sequence> {
     stage.has(B)?;
     stage.leave_to_worker(B);
     stage.step("After a third of the window, the first renewal makes it a whole lease.")?;
-    stage.expect(C, Operation::Renew)?;
+    stage.expect(C, Operation::Renew, SECOND)?;
     stage.finish(
         "A published grant is confirmed by the first renewal",
         "B waits in the queue. The release of A publishes a grant with a claim window of three seconds. \
@@ -150,7 +150,7 @@ pub(crate) fn grant_lost() -> Result<Sequence> {
     stage.step(
         "B's next heartbeat has the grant as its reply: the same token, and a whole lease.",
     )?;
-    stage.expect(B, Operation::Beat)?;
+    stage.expect(B, Operation::Beat, SECOND)?;
     stage.has(B)?;
     stage.finish(
         "A lost grant is found by the next heartbeat",
