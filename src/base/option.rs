@@ -665,7 +665,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_out_of_bounds_names_the_field_the_value_and_the_bounds() {
+    fn lease_out_of_bounds_names_field_value_and_bounds() {
         for (ttl, shown) in [
             (Duration::ZERO, "0s"),
             (Duration::from_micros(999), "999µs"),

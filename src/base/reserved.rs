@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_beside_a_lock_are_reserved_for_every_word() {
+    fn side_keys_of_every_word_are_reserved() {
         for name in ["x", "a:b", "a}b", "a{b", "a{}b", "{x}", "{x}y", "p{x}:y", "{x}:fence"] {
             for &word in WORDS {
                 let key = Name::unchecked(name.as_bytes()).side_key(word);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beside_a_name_share_its_slot_and_never_another_names_key() {
+    fn side_keys_share_their_locks_slot_and_are_no_lock() {
         for (name, key) in [
             ("x", "{x}:fence"),
             ("{x}", "{x}:tfence"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_resemble_a_helper_key_are_free() {
+    fn names_that_resemble_a_side_key_are_allowed() {
         for name in [
             "x:fence",
             "x}:fence",
@@ -188,7 +188,7 @@ mod tests {
 
     /// Or `x:t` and `{…}` could have a key in common.
     #[test]
-    fn no_word_is_another_with_a_t_before_it() {
+    fn no_reserved_word_is_another_prefixed_with_t() {
         for word in WORDS {
             assert!(word.0.bytes().all(|byte| byte.is_ascii_lowercase()), "{word:?}");
             let twins = WORDS.iter().filter(|other| *other == word).count();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_on_for_long_after_a_suspend() {
+    fn sleep_ends_soon_after_a_suspend() {
         let mut told = Vec::new();
         let until = BootClock.now().after(Duration::from_secs(3600));
         BootClock.wait_until(until, &mut |span| told.push(span));

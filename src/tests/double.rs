@@ -75,7 +75,7 @@ pub(super) fn until(mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn time_that_is_put_forward_renews_leases_and_keeps_waiters_waiting() {
+fn leases_are_renewed_when_time_is_put_forward() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
@@ -95,7 +95,7 @@ fn time_that_is_put_forward_renews_leases_and_keeps_waiters_waiting() {
 }
 
 #[test]
-fn a_fixed_lease_that_is_handed_over_is_whole_from_the_start() {
+fn handed_over_fixed_lease_is_whole_from_the_start() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
@@ -138,7 +138,7 @@ fn waiter_at_a_replica_takes_a_lock_that_is_free() {
 }
 
 #[test]
-fn waiter_at_a_replica_is_passed_over_and_loses_nothing() {
+fn waiter_at_a_replica_is_skipped_and_keeps_its_place() {
     let server = Server::standing_still();
     let [here, there, other] = [(); 3].map(|()| server.client());
     server.link(&there).listen_at_replica();
@@ -159,7 +159,7 @@ fn waiter_at_a_replica_is_passed_over_and_loses_nothing() {
 }
 
 #[test]
-fn a_request_that_comes_too_late_takes_nothing() {
+fn late_request_takes_nothing() {
     let server = Server::standing_still();
     let client = server.client();
     let link = server.link(&client);
@@ -176,7 +176,7 @@ fn a_request_that_comes_too_late_takes_nothing() {
 
 /// Redis told of a holder, and nothing that was sent after it failed.
 #[test]
-fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
+fn wait_whose_last_request_was_never_sent_returns_none() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let link = server.link(&there);
@@ -192,14 +192,14 @@ fn who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all() {
 
 /// Redis being silent is not a holder.
 #[test]
-fn whose_last_request_was_not_answered_in_a_usual_time_knows_nothing() {
+fn slow_final_reply_is_an_unknown_outcome() {
     // The heartbeat after a second has 600 ms for its answer.
     silent_until_the_end_of(SECOND * 8 / 5, Duration::ZERO);
 }
 
 /// What it was told is too old by then.
 #[test]
-fn whose_last_request_brings_no_answer_after_a_suspend_knows_nothing() {
+fn silent_final_request_after_a_suspend_is_unknown() {
     silent_until_the_end_of(SECOND * 5 / 2, SECOND * 5);
 }
 
@@ -220,13 +220,13 @@ fn silent_until_the_end_of(wait: Duration, suspended: Duration) {
 
 /// Nobody else had it any more.
 #[test]
-fn who_was_granted_the_lock_and_cannot_make_sure_knows_nothing() {
+fn unconfirmed_grant_at_the_end_of_a_wait_is_unknown() {
     granted_at_the_end_of_the_wait(|link| link.delay_answers(1, SECOND), 1);
 }
 
 /// That request was not carried out, but the grant was.
 #[test]
-fn who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing() {
+fn grant_with_a_late_confirmation_request_is_unknown() {
     granted_at_the_end_of_the_wait(|link| make_late(link, SECOND / 8), 2);
 }
 
@@ -250,14 +250,14 @@ fn granted_at_the_end_of_the_wait(fault: impl FnOnce(&Link), faults: u64) {
 
 /// The message that told of it came meanwhile.
 #[test]
-fn who_was_granted_the_lock_during_a_last_request_that_failed_takes_it() {
+fn grant_received_while_the_last_request_fails_is_taken() {
     let taken = granted_during_the_last_request(LockOptions::new(), SECOND * 5 / 8);
     assert!(taken.unwrap());
 }
 
 /// There is no time to ask for the whole lease.
 #[test]
-fn who_was_granted_a_part_of_its_lease_during_a_last_request_that_failed_knows_nothing() {
+fn partial_grant_during_a_failed_last_request_is_unknown() {
     let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
     let error = granted_during_the_last_request(fixed, SECOND * 5 / 8).unwrap_err();
     assert!(error.is_unknown_outcome(), "{error:?}");
@@ -265,7 +265,7 @@ fn who_was_granted_a_part_of_its_lease_during_a_last_request_that_failed_knows_n
 
 /// What was told of the holder before would have stood.
 #[test]
-fn who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing() {
+fn partial_grant_during_a_brief_last_request_is_unknown() {
     let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
     let error = granted_during_the_last_request(fixed, SECOND * 7 / 40).unwrap_err();
     assert!(error.is_unknown_outcome(), "{error:?}");
@@ -273,7 +273,7 @@ fn who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing
 
 /// Its hold began with the grant.
 #[test]
-fn who_may_not_hold_what_it_was_granted_during_a_last_request_that_failed_knows_nothing() {
+fn grant_past_max_hold_in_a_failed_request_is_unknown() {
     let brief = LockOptions::new().max_hold(SECOND / 4);
     let error = granted_during_the_last_request(brief, SECOND * 5 / 8).unwrap_err();
     assert!(error.is_unknown_outcome(), "{error:?}");
@@ -281,7 +281,7 @@ fn who_may_not_hold_what_it_was_granted_during_a_last_request_that_failed_knows_
 
 /// Nobody would give it back.
 #[test]
-fn a_grant_that_is_told_when_its_hold_is_over_is_given_back() {
+fn grant_received_after_max_hold_is_released() {
     let server = Server::standing_still();
     let client = server.client();
     server.link(&client).delay_answers(1, SECOND / 2);
@@ -313,13 +313,13 @@ fn granted_during_the_last_request(
 
 /// It was the end of the wait that made them late.
 #[test]
-fn whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all() {
+fn late_last_request_of_a_wait_returns_none() {
     late_at_the_end_of(SECOND * 5 / 2);
 }
 
 /// What it was told is a heartbeat old by then, as it asks no more often.
 #[test]
-fn whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all() {
+fn late_last_heartbeat_of_a_wait_returns_none() {
     late_at_the_end_of(SECOND * 2);
 }
 
@@ -345,7 +345,7 @@ fn make_late(link: &Link, may_take: Duration) {
 }
 
 #[test]
-fn a_late_answer_leaves_so_much_less_of_the_lease() {
+fn late_reply_shortens_the_validity() {
     let server = Server::standing_still();
     let client = server.client();
     server.link(&client).delay_answers(1, SECOND / 2);
@@ -357,7 +357,7 @@ fn a_late_answer_leaves_so_much_less_of_the_lease() {
 }
 
 #[test]
-fn what_happens_to_the_key_is_told_as_the_cause_of_the_loss() {
+fn loss_cause_says_what_happened_to_the_key() {
     type Do = fn(&Server);
     let delete: Do = |server| assert!(server.delete("a"));
     let cases: [(Do, LossCause); 4] = [
@@ -383,7 +383,7 @@ fn what_happens_to_the_key_is_told_as_the_cause_of_the_loss() {
 }
 
 #[test]
-fn a_client_that_is_cut_off_loses_its_lock_and_another_gets_it() {
+fn cut_off_client_loses_its_lock_and_another_gets_it() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
@@ -402,7 +402,7 @@ fn a_client_that_is_cut_off_loses_its_lock_and_another_gets_it() {
 
 /// Redis is out of reach, and may have given the lock away to whom it did not tell.
 #[test]
-fn a_wait_that_an_outage_ends_tells_of_it_and_of_what_is_not_known() {
+fn wait_ended_by_an_outage_is_unreachable_and_unknown() {
     let server = Server::standing_still();
     let client = server.client();
     server.link(&client).silence();
@@ -420,7 +420,7 @@ fn a_wait_that_an_outage_ends_tells_of_it_and_of_what_is_not_known() {
 }
 
 #[test]
-fn where_nothing_comes_callers_wait_for_their_time_outs() {
+fn silent_link_makes_callers_wait_for_their_timeout() {
     let server = Server::standing_still();
     let client = server.client();
     server.link(&client).silence();
@@ -433,7 +433,7 @@ fn where_nothing_comes_callers_wait_for_their_time_outs() {
 }
 
 #[test]
-fn a_machine_that_slept_finds_its_leases_over() {
+fn leases_are_over_after_the_machine_slept() {
     let server = Server::standing_still();
     let client = server.client();
     let fixed = LockOptions::new().lease(Lease::fixed(SECOND * 5));
@@ -457,7 +457,7 @@ fn time_goes_by_itself_unless_it_stands_still() {
 }
 
 #[test]
-fn transaction_is_applied_while_the_lock_is_held_and_not_after_its_loss() {
+fn transaction_applies_while_held_and_not_after_a_loss() {
     let server = Server::new();
     let guard = server.client().mutex("a").unwrap().lock().unwrap();
     let replies = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("x")).unwrap();
@@ -472,7 +472,7 @@ fn transaction_is_applied_while_the_lock_is_held_and_not_after_its_loss() {
 }
 
 #[test]
-fn full_memory_keeps_nobody_from_renewing_releasing_and_handing_over() {
+fn full_memory_allows_renewal_release_and_hand_over() {
     let server = Server::new();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
@@ -493,12 +493,12 @@ fn full_memory_keeps_nobody_from_renewing_releasing_and_handing_over() {
 
 #[test]
 #[should_panic(expected = "a client of this server")]
-fn only_clients_of_the_server_have_a_link() {
+fn link_of_another_servers_client_panics() {
     let _ = Server::new().link(&Server::new().client());
 }
 
 #[test]
-fn theft_may_last_for_ever() {
+fn steal_accepts_an_endless_lease() {
     let server = Server::new();
     let client = server.client();
     let guard = client.mutex("a").unwrap().lock().unwrap();

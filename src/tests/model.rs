@@ -360,5 +360,5 @@ prop_state_machine! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn the_engine_is_like_the_reference_model(sequential 1..60 => System);
+    fn engine_behaves_like_the_reference_model(sequential 1..60 => System);
 }

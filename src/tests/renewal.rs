@@ -35,7 +35,7 @@ fn hand_over() -> Handed {
 }
 
 #[test]
-fn handed_over_lease_survives_one_lost_answer() {
+fn handed_over_lease_survives_one_lost_reply() {
     let Handed { server, link, guard, .. } = hand_over();
     link.delay_answers(1, NEVER);
     server.advance(SECOND * 40);
@@ -80,7 +80,7 @@ fn refused_renewals_are_tried_with_pauses() {
 
 /// Redis carried them out, and has the lock for a whole lease; its holder does not know.
 #[test]
-fn lease_of_unanswered_renewals_is_given_back_once_lost() {
+fn lost_lease_with_unanswered_renewals_is_released() {
     for dropped in [false, true] {
         let Handed { server, here, link, guard } = hand_over();
         link.delay_answers(100, NEVER);
@@ -100,7 +100,7 @@ fn lease_of_unanswered_renewals_is_given_back_once_lost() {
 
 /// Both are due at once, and only the answer to the short one is lost.
 #[test]
-fn short_lease_does_not_cut_the_time_of_others() {
+fn short_lease_does_not_cut_the_timeout_of_others() {
     let server = Server::standing_still();
     let client = server.client();
     let long = client.mutex("long").unwrap().lock().unwrap();

@@ -16,7 +16,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Its thread stands still between the end of validity and what becomes of the lease.
 #[test]
-fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
+fn shutdown_waits_for_a_release_which_then_does_not_linger() {
     let server = Server::new();
     let client = server.client();
     let engine = client.engine();
@@ -39,7 +39,7 @@ fn a_release_that_has_begun_is_waited_for_and_does_not_end_in_a_linger() {
 
 /// The worker has just ended a linger whose time is over, and stands still.
 #[test]
-fn a_linger_that_is_over_is_waited_for() {
+fn shutdown_waits_for_a_linger_the_worker_ends() {
     let server = Server::standing_still();
     let client = server.client();
     linger(&server, &client);
@@ -55,7 +55,7 @@ fn a_linger_that_is_over_is_waited_for() {
 
 /// The thread that listens gives back what lingered, as another process waits for it.
 #[test]
-fn the_end_of_a_linger_is_waited_for() {
+fn shutdown_waits_for_a_linger_the_listener_ends() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     linger(&server, &here);
@@ -81,7 +81,7 @@ fn the_end_of_a_linger_is_waited_for() {
 /// `max_hold` has ended a hold whose first request brought no answer. What Redis has of it is left alone
 /// until its lease ends, as its thread may be at work, but a shutdown takes away what is at work.
 #[test]
-fn rest_of_a_hold_that_max_hold_ended_is_given_back() {
+fn lease_left_after_max_hold_is_released_at_shutdown() {
     let server = Server::standing_still();
     let client = server.client();
     let link = server.link(&client);

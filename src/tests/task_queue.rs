@@ -29,7 +29,7 @@ fn listen(server: &Server, client: &LockClient) {
 }
 
 #[test]
-fn released_leases_leave_nothing_on_the_agenda() {
+fn released_leases_leave_nothing_on_the_task_queue() {
     let server = Server::standing_still();
     let client = server.client();
     let options = LockOptions::new().lease(Lease::fixed(HOUR));
@@ -44,7 +44,7 @@ fn released_leases_leave_nothing_on_the_agenda() {
 }
 
 #[test]
-fn a_lease_taken_again_has_one_entry_on_the_agenda() {
+fn a_lease_taken_again_has_one_entry_on_the_task_queue() {
     let server = Server::new();
     let client = server.client();
     listen(&server, &client);

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_server_is_named_with_the_time_out() {
+    fn silent_server_error_names_address_and_timeout() {
         let error = RedisError::from(io::Error::from_raw_os_error(11));
         let error = locate(error, "10.0.0.7:6379", LIMIT);
         assert!(error.is_timeout() && error.is_io_error());

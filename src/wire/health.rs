@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_covers_what_replied_before_its_request() {
+    fn silence_marks_connections_idle_since_before_it() {
         let second = Duration::from_secs(1);
         let silence = ConnectionHealth::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn short_silence_covers_nothing() {
+    fn short_silence_marks_no_connection() {
         let second = Duration::from_secs(1);
         let silence = ConnectionHealth::new(second, "command_timeout");
         let sent = Moment::PAST.after(second * 10);

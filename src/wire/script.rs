@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fall_back_carries_the_source_and_the_same_arguments() {
+    fn fallback_has_the_source_and_the_same_arguments() {
         static SCRIPT: Script = Script::new("return ARGV[1]");
         let arguments = [Argument::Bytes(b"\x00\xff"), Argument::Bytes(b""), Argument::Number(7)];
         let call = SCRIPT.call(&[b"key".to_vec()], arguments);

@@ -277,7 +277,7 @@ mod tests {
     use crate::wire::endpoint;
 
     #[test]
-    fn each_reply_is_about_the_oldest_command_without_one() {
+    fn replies_match_commands_in_order() {
         let server = Server::builder().tcp().start().unwrap();
         let mut user = redis::cmd("ACL");
         user.arg(&["SETUSER", "locks", "on", ">secret", "+@all", "resetchannels", "&x", "&y"]);

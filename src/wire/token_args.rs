@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_sent_as_its_number() {
+    fn token_is_sent_as_its_number() {
         let token = FencingToken::new(1_780_000_000_000_001);
         assert_eq!(token.to_redis_args(), [b"1780000000000001"]);
         let script = redis::Script::new("return ARGV[1]");

@@ -387,7 +387,7 @@ fn no_module_imports_a_higher_layer() {
 }
 
 #[test]
-fn only_the_wire_and_a_few_named_files_use_redis() {
+fn only_the_wire_and_named_files_use_redis() {
     let found: BTreeSet<String> = sources()
         .into_iter()
         .filter(|(file, text)| {
@@ -433,7 +433,7 @@ fn only_one_file_uses_r2d2() {
 }
 
 #[test]
-fn synchronisation_comes_from_one_file() {
+fn synchronisation_is_imported_by_one_file() {
     let found: Vec<_> =
         sources().iter().flat_map(|(file, text)| foreign_sync(file, text)).collect();
     assert!(found.is_empty(), "{found:#?}");
@@ -441,7 +441,7 @@ fn synchronisation_comes_from_one_file() {
 
 /// A line that is written in another way may panic with the user's logger.
 #[test]
-fn panics_are_caught_and_lines_are_logged_in_one_file() {
+fn only_one_file_catches_panics_and_logs() {
     let found: Vec<_> = sources()
         .into_iter()
         .filter(|(file, text)| logs(file, text))
@@ -454,7 +454,7 @@ fn panics_are_caught_and_lines_are_logged_in_one_file() {
 }
 
 #[test]
-fn nothing_unfinished_and_no_select_is_left() {
+fn code_has_no_leftovers_and_no_select() {
     let found: Vec<_> = sources().iter().flat_map(|(file, text)| leftovers(file, text)).collect();
     assert!(found.is_empty(), "{found:#?}");
 }
@@ -497,7 +497,7 @@ fn a_planted_import_of_a_higher_layer_is_found() {
 }
 
 #[test]
-fn planted_uses_of_redis_and_of_foreign_synchronisation_are_found() {
+fn planted_foreign_synchronisation_is_found() {
     assert!(names_redis("use redis::Value;") && names_redis("fn f() -> redis::Cmd { g() }"));
     assert!(names_redis("pub use redis;") && names_r2d2("r2d2::Pool::builder()"));
     assert!(names_r2d2("use scheduled_thread_pool::ScheduledThreadPool;"));
@@ -531,7 +531,7 @@ fn planted_leftovers_are_found() {
 }
 
 #[test]
-fn the_reader_of_code_knows_comments_and_literals() {
+fn code_reader_knows_comments_and_literals() {
     let text = "a /* b /* c */ d */ e \"f\\\" // g\" 'h' '\\'' r#\"i\" j\"# k<'l> // m\nn";
     let words: Vec<String> = code(text).split_whitespace().map(str::to_owned).collect();
     assert_eq!(words, ["a", "e", "k<'l>", "n"]);

@@ -112,7 +112,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_clock_that_stands_still_moves_only_when_it_is_put_forward() {
+    fn standing_clock_moves_only_when_put_forward() {
         let clock = ManualClock::new(false);
         let first = clock.now();
         std::thread::sleep(POLL_INTERVAL);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_can_be_put_forward_too() {
+    fn running_clock_can_be_put_forward() {
         let clock = ManualClock::new(true);
         let first = clock.now();
         clock.put_forward(first.after(HOUR));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_known_and_wakes_when_the_time_has_come() {
+    fn waiting_thread_is_counted_and_wakes_when_due() {
         let clock = ManualClock::new(false);
         let until = clock.now().after(HOUR);
         std::thread::scope(|scope| {

@@ -90,7 +90,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
 
 /// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
 #[test]
-fn reply_that_comes_after_the_end_revives_no_hold() {
+fn late_renewal_reply_revives_no_hold() {
     for renewal in [true, false] {
         let bench = Bench::new(renewed());
         let sent = bench.at(SECOND);
@@ -110,7 +110,7 @@ fn reply_that_comes_after_the_end_revives_no_hold() {
 
 /// As where the process sleeps, and its thread is the first to wake.
 #[test]
-fn lost_hold_whose_renewal_is_under_way_is_given_back() {
+fn hold_lost_during_its_renewal_is_released() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     let renewal = bench.lease.command();

@@ -88,7 +88,7 @@ impl Stage {
 }
 
 #[test]
-fn confirmation_before_its_question_confirms_nothing() {
+fn confirmation_before_its_request_is_ignored() {
     let stage = Stage::new();
     stage.confirm(b"x");
     assert!(!stage.listener.is_subscribed(b"x"), "it is not asked for yet");
@@ -98,7 +98,7 @@ fn confirmation_before_its_question_confirms_nothing() {
 }
 
 #[test]
-fn refusal_of_one_channel_leaves_another_asked_for() {
+fn refused_channel_leaves_other_requests_pending() {
     let Stage { listener, server, slot, .. } = &Stage::new();
     server.subscribe_wished(&mut Nothing).unwrap();
     server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
@@ -111,7 +111,7 @@ fn refusal_of_one_channel_leaves_another_asked_for() {
 }
 
 #[test]
-fn client_is_down_while_it_hears_no_server_and_seeks_another() {
+fn listener_is_not_live_while_it_seeks_its_only_server() {
     let stage = Stage::new();
     let (shared, publisher) =
         (Arc::clone(&stage.listener.shared), Arc::clone(&stage.server.publisher));
@@ -122,7 +122,7 @@ fn client_is_down_while_it_hears_no_server_and_seeks_another() {
 }
 
 #[test]
-fn wake_ups_are_delayed_together_and_not_put_off() {
+fn delayed_wake_ups_of_a_channel_merge_and_keep_their_time() {
     let mut delayed = Delayed::default();
     let now = ManualClock::START;
     let later = now.after(SECOND);
@@ -136,7 +136,7 @@ fn wake_ups_are_delayed_together_and_not_put_off() {
 }
 
 #[test]
-fn what_a_server_said_before_it_went_is_believed() {
+fn messages_of_a_departed_server_still_count() {
     let stage = Stage::new();
     stage.listener.shared.state.lock().servers.clear();
     let own = &stage.listener.shared.own;
@@ -239,7 +239,7 @@ fn until_attempt(refusing: &Refusing, number: u64) {
 }
 
 #[test]
-fn attempt_between_refusal_and_rest_ends_the_rest() {
+fn attempt_after_a_refusal_ends_the_rest_at_once() {
     let (refusing, shared) = refused(1);
     until_attempt(&refusing, 2);
     shared.closed.store(true, Ordering::Release);

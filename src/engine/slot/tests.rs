@@ -91,7 +91,7 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 
 /// The grant is in a reply on its way, and the acquirer knows of it later.
 #[test]
-fn eviction_told_before_the_grant_is_asked_about() {
+fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
     let admission = slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
     assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");

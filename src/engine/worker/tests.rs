@@ -44,7 +44,7 @@ fn task(number: u64) -> Arc<PendingRelease> {
 }
 
 #[test]
-fn a_turn_takes_all_slots_but_only_some_returns() {
+fn a_turn_takes_all_slots_and_some_pending_releases() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
@@ -73,7 +73,7 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
 }
 
 #[test]
-fn a_value_is_owed_once_and_until_it_is_done() {
+fn pending_release_is_listed_once_until_done() {
     let task_queue = TaskQueue::new();
     let clock = Busy::new();
     let (first, later) = (Moment::from_nanos(5), Moment::from_nanos(9));
@@ -109,7 +109,7 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
 }
 
 #[test]
-fn requests_of_others_do_not_pile_up() {
+fn release_requests_in_the_queue_are_bounded() {
     let task_queue = TaskQueue::new();
     for _ in 0..MAX_RELEASE_REQUESTS * 2 {
         task_queue.notify(Moment::PAST, Notification::Requested(b"x".to_vec()));
@@ -145,7 +145,7 @@ impl Clock for Busy {
 }
 
 #[test]
-fn a_turn_ends_whatever_falls_due_meanwhile() {
+fn a_turn_ends_although_more_falls_due_meanwhile() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
@@ -185,7 +185,7 @@ impl RenewableSlot for Looked {
 }
 
 #[test]
-fn look_that_panics_keeps_no_other_from_being_made() {
+fn panic_in_one_check_does_not_stop_the_others() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
@@ -205,7 +205,7 @@ fn look_that_panics_keeps_no_other_from_being_made() {
 }
 
 #[test]
-fn look_that_a_panic_cut_short_is_made_again() {
+fn check_cut_short_by_a_panic_is_repeated() {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
@@ -278,7 +278,7 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
 
 /// An outage, and then the end of all leases.
 #[test]
-fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
+fn thousand_failures_in_a_turn_log_one_warning() {
     const LOCKS: u32 = 1_000;
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_tells_the_holder() {
+    fn value_names_the_holder() {
         let identity = Identity::new("billing: nightly");
         let told = holder(MutexKind.owner(&identity, 10, Duration::from_secs(3), true));
         assert_eq!(told.label(), Some("billing: nightly"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_others_read_them() {
+    fn numbers_are_written_as_the_standard_library_does() {
         for number in [0, 1, 9, 10, 15, 16, 255, 30_000, u64::MAX] {
             let (mut decimal, mut hex) = (b"x".to_vec(), Vec::new());
             put(&mut decimal, number, 10);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_value_tells_nothing_but_itself() {
+    fn foreign_value_is_shown_without_host_or_label() {
         for value in ["", "x", "a:b:c:d:e:f", "1-:c:1:9:notanumber:h:l", "22:c:1:9:1:h:l"] {
             let told = holder(value.as_bytes().to_vec());
             assert_eq!((told.pid(), told.host(), told.label()), (None, None, None), "{value}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_another_process_is_cleaned_when_it_is_read() {
+    fn text_of_another_process_is_cleaned_on_reading() {
         let value = "1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes().to_vec();
         let told = holder(value.clone());
         assert_eq!((told.host(), told.label()), (Some("host"), Some("la[31mbel")));

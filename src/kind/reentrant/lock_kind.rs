@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn the_channel_is_redissons() {
+    fn channel_name_matches_redisson() {
         assert_eq!(channel_of("orders"), "redisson_lock__channel:{orders}");
         assert_eq!(channel_of("{a}b"), "redisson_lock__channel:{a}b");
     }
 
     #[test]
-    fn the_owner_has_the_form_of_redissons() {
+    fn owner_value_has_redissons_form() {
         let owner =
             String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12, Duration::ZERO, false))
                 .unwrap();

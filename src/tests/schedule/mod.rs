@@ -54,6 +54,6 @@ fn scenarios() -> Vec<Scenario> {
 }
 
 #[test]
-fn every_schedule_keeps_the_promise() {
+fn every_schedule_keeps_every_guarantee() {
     runner::run(&scenarios());
 }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_read_and_an_unknown_host_is_that_of_who_tells() {
+    fn slots_are_parsed_and_an_unknown_host_is_the_senders() {
         let told = Value::Array(vec![
             range(0, 5460, text("10.0.0.1"), 7000),
             range(5461, 5461, Value::Nil, 7001),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_slots_is_not_believed() {
+    fn malformed_slot_lists_are_rejected() {
         let reporter = address("seed", 1);
         let one = |range| Value::Array(vec![range]);
         for odd in [
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_names_the_slot_and_the_node() {
+    fn redirections_are_parsed_into_slot_and_node() {
         let of = |kind, detail: &str| {
             let error = (ErrorKind::Server(kind), "elsewhere", detail.to_owned());
             Redirect::of(&Failure::Refused(error.into()), &address("seed", 1))

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// The first node takes connections and says nothing. Nobody asks the second one here.
 #[test]
-fn call_to_a_healthy_slot_waits_for_no_dead_node() {
+fn call_to_a_live_node_does_not_wait_for_a_dead_one() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = |url: String| Address::of(&endpoint::parse(&url).unwrap()).unwrap();
     let dead = address(format!("redis://{}", silent.local_addr().unwrap()));

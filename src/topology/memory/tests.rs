@@ -147,7 +147,7 @@ fn transaction_does_nothing_once_the_lock_is_lost() {
 }
 
 #[test]
-fn touched_key_makes_the_transaction_look_again() {
+fn touched_key_makes_the_transaction_start_again() {
     let stage = Stage::new();
     let renewed = stage.meanwhile(|server| {
         server.call(&[b"PEXPIRE", b"x", b"60000"]).unwrap();
@@ -171,7 +171,7 @@ fn key_that_expires_is_touched() {
 }
 
 #[test]
-fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
+fn unknown_command_is_rejected_by_name_and_nothing_applies() {
     let stage = Stage::new();
     let applied = stage.apply(|pipe| {
         pipe.cmd("INCR").arg("count").cmd("BITFIELD").arg("count");
@@ -187,7 +187,7 @@ fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
 }
 
 #[test]
-fn release_by_watch_deletes_what_is_the_owners() {
+fn release_by_watch_deletes_only_the_owners_key() {
     let stage = Stage::new();
     assert_eq!(stage.release().unwrap(), Ownership::Owned);
     assert_eq!(stage.server.keys(), [b"{x}:fence"]);
@@ -208,7 +208,7 @@ fn release_by_watch_works_out_of_memory() {
 }
 
 #[test]
-fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
+fn delayed_transaction_runs_when_it_arrives() {
     let stage = Stage::with(ManualClock::new(true));
     let link = &stage.link;
     link.script(Delivery::Served, 2);
@@ -226,7 +226,7 @@ fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
 }
 
 #[test]
-fn wait_for_replicas_takes_its_time_and_finds_none() {
+fn wait_for_replicas_lasts_its_timeout_and_counts_none() {
     let stage = Stage::with(ManualClock::new(true));
     let begin = stage.clock.now();
     let wanted = Durability { on_disk: false, local: false, replicas: 1, within: MOMENT };

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn server_counts_once_it_has_surely_run_for_the_span() {
+    fn server_votes_once_its_run_surely_lasted_the_span() {
         let from = |seconds| look(&RestartQuarantine::new(SPAN), "a", seconds, NOW);
         assert_eq!(from(31), NOW);
         assert_eq!(from(YEAR), Moment::PAST);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn server_that_reports_no_uptime_does_not_count() {
+    fn server_without_an_uptime_has_no_vote() {
         let from =
             |span, text| RestartQuarantine::new(span).assess_report(text, NOW, NOW).counts_from;
         assert_eq!(from(SPAN, ""), Moment::FAR);
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn negative_uptime_is_that_of_a_run_just_started() {
+    fn negative_uptime_counts_as_zero() {
         let server_run = RestartQuarantine::new(SPAN).assess_report(&report("a", -3_600), NOW, NOW);
         assert_eq!(server_run.counts_from, NOW.after(SPAN));
     }
 
     #[test]
-    fn second_report_of_a_disbelieved_run_changes_nothing() {
+    fn repeated_report_of_a_disbelieved_run_changes_nothing() {
         let quarantine = RestartQuarantine::new(SPAN);
         look(&quarantine, "a", YEAR, NOW);
         assert_eq!(look(&quarantine, "b", YEAR, NOW), NOW.after(SPAN));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn new_run_older_than_the_last_meeting_is_not_believed() {
+    fn new_run_that_claims_to_predate_the_last_is_not_believed() {
         let quarantine = RestartQuarantine::new(SPAN);
         look(&quarantine, "a", 1_000, NOW);
         let later = NOW.after(SPAN * 2);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_shows_that_its_run_was_alive_when_asked() {
+    fn reply_dates_its_run_no_later_than_the_request() {
         let quarantine = RestartQuarantine::new(SPAN);
         let first = quarantine.assess_report(&report("a", 1_000), NOW, NOW);
         let later = NOW.after(SPAN * 2);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn server_without_a_run_id_gets_no_credit_from_earlier() {
+    fn server_without_a_run_id_keeps_no_earlier_credit() {
         let from = |quarantine: &RestartQuarantine, seconds: u64, at| {
             quarantine
                 .assess_report(&format!("uptime_in_seconds:{seconds}\r\n"), at, at)

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_again_soon_is_an_echo() {
+    fn repeated_message_is_dropped_for_a_while() {
         let (recent_messages, begin) =
             (RecentMessages::default(), Moment::PAST.after(Duration::from_secs(100)));
         let at = |seconds: f64| begin.after(Duration::from_secs_f64(seconds));

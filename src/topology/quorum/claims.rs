@@ -130,7 +130,7 @@ mod tests {
     const END: Moment = Moment::from_nanos(9_000);
 
     #[test]
-    fn what_was_accepted_is_owed_until_its_release_is_answered() {
+    fn accepted_vote_is_owed_until_its_release_is_answered() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, NOW, LATER, END);
         claims.replied(b"x", 0b011, 0b111);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_an_answer_is_owed_until_a_release_that_was_sent_after_its_deadline() {
+    fn unanswered_request_is_owed_until_a_release_past_its_deadline() {
         let claims = Claims::default();
         claims.ask(b"x", 0b111, NOW, LATER, END);
         claims.replied(b"x", 0b011, 0b011);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_answer_is_none_to_an_earlier_request() {
+    fn later_reply_does_not_settle_an_earlier_request() {
         let claims = Claims::default();
         claims.ask(b"x", 0b1, NOW, NOW, END);
         claims.ask(b"x", 0b1, NOW, NOW, END);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_swept() {
+    fn sweep_drops_ended_attempts() {
         let claims = Claims::default();
         for number in 0..SWEEP_STEP {
             claims.ask(&number.to_be_bytes(), 1, NOW, NOW, LATER);

@@ -46,7 +46,7 @@ fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
 }
 
 #[test]
-fn contended_attempts_leave_nothing_in_the_table() {
+fn contended_attempts_leave_no_claims() {
     const ATTEMPTS: usize = 300;
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
@@ -90,7 +90,7 @@ fn contended_attempts_leave_nothing_in_the_table() {
 /// A key of another type keeps no vote, and it takes the place of one that may arrive yet only until the
 /// request for that is dead.
 #[test]
-fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
+fn claim_behind_a_foreign_key_ends_with_its_deadline() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
     let quorum = quorum(urls.iter().map(String::as_str));
@@ -169,7 +169,7 @@ fn outcome_is_unknown_where_any_server_ran_a_request() {
 
 /// One small pool among servers that are down is not why too few agree.
 #[test]
-fn quorum_is_exhausted_where_its_pools_are_why() {
+fn exhausted_pools_make_the_quorum_pool_exhausted() {
     use crate::base::error::Error;
     use crate::wire::failure::Shortage;
     let in_use = || {
@@ -195,7 +195,7 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
 }
 
 #[test]
-fn request_that_no_server_ran_is_known_to_have_done_nothing() {
+fn request_that_no_server_ran_is_not_sent() {
     for ask in [TallyKind::Renew, TallyKind::Release] {
         let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
         assert!(

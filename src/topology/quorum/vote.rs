@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn the_votes_of_one_holder_are_counted_together() {
+    fn votes_of_one_holder_are_counted_together() {
         let holders = [1, 2, 1, 3, 1].map(|owner| NodeHolder { ttl: None, owner });
         assert_eq!((most_votes(&holders), most_votes(&holders[..2]), most_votes(&[])), (3, 1, 0));
     }
 
     #[test]
-    fn votes_are_read_or_refused() {
+    fn votes_are_parsed_or_rejected() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
         assert_eq!(busy(30, b"a").unwrap().0.ttl, Some(Duration::from_millis(30)));
         assert_eq!(busy(-1, b"a").unwrap(), busy(-1, b"a").unwrap());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_all_decides_and_not_of_those_that_answered() {
+    fn majority_is_of_all_servers_not_of_those_that_replied() {
         let tally = |done, gone, taken| Tally { done, gone, taken }.ownership(3, 5);
         assert_eq!(tally(3, 0, 2), Some(Ownership::Owned));
         assert_eq!(tally(2, 0, 0), None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_waits_for_as_many_leases_as_it_needs() {
+    fn waiter_waits_until_enough_leases_end_for_a_majority() {
         let ttl = |millis| Some(Duration::from_millis(millis));
         let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| NodeHolder { ttl, owner: 1 });
         assert_eq!(free_after(&mut holders, 2), ttl(20));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn mended_sentinel_is_heard_though_nobody_connects() {
+    fn repaired_sentinel_is_followed_without_any_connection() {
         let refusing = Refusing::new();
         follow(refusing.sentinels.clone(), &refusing.manager, Threads::of_a_new_client());
         until("it refuses", || refusing.server.error_count("WRONGPASS") > 0);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_look_is_repeated_after_a_minute() {
+    fn refused_subscription_is_repeated_after_a_minute() {
         let refusing = Refusing::new();
         let mut next = NextPoll::new();
         for refused in [1, 1, 2] {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt_between_refusal_and_rest_ends_the_rest() {
+    fn attempt_after_a_refusal_ends_the_rest_at_once() {
         let refusing = Refusing::new();
         let mut follower =
             Follower::new(refusing.sentinels.clone(), Arc::downgrade(&refusing.manager));

@@ -269,7 +269,7 @@ mod tests {
     use crate::base::time::BootClock;
 
     #[test]
-    fn a_message_is_news_if_it_is_of_this_master_and_tells_of_another_address() {
+    fn switch_message_counts_for_this_master_and_a_new_address() {
         let template = crate::wire::endpoint::parse("redis://one").unwrap();
         let sentinels = Sentinels::new(Vec::new(), template, Arc::new(BootClock));
         assert!(sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_newer_than_what_was_and_older_than_what_comes_of_it() {
+    fn fail_over_under_way_ranks_between_its_two_epochs() {
         let rank = |epoch, is_ahead| Rank { epoch, is_ahead };
         assert!(rank(1, false) < rank(1, true) && rank(1, true) < rank(2, false));
     }

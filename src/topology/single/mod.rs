@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn acquire_during_a_move_has_a_deadline_of_the_new_server() {
+    fn acquire_during_a_move_uses_the_new_servers_clock() {
         let stage = Stage::new();
         // The server knows the script now, or it would refuse the first request for that.
         let (owner, reply) = stage.acquire();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn force_during_a_move_has_a_deadline_of_the_new_server() {
+    fn force_during_a_move_uses_the_new_servers_clock() {
         let stage = Stage::new();
         let (owner, _) = stage.acquire();
         let force = || stage.locks.force_release(&stage.target, &owner, Stage::deadline());

@@ -195,7 +195,7 @@ fn unreachable() -> Failure {
 }
 
 #[test]
-fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
+fn waiting_calls_share_a_batch_and_get_their_own_replies() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, 5);
@@ -210,7 +210,7 @@ fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
 }
 
 #[test]
-fn a_batch_is_bounded_and_the_rest_goes_next() {
+fn full_batch_leaves_the_rest_for_the_next() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, ENTRIES + 3);
@@ -235,7 +235,7 @@ fn long_commands_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
+fn call_past_its_deadline_is_withdrawn_and_never_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, 1);
@@ -298,7 +298,7 @@ fn leader_that_leaves_hands_on_and_the_last_dissolves_the_batch() {
 }
 
 #[test]
-fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
+fn caller_at_its_deadline_gets_an_unknown_outcome() {
     let (stage, gate) = stage();
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
@@ -321,7 +321,7 @@ fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
 }
 
 #[test]
-fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
+fn broken_connection_is_unknown_only_to_its_own_batch() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -341,7 +341,7 @@ fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
 }
 
 #[test]
-fn without_a_connection_all_in_the_batch_were_not_sent() {
+fn batch_without_a_connection_fails_as_not_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -359,7 +359,7 @@ fn without_a_connection_all_in_the_batch_were_not_sent() {
 }
 
 #[test]
-fn others_may_have_the_time_that_their_leader_had_not() {
+fn followers_go_on_when_the_leaders_time_ends() {
     let (stage, _gate) = stage();
     let end = now().after(LONG);
     let pending = PendingBatch::new(Vec::new(), end, end);
@@ -378,7 +378,7 @@ fn others_may_have_the_time_that_their_leader_had_not() {
 }
 
 #[test]
-fn a_panic_leaves_nobody_waiting() {
+fn panic_of_a_leader_leaves_no_call_waiting() {
     let (stage, gate) = stage();
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
@@ -409,7 +409,7 @@ fn a_panic_leaves_nobody_waiting() {
 }
 
 #[test]
-fn who_waited_for_a_turn_takes_a_place_besides() {
+fn batch_that_waited_a_turn_takes_an_extra_connection() {
     let (mut stage, gate) = stage();
     (stage.batcher.turn, stage.batcher.all) = (SHORT, 2);
     let stage = stage;
@@ -437,7 +437,7 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
 }
 
 #[test]
-fn newcomer_that_finds_place_and_batch_leads_at_once() {
+fn newcomer_with_a_free_place_leads_the_pending_batch() {
     let (stage, _gate) = stage();
     // As if a place had been given back, and the leader that was woken does not run yet.
     let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
@@ -459,7 +459,7 @@ fn newcomer_that_finds_place_and_batch_leads_at_once() {
 }
 
 #[test]
-fn a_script_that_the_server_does_not_know_is_sent_whole() {
+fn unknown_script_is_sent_again_with_its_source() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
@@ -482,7 +482,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
 /// Everything at once: every answer is the caller's own, every wait ends in time, and nothing
 /// is left behind.
 #[test]
-fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
+fn every_call_gets_its_own_reply_in_time() {
     lag::watch();
     for (size, seed) in [(1, 11), (2, 12), (3, 13), (8, 14)] {
         let mut batcher = Batcher::new(Arc::new(BootClock), size);

@@ -41,7 +41,7 @@ fn connection<C: Clock + 'static>(
 }
 
 #[test]
-fn connection_without_its_time_outs_is_poisoned() {
+fn connection_without_its_timeouts_is_poisoned() {
     let server = Server::start().unwrap();
     let clock = Arc::new(ManualClock::new(false));
     let mut connection = connection(&server, &common(SECOND), &clock);
@@ -120,7 +120,7 @@ fn excused_silence_outdates_nothing() {
 
 /// As a balancer does that is full: it takes the connection, and hangs up at the first command.
 #[test]
-fn connection_that_cannot_be_opened_outdates_no_other() {
+fn failed_opening_outdates_no_other_connection() {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(&server).unwrap();
     let endpoint = endpoint::parse(&proxy.url()).unwrap();
@@ -142,7 +142,7 @@ fn connection_that_cannot_be_opened_outdates_no_other() {
 /// It lacks the script of the first command, keeps its reply to the second for later, and sends that when it
 /// hears more.
 #[test]
-fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
+fn late_reply_is_not_taken_for_a_repeated_scripts() {
     static SCRIPT: Script = Script::new("return 1");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -170,7 +170,7 @@ fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
 }
 
 #[test]
-fn every_refusal_of_a_replica_is_seen() {
+fn every_kind_of_replica_refusal_is_recognised() {
     let write = "READONLY You can't write against a read only replica.";
     for line in [
         format!("-{write}\r\n"),

@@ -41,7 +41,7 @@ fn host_whose_first_address_is_dead_is_connected_to() {
 }
 
 #[test]
-fn server_that_refuses_has_the_last_word() {
+fn refusing_servers_error_is_the_one_reported() {
     let server = Server::builder().tcp().start().unwrap();
     let refusing = through([server.addr(), dead().0], "redis://host:1/1000");
     let error = refusing.err().unwrap();
@@ -54,7 +54,7 @@ fn server_that_refuses_has_the_last_word() {
 
 /// It sends a byte now and then, always sooner than a socket's time-out, until its client hangs up.
 #[test]
-fn reply_that_trickles_in_takes_no_longer_than_it_may() {
+fn trickling_reply_ends_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let trickle = move || {

@@ -143,7 +143,7 @@ fn pair() -> (RawConnection, Peer) {
 }
 
 #[test]
-fn write_to_a_peer_that_is_gone_fails_at_once() {
+fn write_to_a_gone_peer_fails_at_once() {
     let (mut line, peer) = pair();
     peer.close_connection(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
@@ -151,7 +151,7 @@ fn write_to_a_peer_that_is_gone_fails_at_once() {
 }
 
 #[test]
-fn write_to_a_peer_that_is_gone_tells_its_reason() {
+fn write_to_a_gone_peer_reports_its_reason() {
     let (mut line, mut peer) = pair();
     // Not TLS, so the peer says that it cannot go on.
     peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
@@ -163,7 +163,7 @@ fn write_to_a_peer_that_is_gone_tells_its_reason() {
 }
 
 #[test]
-fn write_into_a_full_socket_fails_by_its_time_out() {
+fn write_into_a_full_socket_fails_at_its_timeout() {
     let (mut line, mut peer) = pair();
     line.set_write_timeout(Some(SHORT)).expect("a time-out");
     line.set_read_timeout(Some(SHORT)).expect("a time-out");
@@ -201,7 +201,7 @@ fn long_command_arrives_whole() {
 }
 
 #[test]
-fn handshake_that_trickles_is_given_up_in_time() {
+fn trickling_handshake_ends_in_time() {
     let (listener, peer) = serve(|mut socket| {
         // The client's deadline has begun by its first byte.
         socket.read_exact(&mut [0]).expect("a greeting");
@@ -220,7 +220,7 @@ fn handshake_that_trickles_is_given_up_in_time() {
 }
 
 #[test]
-fn reply_to_hello_that_trickles_is_given_up_in_time() {
+fn trickling_reply_to_hello_ends_in_time() {
     let (listener, peer) = serve(|socket| Peer::agree(socket).trickle(&[b'+'; 1_000]));
     let error = open(&listener, "?protocol=resp3", SHORT * 10).err().expect("no reply");
     assert!(error.is_timeout(), "{error:?}");

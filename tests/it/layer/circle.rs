@@ -192,7 +192,7 @@ fn circle(needs: &Needs) -> Option<Vec<String>> {
 }
 
 #[test]
-fn no_files_need_each_other_in_a_circle() {
+fn files_import_each_other_in_no_circle() {
     if let Some(files) = circle(&Modules::of(&sources()).needs()) {
         panic!("a circle: {}", files.join(" needs "));
     }

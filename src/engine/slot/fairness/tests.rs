@@ -9,7 +9,7 @@ fn listener_count(listens: bool, others: bool) -> ListenerCount {
 
 /// Somebody may listen who never takes the lock.
 #[test]
-fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
+fn unused_pauses_become_rare_until_the_lock_is_taken() {
     let mut fairness = Fairness::default();
     let begin = ManualClock::START;
     let mut now = begin;
@@ -39,7 +39,7 @@ fn pauses_in_vain_become_rare_until_somebody_takes_the_lock() {
 }
 
 #[test]
-fn late_messages_of_its_own_are_not_anothers() {
+fn own_late_messages_do_not_count_as_anothers() {
     let mut fairness = Fairness::default();
     let now = ManualClock::START;
     for number in 0..MAX_UNUSED_PAUSES {
@@ -54,7 +54,7 @@ fn late_messages_of_its_own_are_not_anothers() {
 }
 
 #[test]
-fn release_that_only_this_client_heard_is_its_own() {
+fn release_received_only_here_counts_as_our_own() {
     let mut fairness = Fairness::default();
     fairness.begin_release();
     fairness.released(listener_count(true, false), ManualClock::START);
@@ -67,7 +67,7 @@ fn release_that_only_this_client_heard_is_its_own() {
 }
 
 #[test]
-fn lost_message_is_due_until_the_client_listens_anew() {
+fn lost_message_stays_expected_until_resubscription() {
     let mut fairness = Fairness::default();
     fairness.begin_release();
     fairness.released(listener_count(true, true), ManualClock::START);

@@ -132,7 +132,7 @@ fn have_once(slot: &Arc<Slot>) {
 }
 
 #[test]
-fn released_lock_is_left_to_a_listener_for_a_while() {
+fn released_lock_is_left_to_listeners_for_a_pause() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
@@ -148,7 +148,7 @@ fn released_lock_is_left_to_a_listener_for_a_while() {
 }
 
 #[test]
-fn pause_ends_once_another_has_had_the_lock() {
+fn pause_ends_once_another_process_had_the_lock() {
     let bench = Bench::new();
     let _listener = bench.listener();
     let held = bench.other_has_it();
@@ -173,7 +173,7 @@ fn pause_ends_once_another_has_had_the_lock() {
 }
 
 #[test]
-fn release_that_nobody_heard_has_no_pause_after_it() {
+fn release_without_listeners_causes_no_pause() {
     let bench = Bench::new();
     (0..3).for_each(|_| have_once(&bench.slot));
     let held = bench.other_has_it();
@@ -236,7 +236,7 @@ fn pause_does_not_wait_for_its_subscription() {
 }
 
 #[test]
-fn pause_ends_with_the_time_of_its_caller() {
+fn pause_ends_at_the_callers_deadline() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
@@ -254,7 +254,7 @@ fn pause_ends_with_the_time_of_its_caller() {
 
 /// It would be told that somebody has the lock, though nobody has asked.
 #[test]
-fn thread_with_less_time_ends_the_pause_before_it() {
+fn waiter_with_less_time_ends_the_acquirers_pause() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
@@ -274,7 +274,7 @@ fn thread_with_less_time_ends_the_pause_before_it() {
 }
 
 #[test]
-fn single_attempt_is_not_called_off_in_its_pause() {
+fn cancel_does_not_end_a_single_attempt_in_its_pause() {
     for shut in [false, true] {
         let bench = Bench::new();
         let _listener = bench.listener();
@@ -299,7 +299,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
 }
 
 #[test]
-fn pause_that_was_called_off_is_still_due() {
+fn cancelled_wait_leaves_its_pause_due() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
@@ -317,7 +317,7 @@ fn pause_that_was_called_off_is_still_due() {
 
 /// As with a cluster, or where the user may not listen.
 #[test]
-fn pause_counts_only_where_another_would_be_heard() {
+fn unused_pause_counts_only_while_subscribed() {
     for listens in [false, true] {
         let bench = Bench::new();
         if listens {

@@ -232,7 +232,7 @@ fn linger_is_taken_again_or_ended() {
 
 /// The worker's clock, by which it ends lingers, may be a moment behind that of the slot.
 #[test]
-fn linger_that_ends_during_a_look_is_looked_at_again() {
+fn linger_that_ends_during_a_check_is_checked_again() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
     bench.grant();

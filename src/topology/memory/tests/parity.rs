@@ -290,7 +290,7 @@ const ALL: &str = "local replies, at = {}, 1
     return replies";
 
 #[test]
-fn commands_of_scripts_are_like_those_of_a_server() {
+fn commands_in_scripts_match_a_real_server() {
     let server = Server::start().unwrap();
     for seed in 0..60 {
         let mut pair = Pair::new(&server, seed);
@@ -320,7 +320,7 @@ fn commands_of_scripts_are_like_those_of_a_server() {
 }
 
 #[test]
-fn sessions_are_like_connections() {
+fn sessions_match_real_connections() {
     let server = Server::start().unwrap();
     for seed in 0..60 {
         let mut pair = Pair::new(&server, seed);
@@ -358,7 +358,7 @@ fn sessions_are_like_connections() {
 }
 
 #[test]
-fn scripts_are_like_those_of_a_server() {
+fn scripts_match_a_real_server() {
     let server = Server::start().unwrap();
     let mut pair = Pair::new(&server, 0);
     pair.compare(&words(&["SET", "a", "text"]));
@@ -481,7 +481,7 @@ fn scripts_are_like_those_of_a_server() {
 }
 
 #[test]
-fn commands_are_of_the_arity_and_the_flags_of_a_server() {
+fn arity_and_flags_of_commands_match_a_real_server() {
     let server = Server::start().unwrap();
     let mut real = server.connection();
     for (name, arity, access) in all() {
@@ -506,7 +506,7 @@ fn commands_are_of_the_arity_and_the_flags_of_a_server() {
 }
 
 #[test]
-fn listeners_are_counted_like_those_of_a_server() {
+fn subscriber_counts_match_a_real_server() {
     let (server, replica) = Server::start_with_replica().unwrap();
     let mut pair = Pair::new(&server, 0);
     let mut listeners = [server.connection(), replica.connection()];
@@ -527,7 +527,7 @@ fn listeners_are_counted_like_those_of_a_server() {
 }
 
 #[test]
-fn long_numbers_are_printed_as_by_a_server() {
+fn long_numbers_are_printed_like_a_real_server() {
     // Redis 7.0 prints scores by `%.17g`.
     let server = Server::builder().since(7, 2).start().unwrap();
     let mut pair = Pair::new(&server, 0);
@@ -558,7 +558,7 @@ fn run_alone(script: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn script_leaves_nothing_behind_for_the_next() {
+fn script_leaves_no_globals_for_the_next() {
     for library in ["redis", "string", "table", "math", "_G"] {
         for change in [
             "table.insert(L, 1, 'left')",
@@ -575,7 +575,7 @@ fn script_leaves_nothing_behind_for_the_next() {
 }
 
 #[test]
-fn endless_script_that_catches_errors_ends() {
+fn endless_script_with_pcall_ends() {
     let (sender, ended) = unbounded();
     for catch in ["pcall(f)", "xpcall(f, function() end)", "xpcall(f, f)", "pcall(pcall, f)"] {
         let sender = sender.clone();

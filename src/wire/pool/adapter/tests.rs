@@ -79,7 +79,7 @@ impl Clock for Counting {
 /// Several orders of a pool whose password is refused rest on the thread, one after the other, each for
 /// as long as it may.
 #[test]
-fn order_does_not_wait_behind_those_of_a_refused_pool() {
+fn order_is_not_delayed_by_those_of_a_refused_pool() {
     let server = Server::builder().tcp().start().unwrap();
     let mut command = redis::cmd("ACL");
     command.arg(&["SETUSER", "locks", "reset", "on", ">right", "~*", "&*", "+@all"]);
@@ -115,7 +115,7 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
 /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is
 /// another at once when that one breaks.
 #[test]
-fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
+fn late_connection_does_not_prevent_another() {
     let server = Server::start().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let manager = Arc::new(Manager::new(

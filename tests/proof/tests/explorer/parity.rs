@@ -281,7 +281,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn scripts_do_on_the_store_what_they_do_on_a_server() {
+fn scripts_match_a_real_server_on_the_store() {
     let server = Server::start().expect("a server");
     let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
     let sequences = number("LEASEHOLD_SEQUENCES").unwrap_or(60);
@@ -295,7 +295,7 @@ fn scripts_do_on_the_store_what_they_do_on_a_server() {
 
 /// What is planted in the scripts of the store alone makes a difference soon.
 #[test]
-fn nearly_every_bug_of_a_script_makes_a_difference() {
+fn most_planted_script_bugs_change_replies() {
     let server = Server::start().expect("a server");
     let scenarios = all(Size::Small);
     let mut missed = Vec::new();
