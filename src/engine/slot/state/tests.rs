@@ -307,3 +307,95 @@ fn random_events_keep_the_invariants() {
         assert!(!bench.is_watched);
     }
 }
+
+/// What an exclusive slot is in, for people.
+fn place(state: &SlotState) -> &'static str {
+    match (&state.acquirer, state.holders.first().map(|holder| &holder.hold)) {
+        (None, None) => "free",
+        (Some(acquirer), None) if acquirer.held_elsewhere => "held elsewhere",
+        (Some(_), None) => "asking",
+        (None, Some(HoldState::Held(_))) => "held",
+        (None, Some(HoldState::Lingering { .. })) => "lingering",
+        (None, Some(HoldState::Releasing { .. })) => "releasing",
+        (Some(_), Some(_)) => panic!("an exclusive slot is acquired and held"),
+    }
+}
+
+/// The ways of an exclusive slot from state to state, as random events take it. A drawing in the guide is made
+/// from this list; `LEASEHOLD_REMAKE=1` writes it anew.
+#[test]
+fn transitions_are_those_of_the_list() {
+    let mut found = std::collections::BTreeSet::new();
+    for seed in 0..800 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut bench = Bench::new(false);
+        let usual = bench.options;
+        let other = usual.lease(Lease::renewed(SECOND * 9));
+        for _ in 0..60 {
+            let from = place(&bench.state);
+            let event = match random.u8(0..11) {
+                0 => {
+                    _ = bench.enter(ALWAYS);
+                    "a thread comes"
+                }
+                1 => {
+                    bench.options = other;
+                    _ = bench.enter(ALWAYS);
+                    bench.options = usual;
+                    "a thread with other options comes"
+                }
+                2 => {
+                    _ = bench.enter(WaitLimit::TryOnce);
+                    "a thread comes that tries once"
+                }
+                3 if bench.acquires => {
+                    bench.grant();
+                    "granted"
+                }
+                4 if bench.acquires => {
+                    bench.stop();
+                    "the thread gives up"
+                }
+                5 if bench.acquires => {
+                    bench.transition(|state, step| state.held_elsewhere(step));
+                    "Redis names a holder"
+                }
+                6 if !bench.held.is_empty() => {
+                    _ = bench.unlock();
+                    "unlocked"
+                }
+                7 if !bench.held.is_empty() => {
+                    let lease = bench.held.remove(0);
+                    bench.remove(&lease);
+                    "lost"
+                }
+                8 if !bench.releasing.is_empty() => {
+                    let lease = bench.releasing.remove(0);
+                    bench.remove(&lease);
+                    "given back"
+                }
+                9 if bench.end_linger() => "the linger ends",
+                10 => {
+                    bench.hears = random.bool();
+                    bench.clock.put_forward(bench.now.after(SECOND / 50));
+                    bench.now = bench.clock.now();
+                    continue;
+                }
+                _ => continue,
+            };
+            bench.check();
+            found.insert(format!("{from} | {event} | {}\n", place(&bench.state)));
+        }
+    }
+    let found: String = found.into_iter().collect();
+    if std::env::var_os("LEASEHOLD_REMAKE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/slot/state/transitions.txt");
+        std::fs::write(path, &found).unwrap();
+        return;
+    }
+    assert!(
+        found == include_str!("transitions.txt"),
+        "transitions.txt is not what the machine does; `LEASEHOLD_REMAKE=1 cargo test --lib \
+         slot::state` writes it anew"
+    );
+}
