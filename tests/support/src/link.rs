@@ -258,7 +258,10 @@ impl Link {
                 self.gate.rest(Instant::now() + time, || !self.is_dead());
                 self.forward(trace, &message, None)
             }
-            Action::Drop => Ok(()),
+            Action::Drop => {
+                self.gate.show(trace, &message, true);
+                Ok(())
+            }
             Action::Twice => {
                 self.forward(trace, &message, None)?;
                 let swallow = request.then_some((Action::Drop, None));
@@ -282,6 +285,7 @@ impl Link {
             plan.operations.push_back(trace.operation);
             plan.actions.extend(later.map(|later| (number, later)));
         }
+        self.gate.show(trace, message, false);
         self.write(trace, message, true)
     }
 

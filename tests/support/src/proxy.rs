@@ -1,10 +1,11 @@
 //! A TCP proxy with scripted faults.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,31 @@ use crate::server::Server;
 
 /// The longest time until a new child has closed the descriptors of its parent.
 const LONGEST_START: Duration = Duration::from_secs(5);
+
+/// A message that passes through a [`Proxy`], or is lost there.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Its operation.
+    pub operation: Operation,
+    /// Its bytes.
+    pub message: &'a [u8],
+    /// Whether a fault swallows it.
+    pub is_lost: bool,
+}
+
+type Watch = dyn Fn(Seen<'_>) + Send + Sync;
+
+/// The callback for the messages, once there is one.
+#[derive(Default)]
+struct Watcher(OnceLock<Box<Watch>>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watcher").field(&self.0.get().is_some()).finish()
+    }
+}
 
 /// A TCP proxy in this process, between a client and a server, with faults on demand.
 ///
@@ -107,6 +133,16 @@ impl Proxy {
         state.injections.retain(|injection| !injection.is_removed());
         state.injections.push(injection.clone());
         injection
+    }
+
+    /// Calls `watcher` with each message from now on, just before it is passed on.
+    ///
+    /// # Panics
+    ///
+    /// If there is a watcher already.
+    pub fn watch(&self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) {
+        let is_first = self.gate.watcher.0.set(Box::new(watcher)).is_ok();
+        assert!(is_first, "the proxy has a watcher");
     }
 
     /// Returns the fates of the messages of an operation since the start.
@@ -212,6 +248,7 @@ pub(crate) struct Gate {
     closed: AtomicBool,
     stopped: AtomicBool,
     pub(crate) journal: Journal,
+    watcher: Watcher,
     held_up: AtomicU64,
 }
 
@@ -234,7 +271,16 @@ impl Gate {
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             journal: Journal::default(),
+            watcher: Watcher::default(),
             held_up: AtomicU64::new(0),
+        }
+    }
+
+    /// Shows a message to the watcher.
+    pub(crate) fn show(&self, trace: &Trace, message: &[u8], is_lost: bool) {
+        if let Some(watcher) = self.watcher.0.get() {
+            let Trace { direction, operation, .. } = *trace;
+            watcher(Seen { direction, operation, message, is_lost });
         }
     }
 

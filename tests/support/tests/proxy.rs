@@ -1,5 +1,6 @@
 //! Every fault has its documented effect, and is visible in the counts.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_support::fault::Operation;
@@ -269,4 +270,24 @@ fn a_port_is_kept_while_it_refuses() {
     assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     proxy.heal();
     assert!(std::net::TcpStream::connect(proxy.addr()).is_ok());
+}
+
+#[test]
+fn watcher_sees_passed_and_lost_messages() {
+    let (_server, proxy) = start();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    proxy.watch(move |message| {
+        if message.message.windows(5).any(|part| part == b"value") {
+            noted.lock().expect("nobody panics").push((message.direction, message.is_lost));
+        }
+    });
+    set_with(&proxy, Fault::request("key", Action::Drop)).1.expect_err("no reply");
+    let mut connection = connect(&proxy).expect("a connection");
+    set(&mut connection, "key").expect("OK");
+    let found: String = redis::cmd("GET").arg("key").query(&mut connection).expect("a value");
+    assert_eq!(found, "value");
+    let seen = seen.lock().expect("nobody panics");
+    let (request, reply) = (Direction::Request, Direction::Reply);
+    assert_eq!(*seen, [(request, true), (request, false), (reply, false)]);
 }
