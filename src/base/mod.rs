@@ -3,6 +3,7 @@
 #[macro_use]
 pub(crate) mod panic;
 
+pub(crate) mod close_report;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod driven;
 pub(crate) mod error;

@@ -2,6 +2,7 @@
 
 mod address;
 mod builder;
+mod close;
 #[macro_use]
 mod distributed;
 mod local_locks;

@@ -109,8 +109,8 @@ fn acquire_inner(
 }
 
 fn called_off(context: &Context) -> Error {
-    Error::cancelled(if context.is_shut_down() {
-        "the client was shut down; build a new one"
+    Error::cancelled(if context.is_closing() {
+        "the client was closed; build a new one"
     } else {
         "the wait was cancelled by cancel_waits"
     })
@@ -179,8 +179,9 @@ impl Delegate<'_> {
             };
             match next {
                 Next::Held(lease) => {
-                    if self.context.is_shut_down() {
-                        Holding::new(self.slot, lease).shut_down();
+                    if self.context.is_closing() {
+                        // No caller has had it, so nobody is told of a loss.
+                        Holding::new(self.slot, lease).leave_to_worker();
                         return Err(called_off(self.context));
                     }
                     self.context.listen_for(self.options);

@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{Arc, AtomicBool, Ordering};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
+use crate::engine::closing::{Closing, Phase};
 use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
@@ -35,8 +36,7 @@ pub(crate) struct Context {
     pub(crate) endless: Endless,
     /// Whether the user wants to hear of requests to let go.
     curious: bool,
-    /// From then on nobody gets a lock any more.
-    pub(super) shut_down: AtomicBool,
+    pub(crate) closing: Closing,
 }
 
 impl Context {
@@ -60,12 +60,13 @@ impl Context {
             listener,
             endless: Endless::default(),
             curious,
-            shut_down: AtomicBool::new(false),
+            closing: Closing::new(),
         }
     }
 
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down.load(Ordering::SeqCst)
+    /// Whether nobody gets a lock any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.phase() != Phase::Open
     }
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.

@@ -12,6 +12,7 @@
 //! | `lease` | the lease of one hold: valid until when, lost why |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
 //! | `listener` | the threads that listen for what wakes waiters |
+//! | `closing` | how far a client has come with its end |
 //! | `context` | what the slots of a client share, these two threads among it |
 //! | `table` | the slots of a client, one per name and kind |
 //! | `slot` | one name in one process: whose turn it is among the threads |
@@ -36,7 +37,7 @@
 //! at the two ends of a release. What a slot may be told, and what follows, is the table at the head of
 //! `slot::state`.
 //!
-//! Locks are taken in this order: the listener's channels, a slot, and one of a waiter's turn, a lease's phase
+//! Locks are taken in this order: the listener's channels and the one of `closing`, a slot, and one of a waiter's turn, a lease's phase
 //! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
 //! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
 //! them, and a lease has callbacks of the user, whose destructors may do anything.
@@ -44,6 +45,7 @@
 pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
+pub(crate) mod closing;
 pub(crate) mod context;
 mod endless;
 pub(crate) mod extend;

@@ -30,6 +30,8 @@
 
 #[cfg(test)]
 mod agenda;
+#[cfg(test)]
+mod close;
 mod link;
 #[cfg(test)]
 mod proof;

@@ -82,7 +82,7 @@ impl Delegate<'_> {
 
 impl Drop for Delegate<'_> {
     fn drop(&mut self) {
-        if self.context.is_shut_down() && self.bid.is_some() {
+        if self.context.is_closing() && self.bid.is_some() {
             // Nobody can use it, and the slot must not look done before.
             self.drop_bid();
             self.slot.stop_acquiring(None);

@@ -24,6 +24,7 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
+use crate::engine::closing::Phase;
 use crate::engine::context::Context;
 use crate::engine::lease::LiveLease;
 use crate::engine::table::Table;
@@ -68,7 +69,7 @@ impl Slot {
     }
 
     fn begin_step(&self) -> Step {
-        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_shut_down())
+        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_closing())
     }
 
     /// Changes the state by an event, and carries out what follows from it.
@@ -89,6 +90,9 @@ impl Slot {
         }
         step.wake();
         self.context.worker.wake_if(wakes_worker);
+        if step.closing {
+            self.context.closing.tell();
+        }
     }
 
     /// Returns whether the worker is to be woken once the slot is unlocked.
@@ -211,7 +215,7 @@ impl Slot {
 
     /// Whether a thread here takes the lock or gives it back at the moment.
     pub(crate) fn is_talking(&self) -> bool {
-        self.state.lock().is_talking(self.context.is_shut_down())
+        self.state.lock().is_talking(self.context.closing.phase() == Phase::Ended)
     }
 
     /// The leases that threads here have.

@@ -12,7 +12,8 @@ pub(super) struct Step {
     pub(super) now: Moment,
     /// Whether waiters elsewhere would be heard.
     pub(super) hears: bool,
-    pub(super) shut_down: bool,
+    /// Whether the client grants no lock any more.
+    pub(super) closing: bool,
     /// Threads that were told something, which are to be woken. Most events wake one.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
@@ -32,11 +33,11 @@ pub(super) enum Look {
 }
 
 impl Step {
-    pub(super) fn new(now: Moment, hears: bool, shut_down: bool) -> Step {
+    pub(super) fn new(now: Moment, hears: bool, closing: bool) -> Step {
         Step {
             now,
             hears,
-            shut_down,
+            closing,
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,

@@ -13,7 +13,7 @@ use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
 use crate::engine::listener::HearsReleases;
-use crate::engine::shutdown::shut_down;
+use crate::engine::shutdown::close;
 use crate::engine::slot::Patience;
 use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -286,7 +286,7 @@ fn single_attempt_is_not_called_off_in_its_pause() {
             });
             bench.until_paused(until, &again);
             if shut {
-                let _ = shut_down(&bench.engine, Duration::ZERO);
+                let _ = close(&bench.engine, Duration::ZERO, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
                 bench.put_forward(TURN);

@@ -91,11 +91,8 @@ impl SlotState {
         let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
         // A thread that locks again has the same options as a rule, and one without renewals cannot use it.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let allowed = revocable
-            && self.queue.is_empty()
-            && !holder.demand.wanted
-            && useful
-            && !step.shut_down;
+        let allowed =
+            revocable && self.queue.is_empty() && !holder.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 

@@ -30,6 +30,7 @@
 //! | `nudge` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `hear_wanted`, `hear_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
 //! | `cancel` | any | the queue is empty | all who wait are told, the acquirer too |
+//! | any, while the client is closing | | | `enter` is refused, nothing lingers, and the thread that closes it is told |
 //! | `time_out` | queued | not queued | |
 //!
 //! A thread that makes one attempt waits for no holder, but it does wait for the acquirer's first reply, for a
@@ -103,7 +104,7 @@ impl SlotState {
     /// A thread wants the lock.
     pub(super) fn enter(&mut self, request: Request, step: &mut Step) -> Entered {
         let once = request.patience == Patience::Once;
-        if step.shut_down {
+        if step.closing {
             return Entered::Now(Turn::Cancelled);
         }
         self.forget_abandoned(step);
@@ -314,8 +315,8 @@ impl SlotState {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.tell(&waiter, Turn::Cancelled));
         let Some(acquirer) = &mut self.acquirer else { return waiting };
-        // A thread that makes one attempt does not wait, but a shutdown ends it all the same.
-        acquirer.cancelled |= acquirer.waits || step.shut_down;
+        // A thread that makes one attempt does not wait, but a client that closes ends it all the same.
+        acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
         waiting + usize::from(acquirer.waits)
     }
@@ -349,10 +350,10 @@ impl SlotState {
 
     /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was taken
     /// away, what still looks held is about to be given back.
-    pub(super) fn is_talking(&self, shut_down: bool) -> bool {
+    pub(super) fn is_talking(&self, ended: bool) -> bool {
         let releases = self.holders.iter().any(|holder| holder.releasing_since().is_some());
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
-        self.acquirer.is_some() || releases || (shut_down && holds)
+        self.acquirer.is_some() || releases || (ended && holds)
     }
 
     /// The leases that threads here have.
