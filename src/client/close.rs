@@ -26,7 +26,8 @@ impl LockClient {
     /// [`LossCause::ShutDown`]; calls on them fail with [`is_lost`](crate::Error::is_lost), and so does another
     /// lock by a thread that has one. Calls that only ask Redis about a lock, or force its release, still work.
     ///
-    /// A hold that was lost before is taken from nobody, and what Redis still has of it may stay until its lease
+    /// A lock that [`keep_for`](crate::Guard::keep_for) keeps is not waited for, and stays until its time is over. A
+    /// hold that was lost before is taken from nobody, and what Redis still has of it may stay until its lease
     /// ends. A hold that `max_hold` has ended is released after the grace if a request to take it had no reply;
     /// otherwise it stays until its lease ends.
     ///

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
-use crate::base::time::Moment;
+use crate::base::text::Span;
+use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::lease::UnderWay;
 use crate::engine::verdict::{cause, may_remain, taken};
@@ -16,11 +17,55 @@ use crate::wire::{Pipeline, Value};
 impl Holding {
     /// Makes a lease last at least `ttl` from now.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
-        self.extend_inner(ttl).map_err(|error| error.of(self.name()))
+        check_span(TTL_OF_EXTEND, ttl)
+            .and_then(|()| self.lengthen(ttl))
+            .map(|sent| self.lease.lengthen(sent, ttl))
+            // Where the reply came when validity was over, it changed nothing.
+            .and_then(|()| self.check_valid())
+            .map_err(|error| error.of(self.name()))
     }
 
-    fn extend_inner(&self, ttl: Duration) -> Result<()> {
-        check_span(TTL_OF_EXTEND, ttl)?;
+    /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
+    pub(crate) fn confirm(&self) -> Result<()> {
+        let claim = self.check_valid().map(|()| self.lease.is_claim());
+        let whole = claim.and_then(|is_claim| {
+            if is_claim {
+                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?);
+            }
+            self.check_valid()
+        });
+        whole.map_err(|error| error.of(self.name()))
+    }
+
+    /// Keeps the lock for at least this long after the hold began, whatever becomes of the hold.
+    pub(crate) fn keep_for(&self, least: Duration) -> Result<()> {
+        self.keep_for_inner(least).map_err(|error| error.of(self.name()))
+    }
+
+    fn keep_for_inner(&self, least: Duration) -> Result<()> {
+        check_span("keep_for", least)?;
+        self.check_valid()?;
+        let until = self.lease.began().after(least);
+        if self.lease.leased_until() < until {
+            // So much longer that it lasts until then also by a clock that is fast.
+            let left = until.since(self.now());
+            let ttl = left + drift_allowance(left) * 2;
+            let sent = self.lengthen(ttl).map_err(|error| {
+                if !error.is_config() {
+                    return error;
+                }
+                let wrong = format_args!("{} is too long", Span(least));
+                Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
+            })?;
+            self.lease.lengthen(sent, ttl);
+        }
+        // Noted last: where that failed, the lock is released as ever.
+        self.lease.keep_until(until);
+        self.check_valid()
+    }
+
+    /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.
+    fn lengthen(&self, ttl: Duration) -> Result<Moment> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let under_way = self.lease.command();
@@ -48,15 +93,13 @@ impl Holding {
                 let is_unknown = failure.is_unknown();
                 let verdict = taken(failure).map_err(|failure| {
                     let error = Error::from(failure);
-                    if is_unknown { error.so("extending it again is safe") } else { error }
+                    if is_unknown { error.so("asking again is safe") } else { error }
                 })?;
                 Told { verdict, sent: Moment::PAST }
             }
         };
         self.conclude(verdict)?;
-        self.lease.lengthen(sent, ttl);
-        // Where the answer came when validity was over, it changed nothing.
-        self.check_valid()
+        Ok(sent)
     }
 
     /// Asks Redis whether a lease is still its owner's.

@@ -45,6 +45,12 @@ pub(crate) struct LiveLease {
     /// The latest end that Redis may have for it and that its holder must not rely on: a renewal or an
     /// extension was never answered, or was confirmed too late. The past if there is none.
     perhaps_until: AtomicU64,
+    /// Until then Redis keeps the lock, whatever becomes of the hold. The past if the user has not asked for it.
+    kept_until: AtomicU64,
+    /// When the hold began: no earlier than Redis granted it.
+    began: Moment,
+    /// Whether it is shorter than its time to live, as its first renewal is yet to come (rule 9).
+    is_claim: AtomicBool,
     /// When it is to be renewed next, in nanoseconds.
     renew_at: AtomicU64,
     renewals: AtomicU32,
@@ -68,9 +74,10 @@ impl LiveLease {
         options: LockOptions,
     ) -> Arc<LiveLease> {
         let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
+        let is_claim = grant.ttl < options.lease.ttl();
         let terms = Terms::new(target, clock, grant, options);
         let renew_at = terms.renewal_after(sent, terms.whole, 0);
-        LiveLease::begin(terms, leased_until, renew_at, 1)
+        LiveLease::begin(terms, leased_until, renew_at, is_claim, 1)
     }
 
     /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
@@ -88,18 +95,28 @@ impl LiveLease {
             renew_at => renew_at,
         };
         // The count of the hold before, which nobody shows any more.
-        let next = LiveLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
+        let shown = self.hold_count.shown();
+        let next = LiveLease::begin(terms, leased_until, renew_at, self.is_claim(), shown);
         next.may_last_until(self.perhaps_until());
         Some(next)
     }
 
     /// A hold that begins now, while this count is shown.
-    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment, shown: u32) -> Arc<LiveLease> {
+    fn begin(
+        terms: Terms,
+        leased_until: Moment,
+        renew_at: Moment,
+        is_claim: bool,
+        shown: u32,
+    ) -> Arc<LiveLease> {
         Arc::new(LiveLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
             perhaps_until: AtomicU64::new(Moment::PAST.as_nanos()),
+            kept_until: AtomicU64::new(Moment::PAST.as_nanos()),
+            began: terms.clock.now(),
+            is_claim: AtomicBool::new(is_claim),
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
@@ -112,12 +129,13 @@ impl LiveLease {
     }
 
     /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
-    /// (rule 17), not said to be another's, and not near its end.
+    /// (rule 17), not said to be another's, not kept from everybody, and not near its end.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
             && !self.is_under_way()
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
+            && !self.is_kept(now)
             && self.terms.settled <= now
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
@@ -135,6 +153,31 @@ impl LiveLease {
     /// Notes that Redis may keep it until then, and that its holder must not rely on that.
     pub(crate) fn may_last_until(&self, moment: Moment) {
         self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Notes that Redis is to keep it until then.
+    pub(crate) fn keep_until(&self, moment: Moment) {
+        self.kept_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Until when Redis keeps it, whatever becomes of the hold; the past if that does not matter.
+    pub(crate) fn kept_until(&self) -> Moment {
+        Moment::from_nanos(self.kept_until.load(Ordering::Acquire))
+    }
+
+    /// Whether nobody may have it next, because Redis is to keep it.
+    pub(crate) fn is_kept(&self, now: Moment) -> bool {
+        now < self.kept_until()
+    }
+
+    /// When the hold began.
+    pub(crate) fn began(&self) -> Moment {
+        self.began
+    }
+
+    /// Whether it is yet to be made whole.
+    pub(crate) fn is_claim(&self) -> bool {
+        self.is_claim.load(Ordering::Relaxed)
     }
 
     /// Counts a command about it that is under way, until the answer is dropped.
@@ -203,6 +246,9 @@ impl LiveLease {
         self.leased_until.store(leased.as_nanos(), Ordering::Release);
         self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
         self.failing.store(false, Ordering::Relaxed);
+        if ttl >= self.terms.ttl() {
+            self.is_claim.store(false, Ordering::Relaxed);
+        }
         true
     }
 

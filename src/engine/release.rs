@@ -27,6 +27,10 @@ impl Holding {
             self.slot.give_back_rest(&self.lease);
             return Err(self.gone());
         };
+        if self.lease.is_kept(self.now()) {
+            self.hand_to_worker();
+            return Ok(());
+        }
         match self.slot.leave(&self.lease) {
             Left::ToThread | Left::Lingering => {
                 self.lease.end();
@@ -106,10 +110,15 @@ impl Holding {
             self.slot.give_back_rest(&self.lease);
             return;
         }
+        self.hand_to_worker();
+        self.lease.forget_hooks();
+    }
+
+    /// Ends a release that has begun. The worker gives the lease back, as soon as it need not be kept.
+    fn hand_to_worker(&self) {
         self.lease.end();
         self.slot.give_back(&self.lease);
         self.slot.remove(&self.lease);
-        self.lease.forget_hooks();
     }
 
     /// Takes a lock from its holder, as the client is shut down: renewals stop first, then it is given back.

@@ -13,6 +13,7 @@ macro_rules! script {
 
 mod guard;
 mod handle;
+mod keep;
 mod method;
 pub(crate) mod mutex;
 mod owned;

@@ -32,6 +32,8 @@
 mod agenda;
 #[cfg(test)]
 mod close;
+#[cfg(test)]
+mod keep;
 mod link;
 #[cfg(test)]
 mod proof;

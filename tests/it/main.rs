@@ -18,6 +18,7 @@ mod handoff;
 mod hold;
 mod holder;
 mod input;
+mod keep;
 mod layer;
 mod linger;
 mod link;

@@ -75,6 +75,7 @@ impl Delegate<'_> {
                 settled: bid.settled.max(now),
                 ttl: bid.options.lease.ttl(),
                 last_token: None,
+                kept_until: None,
             });
         }
     }

@@ -90,6 +90,7 @@ impl Slot {
             // It may have been extended beyond its usual length.
             ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
             last_token: lease.terms.last_token(),
+            kept_until: Some(lease.kept_until()).filter(|&until| now < until),
         }
     }
 }

@@ -41,8 +41,8 @@ struct State {
     news: Timers<u64, News>,
     /// The number of the last of the news.
     told: u64,
-    /// The owners' values that are still to be taken out of Redis, and their locks.
-    owed: HashMap<Arc<[u8]>, Arc<Target>>,
+    /// The owners' values that are still to be taken out of Redis.
+    owed: HashMap<Arc<[u8]>, Arc<GiveBack>>,
     /// Nothing that is owed waits beyond this for the thread that had it; [`Moment::FAR`] before a
     /// shutdown.
     hurried: Moment,
@@ -60,7 +60,8 @@ impl State {
         if let Some((before, other)) = self.returns.remove(&duty.owner) {
             (due, duty) = (due.min(before), Arc::new(duty.and(&other)));
         }
-        self.owed.insert(Arc::clone(&duty.owner), Arc::clone(&duty.target));
+        let due = duty.kept_until.map_or(due, |until| until.max(due));
+        self.owed.insert(Arc::clone(&duty.owner), Arc::clone(&duty));
         self.returns.put(Arc::clone(&duty.owner), due, duty);
         self.oversleeps(due)
     }
@@ -121,7 +122,7 @@ impl Agenda {
     pub(super) fn hurry(&self, now: Moment) -> bool {
         let mut state = self.state.lock();
         state.hurried = now;
-        state.returns.bring_forward(now);
+        state.returns.bring_forward(|duty| duty.kept_until.map_or(now, |until| until.max(now)));
         state.oversleeps(state.returns.next())
     }
 
@@ -135,12 +136,16 @@ impl Agenda {
         }
     }
 
-    /// Waits until everything is given back, or the deadline. Returns the locks that are not.
+    /// Waits until everything is given back that is not to be kept, or the deadline. Returns the locks that are
+    /// not.
     pub(super) fn wait_given_back(&self, clock: &dyn Clock, deadline: Moment) -> Vec<Arc<Target>> {
         let mut state = self.state.lock();
         loop {
-            if state.owed.is_empty() || deadline <= clock.now() {
-                return state.owed.values().map(Arc::clone).collect();
+            let now = clock.now();
+            let is_due = |duty: &&Arc<GiveBack>| duty.kept_until.is_none_or(|until| until <= now);
+            let mut owed = state.owed.values().filter(is_due).map(|duty| &duty.target).peekable();
+            if owed.peek().is_none() || deadline <= now {
+                return owed.map(Arc::clone).collect();
             }
             clock.doze(deadline, &mut |left| {
                 self.fewer.wait_for(&mut state, left);

@@ -53,6 +53,8 @@ pub(crate) struct GiveBack {
     pub(crate) ttl: Duration,
     /// The last token used, where that is not the one minted.
     pub(crate) last_token: Option<u64>,
+    /// Not before then, whatever becomes of the client: the user wants the lock kept.
+    pub(crate) kept_until: Option<Moment>,
 }
 
 impl GiveBack {
@@ -64,6 +66,7 @@ impl GiveBack {
             settled: self.settled.max(other.settled),
             ttl: self.ttl.max(other.ttl),
             last_token: self.last_token.max(other.last_token),
+            kept_until: self.kept_until.max(other.kept_until),
         }
     }
 }

@@ -40,6 +40,7 @@ fn duty(number: u64) -> Arc<GiveBack> {
         settled: Moment::PAST,
         ttl: SECOND,
         last_token: None,
+        kept_until: None,
     })
 }
 
@@ -101,6 +102,34 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
     let mut hand = Vec::new();
     agenda.take(now, &mut hand);
     assert_eq!((hand.len(), agenda.len().1), (2, 1));
+}
+
+#[test]
+fn kept_value_is_owed_when_its_time_is_over_and_not_before() {
+    let agenda = Agenda::new();
+    let clock = DrivenClock::new(false);
+    let now = clock.now();
+    let until = now.after(HOUR);
+    let kept =
+        |until| Arc::new(GiveBack { kept_until: until, ..Arc::into_inner(duty(1)).unwrap() });
+    let owed = || agenda.wait_given_back(&clock, Moment::PAST).len();
+    let mut hand = Vec::new();
+    agenda.give_back_later(now.after(SECOND), kept(None));
+    assert_eq!(owed(), 1);
+    agenda.give_back(now, kept(Some(until)));
+    agenda.hurry(now);
+    agenda.give_back_later(until.after(SECOND), duty(1));
+    agenda.take(until.before(SECOND), &mut hand);
+    assert_eq!((hand.len(), owed()), (0, 0));
+    clock.put_forward(until);
+    assert_eq!(owed(), 1);
+    agenda.take(until, &mut hand);
+    // That failed, and it is tried again after a pause.
+    agenda.give_back(until.after(SECOND), kept(Some(until)));
+    assert_eq!((hand.len(), owed()), (1, 1));
+    agenda.take(until.after(SECOND), &mut hand);
+    agenda.is_given_back(&duty(1));
+    assert_eq!((hand.len(), owed()), (2, 0));
 }
 
 #[test]
