@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{DistributedLock, Lease, LossCause};
-use leasehold_topology_test::scene::{SOON, Scene, ms};
+use leasehold_topology_test::scene::{SOON, Scene, ms, until};
 use leasehold_topology_test::{Client, Topology};
 
 pub(crate) fn locks_by_key_are_mutexes<T: Topology>(scene: &Scene<'_, T>) {
@@ -49,5 +49,30 @@ pub(crate) fn a_shutdown_gives_back_what_is_held_and_calls_off_what_waits<T: Top
     assert!(other.mutex(&held).unwrap().try_lock().unwrap().is_some());
     drop(guard);
     assert!(client.mutex(&held).unwrap().try_lock().unwrap_err().is_cancelled());
+    theirs.check().unwrap();
+}
+
+pub(crate) fn closed_client_lets_holders_finish_and_takes_the_rest<T: Topology>(
+    scene: &Scene<'_, T>,
+) {
+    let (client, other) = (scene.client(), scene.client());
+    let [short, long, wanted] = ["short", "long", "wanted"].map(|name| scene.name(name));
+    let finished = client.mutex(&short).unwrap().lock().unwrap().into_owned().unwrap();
+    let taken = client.mutex(&long).unwrap().lock().unwrap();
+    let theirs = other.mutex(&wanted).unwrap().lock().unwrap();
+    let report = thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.mutex(&wanted).unwrap().lock().map(drop).unwrap_err());
+        let closing = scope.spawn(|| client.close(ms(1_500), SOON));
+        until("it is closing", || client.is_closed());
+        assert!(waiter.join().unwrap().is_cancelled());
+        taken.check().unwrap();
+        finished.release().unwrap();
+        closing.join().unwrap()
+    });
+    assert_eq!((report.finished(), report.taken()), (1, &[taken.loss().unwrap()][..]), "{report}");
+    report.into_result().unwrap();
+    for name in [&short, &long] {
+        assert!(other.mutex(name).unwrap().try_lock().unwrap().is_some());
+    }
     theirs.check().unwrap();
 }
