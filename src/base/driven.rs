@@ -62,6 +62,12 @@ impl DrivenClock {
         self.0.lock().dozing.values().min().copied()
     }
 
+    /// Whether a thread waits for this moment.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self, moment: Moment) -> bool {
+        self.0.lock().dozing.values().any(|until| *until == moment)
+    }
+
     /// How many threads wait for a moment, and how many of them for one that has come.
     pub(crate) fn dozing(&self) -> (usize, usize) {
         let state = self.0.lock();

@@ -8,6 +8,9 @@
 //! The holds are those that the first step finds. A thread that was granted a lock at that moment either has its
 //! hold in the slot by then, or finds the client closing and gives it back.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::base::close_report::CloseReport;
@@ -25,9 +28,10 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     let slots = engine.table().all();
     let (mut cancelled, mut holdings) = (0, Vec::new());
     for slot in &slots {
-        cancelled += slot.cancel();
+        let (waits, leases) = slot.close();
+        cancelled += waits;
+        holdings.extend(leases.into_iter().map(|lease| Holding::new(slot, lease)));
         drop(slot.end_lingers(Moment::FAR));
-        holdings.extend(slot.leases().into_iter().map(|lease| Holding::new(slot, lease)));
     }
     // Another call may have less patience.
     let works = |holding: &Holding| {

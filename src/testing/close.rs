@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Nothing of a test with a standing clock takes that long, unless it hangs.
 const BRIEFLY: Duration = Duration::from_millis(100);
 
-/// A thread that closes the client, and returns the report once it has. The client is closing by then.
-fn close(client: &LockClient, grace: Duration) -> Receiver<CloseReport> {
+/// A thread that closes the client, and returns the report once it has. It waits for the end of the grace by then.
+fn close(server: &Server, client: &LockClient, grace: Duration) -> Receiver<CloseReport> {
     let (sender, receiver) = unbounded();
     let closing = client.clone();
     let body = move || {
@@ -27,7 +27,8 @@ fn close(client: &LockClient, grace: Duration) -> Receiver<CloseReport> {
         let _ = sender.send(closing.close(grace, SOON));
     };
     sync::spawn("close", body).unwrap();
-    until(|| client.is_closed());
+    until(|| server.is_awaited(grace));
+    assert!(client.is_closed());
     receiver
 }
 
@@ -54,7 +55,7 @@ fn holder_goes_on_until_the_grace_is_over() {
     let lock = client.mutex_with("x", options).unwrap();
     let guard = lock.lock().unwrap();
     assert!(!client.is_closed());
-    let report = close(&client, GRACE);
+    let report = close(&server, &client, GRACE);
 
     // Its lease is over by now unless it is renewed.
     server.advance(GRACE - SECOND / 10);
@@ -84,7 +85,7 @@ fn last_release_ends_the_grace_at_once() {
     let client = server.client();
     let guards = ["x", "y", "z"].map(|name| client.mutex(name).unwrap().lock().unwrap());
     let owned = client.mutex("owned").unwrap().lock().unwrap().into_owned().unwrap();
-    let report = close(&client, SECOND * 3600);
+    let report = close(&server, &client, SECOND * 3600);
     for guard in guards {
         guard.release().unwrap();
     }
@@ -108,7 +109,7 @@ fn waits_end_at_once_and_later_ones_are_refused() {
     let engine = client.engine();
     let slots = || engine.table().all().into_iter().map(|slot| slot.waiters()).sum::<usize>();
     until(|| slots() == 3);
-    let report = close(&client, SECOND * 3600);
+    let report = close(&server, &client, SECOND * 3600);
     for waiter in waiters {
         assert!(waiter.recv_timeout(SOON).unwrap().is_cancelled());
     }
@@ -143,7 +144,7 @@ fn shutdown_takes_what_a_close_waits_for() {
     let server = Server::standing_still();
     let client = server.client();
     let guard = client.mutex("x").unwrap().lock().unwrap();
-    let patient = close(&client, SECOND * 3600);
+    let patient = close(&server, &client, SECOND * 3600);
     client.shutdown(SOON).unwrap();
     assert_eq!(guard.loss().unwrap().cause(), LossCause::ShutDown);
     let patient = patient.recv_timeout(SOON).unwrap();
@@ -167,7 +168,7 @@ fn grant_that_arrives_while_closing_is_given_back_untold() {
     link.delay_answers(1, SECOND / 2);
     let attempt = waiter(&client, "x");
     until(|| has(&server, "x") && link.faults() == 1);
-    let report = close(&client, GRACE);
+    let report = close(&server, &client, GRACE);
     server.advance(SECOND / 2);
     assert!(attempt.recv_timeout(SOON).unwrap().is_cancelled());
     until(|| !has(&server, "x"));
@@ -190,7 +191,7 @@ fn released_hold_does_not_linger_while_closing() {
         // It lingers only where others have been heard of from the start.
         server.advance(Duration::ZERO);
         let guard = lock.lock().unwrap();
-        let report = closes.then(|| close(&client, GRACE));
+        let report = closes.then(|| close(&server, &client, GRACE));
         guard.release().unwrap();
         assert_eq!(has(&server, "x"), !closes);
         work.release().unwrap();
@@ -207,7 +208,7 @@ fn hold_that_is_lost_in_the_grace_is_reported_as_lost() {
     let guard = client.mutex("x").unwrap().lock().unwrap();
     let fixed = LockOptions::new().lease(Lease::fixed(SECOND));
     let expired = client.mutex_with("y", fixed).unwrap().lock().unwrap();
-    let report = close(&client, GRACE);
+    let report = close(&server, &client, GRACE);
     server.delete("x");
     assert!(guard.check().unwrap_err().is_lost());
     assert_eq!(report.recv_timeout(BRIEFLY).unwrap_err(), RecvTimeoutError::Timeout);
@@ -231,7 +232,7 @@ fn rest_of_an_ended_hold_is_left_alone_in_the_grace() {
     let work = client.mutex("work").unwrap().lock().unwrap();
     server.advance(SECOND / 10);
     assert_eq!(owned.loss().unwrap().cause(), LossCause::MaxHold);
-    let report = close(&client, GRACE);
+    let report = close(&server, &client, GRACE);
     server.advance(GRACE - SECOND / 10);
     assert!(has(&server, "x"));
     server.advance(SECOND / 10);

@@ -164,11 +164,15 @@ fn holds_of_every_kind_are_waited_for() {
     for (number, kind) in KINDS.iter().enumerate() {
         let client = open(&server);
         let name = format!("x{number}");
-        let owned = kind.open(&client, &name).lock().unwrap().into_owned().unwrap();
+        let lock = kind.open(&client, &name);
+        let guard = lock.lock().unwrap();
         thread::scope(|scope| {
+            let wait = scope.spawn(|| lock.lock().map(drop).unwrap_err());
+            until("it waits", || guard.waiters() == 1);
             let closing = scope.spawn(|| client.close(SOON * 60, SOON));
-            until("it is closing", || client.is_closed());
-            owned.into_guard().release().unwrap();
+            // Its wait and the hold are found at one moment.
+            assert!(wait.join().unwrap().is_cancelled());
+            guard.release().unwrap();
             let report = closing.join().unwrap();
             assert_eq!((report.finished(), report.taken().len()), (1, 0), "{}", kind.name);
         });
@@ -181,11 +185,14 @@ fn holds_of_every_kind_are_waited_for() {
 fn quorum_client_waits_for_its_holds_and_takes_the_rest() {
     let servers = servers(3);
     let client = crate::common::several::open(direct(&servers));
-    let finished = client.mutex("finished").unwrap().lock().unwrap().into_owned().unwrap();
+    let lock = client.mutex("finished").unwrap();
+    let finished = lock.lock().unwrap();
     let taken = client.mutex("taken").unwrap().lock().unwrap();
     let report = thread::scope(|scope| {
-        let closing = scope.spawn(|| client.close(ms(1_500), SOON));
-        until("it is closing", || client.is_closed());
+        let wait = scope.spawn(|| lock.lock().map(drop).unwrap_err());
+        until("it waits", || finished.waiters() == 1);
+        let closing = scope.spawn(|| client.close(GRACE, SOON));
+        assert!(wait.join().unwrap().is_cancelled());
         finished.release().unwrap();
         assert!(client.mutex("later").unwrap().try_lock().unwrap_err().is_cancelled());
         taken.check().unwrap();
@@ -238,15 +245,16 @@ fn local_locks_are_closed_as_a_client_is() {
             until("it is closing", || locks.is_closed());
             closing.wait();
         });
-        let report = locks.close(ms(700), now);
+        let report = locks.close(GRACE, now);
         for wait in waits {
             let error = wait.join().unwrap();
             assert!(error.is_cancelled(), "{error}");
         }
         report
     });
-    assert_eq!((report.finished(), report.lost().len()), (1, 0), "{report}");
-    assert_eq!(report.taken()[0].name(), b"taken");
+    // The other hold may have been released before the call came to look at it.
+    assert!(report.finished() <= 1 && report.lost().is_empty(), "{report}");
+    assert_eq!(report.taken().iter().map(|loss| loss.name()).collect::<Vec<_>>(), [b"taken"]);
     assert!(!locks.is_held("taken"));
     let error = locks.unlock("taken").unwrap_err();
     assert!(error.is_lost() && error.to_string().contains("its client was shut down"), "{error}");

@@ -219,6 +219,7 @@ impl Slot {
     }
 
     /// The leases that threads here have.
+    #[cfg(test)]
     pub(crate) fn leases(&self) -> Vec<Arc<LiveLease>> {
         self.state.lock().leases()
     }
@@ -231,6 +232,11 @@ impl Slot {
     /// Calls off all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
         self.on(|state, step| state.cancel(step))
+    }
+
+    /// The same as the client is closing, with the leases that threads here have: there will be no others.
+    pub(crate) fn close(self: &Arc<Slot>) -> (usize, Vec<Arc<LiveLease>>) {
+        self.on(|state, step| (state.cancel(step), state.leases()))
     }
 }
 

@@ -352,7 +352,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "release-ends-no-grace",
         "close",
-        "leasehold::testing::close::last_release_ends_the_grace_at_once",
+        "leasehold::engine::shutdown::tests::release_wakes_the_thread_that_closes",
     ),
     bug(
         "grant-kept-while-closing",

@@ -57,14 +57,16 @@ pub(crate) fn closed_client_lets_holders_finish_and_takes_the_rest<T: Topology>(
 ) {
     let (client, other) = (scene.client(), scene.client());
     let [short, long, wanted] = ["short", "long", "wanted"].map(|name| scene.name(name));
-    let finished = client.mutex(&short).unwrap().lock().unwrap().into_owned().unwrap();
+    let lock = client.mutex(&short).unwrap();
+    let finished = lock.lock().unwrap();
     let taken = client.mutex(&long).unwrap().lock().unwrap();
     let theirs = other.mutex(&wanted).unwrap().lock().unwrap();
     let report = thread::scope(|scope| {
         let waiter = scope.spawn(|| client.mutex(&wanted).unwrap().lock().map(drop).unwrap_err());
-        let closing = scope.spawn(|| client.close(ms(1_500), SOON));
-        until("it is closing", || client.is_closed());
-        assert!(waiter.join().unwrap().is_cancelled());
+        let next = scope.spawn(|| lock.lock().map(drop).unwrap_err());
+        until("it waits", || finished.waiters() == 1);
+        let closing = scope.spawn(|| client.close(ms(3_000), SOON));
+        assert!(waiter.join().unwrap().is_cancelled() && next.join().unwrap().is_cancelled());
         taken.check().unwrap();
         finished.release().unwrap();
         closing.join().unwrap()
