@@ -37,10 +37,10 @@
 //! at the two ends of a release. What a slot may be told, and what follows, is the table at the head of
 //! `slot::state`.
 //!
-//! Locks are taken in this order: the listener's channels and the one of `closing`, a slot, and one of a waiter's turn, a lease's phase
-//! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
-//! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
-//! them, and a lease has callbacks of the user, whose destructors may do anything.
+//! Locks are taken in this order: the listener's channels, the one of `closing`, a slot, and one of a waiter's
+//! turn, a lease's phase and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What
+//! may be the last reference to a slot or a lease is dropped under none of these locks: the end of a slot takes
+//! some of them, and a lease has callbacks of the user, whose destructors may do anything.
 
 pub(crate) mod acquire;
 mod backoff;

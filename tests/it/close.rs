@@ -122,6 +122,7 @@ fn held_elsewhere(key: &str) -> bool {
     key.starts_with("their")
 }
 
+#[allow(clippy::print_stdout, reason = "the figures are for people")]
 fn show(work: &str, closed: &Closed) {
     let Closed { report, took, last_wait, cut, left } = closed;
     println!(
