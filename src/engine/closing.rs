@@ -75,7 +75,7 @@ impl Closing {
             if first.is_empty() || deadline <= clock.now() {
                 break;
             }
-            clock.doze(deadline, &mut |left| {
+            clock.wait_until(deadline, &mut |left| {
                 self.changed.wait_for(&mut state, left);
             });
         }

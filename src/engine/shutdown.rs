@@ -42,13 +42,13 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     closing.advance(Phase::Ended);
     let deadline = engine.now().after(within);
     // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
-    engine.worker.hurry();
+    engine.worker.flush_releases();
     holdings.iter().for_each(Holding::shut_down);
     // What is under way may still leave something to the worker.
-    let talking = closing.wait(clock, deadline, &slots, |slot| slot.is_talking());
+    let talking = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
     let talking = talking.map(|slot| slot.target().name().clone());
     let mut left: Vec<_> = talking.collect();
-    let owed = engine.worker.wait_given_back(deadline);
+    let owed = engine.worker.wait_released(deadline);
     left.extend(owed.iter().map(|target| target.name().clone()));
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }

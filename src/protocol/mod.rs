@@ -3,16 +3,16 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `recipe` | what a kind of lock is made of: its keys, its scripts, its owner's value |
+//! | `lock_kind` | what a kind of lock is made of: its keys, its scripts, its owner's value |
 //! | `target` | one lock: its kind, its name, its keys, and the calls for it |
 //! | `request` | what a client asks |
-//! | `errand` | what the worker does for many leases at once |
-//! | `answer` | what scripts answer |
-//! | `wake` | the messages that wake waiters, and the servers that publish them |
+//! | `lease_request` | what the worker does for many leases at once |
+//! | `reply` | what scripts answer |
+//! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
-//! | `replica` | making sure that replicas or disks have a lock |
+//! | `durability` | making sure that replicas or disks have a lock |
 //! | `backend` | how calls reach the server that has a lock |
-//! | `scripted` | the protocol where one server at a time has a lock, over any backend |
+//! | `script_protocol` | the protocol where one server at a time has a lock, over any backend |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 //!
@@ -64,16 +64,16 @@
 //! proposal, a renewal or a release once more where a connection had died: the first proposal then stays
 //! open until its deadline, and the others do no harm twice.
 
-pub(crate) mod answer;
 pub(crate) mod backend;
-pub(crate) mod errand;
-pub(crate) mod recipe;
-mod replica;
+mod durability;
+pub(crate) mod lease_request;
+pub(crate) mod lock_kind;
+pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod scripted;
+pub(crate) mod script_protocol;
 pub(crate) mod target;
 pub(crate) mod transaction;
-pub(crate) mod wake;
+pub(crate) mod wake_message;
 
 use std::fmt;
 use std::time::Duration;
@@ -84,13 +84,13 @@ use crate::base::name::Name;
 use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Released, Told, Verdict};
-use crate::protocol::errand::Errand;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 
@@ -103,7 +103,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     fn identity(&self) -> &Identity;
 
     /// A lock with the keys that its scripts are given here.
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::new(kind, name)
     }
 
@@ -113,13 +113,18 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     }
 
     /// Tries to take the lock, or to queue up for it.
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired;
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome;
 
     /// Gives the lock to the next, or back, if it is the owner's.
     fn release(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure>;
 
@@ -131,7 +136,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         ttl: Duration,
         count: u32,
         deadline: Moment,
-    ) -> Result<Told, Failure>;
+    ) -> Result<OwnershipReply, Failure>;
 
     /// Waits until there are as many copies of what was written for this lock so far. Answers how many
     /// there are, or why it is not the owner's. Where there is nobody to ask, there are none.
@@ -141,12 +146,16 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         _owner: &[u8],
         wanted: Durability,
         _deadline: Moment,
-    ) -> Result<Result<Durability, Verdict>, Failure> {
+    ) -> Result<Result<Durability, Ownership>, Failure> {
         Ok(Ok(Durability { local: false, replicas: 0, ..wanted }))
     }
 
-    /// Runs errands for many leases at once.
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>>;
+    /// Runs requests for many leases at once.
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>>;
 
     /// Who holds the lock.
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
@@ -178,7 +187,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     ///
     /// Also asked while a hold lives, after a renewal that failed: then some servers may have renewed it. So
     /// this must be known as long as the hold lives.
-    fn remains(&self, _owner: &[u8]) -> bool {
+    fn may_still_own(&self, _owner: &[u8]) -> bool {
         false
     }
 

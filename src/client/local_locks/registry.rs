@@ -38,13 +38,13 @@ struct State {
 #[derive(Default)]
 struct Lock {
     /// Its lease may be over, and after the end of all locks it stays for the report.
-    holder: Option<Grant>,
+    holder: Option<LocalGrant>,
     queue: VecDeque<Arc<Condvar>>,
 }
 
 /// One hold, which its token tells from all others.
 #[derive(Clone, Copy)]
-pub(super) struct Grant {
+pub(super) struct LocalGrant {
     pub(super) token: FencingToken,
     valid_until: Moment,
 }
@@ -64,7 +64,7 @@ impl Registry {
         name: &Name,
         wait: Duration,
         lease: Lease,
-    ) -> Result<Option<Grant>> {
+    ) -> Result<Option<LocalGrant>> {
         let deadline = self.clock.now().after(wait);
         let waiter = Arc::new(Condvar::new());
         let mut state = self.state.lock();
@@ -85,7 +85,7 @@ impl Registry {
             if is_first && free_at <= now {
                 let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
                 let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
-                let grant = Grant { token: state.next_token(), valid_until: end };
+                let grant = LocalGrant { token: state.next_token(), valid_until: end };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);
                     lock.queue.pop_front();
@@ -97,14 +97,14 @@ impl Registry {
                 return Ok(None);
             }
             let until = if is_first { deadline.min(free_at) } else { deadline };
-            self.clock.doze(until, &mut |span| {
+            self.clock.wait_until(until, &mut |span| {
                 waiter.wait_for(&mut state, span);
             });
         }
     }
 
     /// Frees the lock if this hold still has it. Returns whether the hold was valid until now.
-    pub(super) fn release(&self, name: &Name, grant: Grant) -> bool {
+    pub(super) fn release(&self, name: &Name, grant: LocalGrant) -> bool {
         let mut state = self.state.lock();
         // Seen under the lock: a hold that is valid now is the holder.
         let was_valid = self.is_valid(grant);
@@ -120,12 +120,12 @@ impl Registry {
         was_valid
     }
 
-    pub(super) fn is_valid(&self, grant: Grant) -> bool {
+    pub(super) fn is_valid(&self, grant: LocalGrant) -> bool {
         self.clock.now() < grant.valid_until && self.closing.phase() != Phase::Ended
     }
 
     /// Why this hold is not valid.
-    pub(super) fn loss(&self, name: &Name, grant: Grant) -> Loss {
+    pub(super) fn loss(&self, name: &Name, grant: LocalGrant) -> Loss {
         let is_over = grant.valid_until <= self.clock.now();
         let cause = if is_over { LossCause::Expired } else { LossCause::ShutDown };
         // A renewed lease does not end by itself.
@@ -144,16 +144,18 @@ impl Registry {
         }
         // The end of a lease is told to nobody.
         let last = holds.iter().map(|(_, grant)| grant.valid_until).max().unwrap_or(Moment::PAST);
-        let works = |(name, grant): &(Name, Grant)| self.is_valid(*grant) && self.has(name, *grant);
+        let works =
+            |(name, grant): &(Name, LocalGrant)| self.is_valid(*grant) && self.has(name, *grant);
         drop(self.closing.wait(&*self.clock, end.min(last), &holds, works));
         self.closing.advance(Phase::Ended);
-        let loss =
-            |(name, grant): &(Name, Grant)| self.has(name, *grant).then(|| self.loss(name, *grant));
+        let loss = |(name, grant): &(Name, LocalGrant)| {
+            self.has(name, *grant).then(|| self.loss(name, *grant))
+        };
         CloseReport::new(cancelled, holds.iter().map(loss), Vec::new(), within)
     }
 
     /// Whether nobody has released this hold.
-    fn has(&self, name: &Name, grant: Grant) -> bool {
+    fn has(&self, name: &Name, grant: LocalGrant) -> bool {
         let state = self.state.lock();
         let holder = state.locks.get(name).and_then(|lock| lock.holder);
         holder.is_some_and(|holder| holder.token == grant.token)

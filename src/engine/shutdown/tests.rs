@@ -10,12 +10,12 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
-use crate::engine::slot::Patience;
+use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::protocol::script_protocol::ScriptProtocol;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ impl Clock for Frozen {
         NOW
     }
 
-    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+    fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
         self.0.fetch_or(until == NOW.after(GRACE), Ordering::SeqCst);
         wait(SOON * 6);
     }
@@ -43,12 +43,16 @@ impl Clock for Frozen {
 fn release_wakes_the_thread_that_closes() {
     let clock = Arc::new(Frozen::default());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let slots = [b"x", b"y"].map(|name| engine.slot(&MutexKind, Name::new(b"", name).unwrap()));
-    let take = |slot| acquire(slot, &LockOptions::new(), Patience::Once).unwrap().unwrap();
+    let take = |slot| acquire(slot, &LockOptions::new(), WaitLimit::TryOnce).unwrap().unwrap();
     let holdings = slots.each_ref().map(take);
     let (sender, reported) = channel();
     let closing = Arc::clone(&engine);
