@@ -1,12 +1,12 @@
 //! How a client ends before its time.
 //!
-//! 1. The client is *closing*: it grants no lock any more. All waits are cancelled, and what lingers is given back.
+//! 1. The client is *closing*: it grants no lock any more. All waits are cancelled, and lingering leases are released.
 //! 2. Until the grace is over, holders have time to release. They are renewed meanwhile.
-//! 3. The client has *ended*: the other holds are taken, and the worker gives them back.
-//! 4. What threads and the worker have under way is waited for, within a bound.
+//! 3. The client has *ended*: the other holds are lost, and the worker releases them.
+//! 4. The call waits until threads and the worker have finished their exchanges, within a bound.
 //!
 //! The holds are those that the first step finds. A thread that was granted a lock at that moment either has its
-//! hold in the slot by then, or finds the client closing and gives it back.
+//! hold in the slot by then, or finds the client closing and releases it.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use crate::engine::closing::Phase;
 use crate::engine::holding::Holding;
 
 /// Cancels all waits, lets holders release until `grace` is over, takes the other locks, and waits for at most
-/// `within` until all are given back.
+/// `within` until all are released.
 pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> CloseReport {
     let (closing, clock) = (&engine.closing, &*engine.clock);
     let end = engine.now().after(grace);
@@ -41,14 +41,14 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
 
     closing.advance(Phase::Ended);
     let deadline = engine.now().after(within);
-    // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
+    // The release of a hold that `max_hold` ended waits for the end of its lease, which may be after `deadline`.
     engine.worker.flush_releases();
     holdings.iter().for_each(Holding::shut_down);
-    // What is under way may still leave something to the worker.
-    let talking = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
-    let talking = talking.map(|slot| slot.target().name().clone());
-    let mut left: Vec<_> = talking.collect();
-    let owed = engine.worker.wait_released(deadline);
-    left.extend(owed.iter().map(|target| target.name().clone()));
+    // An exchange may still leave a release to the worker, so the worker comes last.
+    let busy = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
+    let busy = busy.map(|slot| slot.target().name().clone());
+    let mut left: Vec<_> = busy.collect();
+    let pending = engine.worker.wait_released(deadline);
+    left.extend(pending.iter().map(|target| target.name().clone()));
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }
