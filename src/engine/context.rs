@@ -34,7 +34,7 @@ pub(crate) struct Context {
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
     pub(crate) no_expiry_warnings: NoExpiryWarnings,
-    /// Whether the user wants to hear of requests to let go.
+    /// Whether the user has a callback for release requests.
     wants_release_requests: bool,
     pub(crate) closing: Closing,
 }

@@ -1,4 +1,4 @@
-//! What a holder asks Redis about its lease while it has it.
+//! The requests of a holder about its lease: extend, check, transaction.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Holding {
         check_span(TTL_OF_EXTEND, ttl)
             .and_then(|()| self.lengthen(ttl))
             .map(|sent| self.lease.lengthen(sent, ttl))
-            // Where the reply came when validity was over, it changed nothing.
+            // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
             .and_then(|()| self.check_valid())
             .map_err(|error| error.of(self.name()))
     }
@@ -47,7 +47,8 @@ impl Holding {
         self.check_valid()?;
         let until = self.lease.began().after(least);
         if self.lease.leased_until() < until {
-            // So much longer that it lasts until then also by a clock that is fast.
+            // Longer by what two clocks may differ: the server's may be fast, and the validity is less than
+            // what was asked for.
             let left = until.since(self.now());
             let ttl = left + drift_allowance(left) * 2;
             let sent = self.lengthen(ttl).map_err(|error| {
@@ -59,7 +60,7 @@ impl Holding {
             })?;
             self.lease.lengthen(sent, ttl);
         }
-        // Noted last: where that failed, the lock is released as ever.
+        // Last: if the lease could not be made longer, the hold is an ordinary one.
         self.lease.keep_until(until);
         self.check_valid()
     }
@@ -68,25 +69,34 @@ impl Holding {
     fn lengthen(&self, ttl: Duration) -> Result<Moment> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+        // Counted before it is sent, so that a release by another thread does not pass the lease on
+        // meanwhile (rule 17).
         let under_way = self.lease.command();
+
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
             let told =
                 context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
-            // Each request counts: the first may be carried out after the second was answered (rule 31).
+            // Kept over both requests: the first may be carried out after the second has its reply (rule
+            // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
                 |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
+            // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
+            // must still reach that far.
             if told.as_ref().is_err_and(may_remain) {
                 self.lease.may_last_until(context.now().after(ttl));
             }
             told
         });
+        // A reply to the repetition says nothing about the first request, which stays under way (rule
+        // 17).
         if unanswered {
             under_way.keep_pending();
         }
+
         let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
@@ -95,19 +105,23 @@ impl Holding {
                     let error = Error::from(failure);
                     if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
+                // Never *owned*, so the moment is not used.
                 OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
+
         self.check_ownership(ownership)?;
         Ok(sent)
     }
 
-    /// Asks Redis whether a lease is still its owner's.
+    /// Asks Redis whether the owner still has the lock.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_inner().map_err(|error| error.of(self.name()))
     }
 
     fn check_inner(&self) -> Result<()> {
+        // Redis is not asked about a hold that is over here: a late request may have made it the owner
+        // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let ownership = match context.protocol.holder(target, context.exchange_deadline()) {
@@ -116,17 +130,19 @@ impl Holding {
             Ok(Some(_)) => Ownership::Taken,
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+        // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
         self.check_valid()
     }
 
-    /// Runs commands that apply only if a lease is still its owner's.
+    /// Runs commands that apply only if the owner still has the lock.
     pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
         self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
     }
 
     fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        // The next to use the connection would find it in another database, or be somebody else there.
+        // Such a command would change the pooled connection for its next user: another database, or
+        // another user of Redis.
         if let Some(name) = forbidden_command(pipeline) {
             return Err(Error::config(
                 "transaction",
@@ -134,27 +150,33 @@ impl Holding {
                 "commands on data, and none about connections, subscriptions or transactions",
             ));
         }
+
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
+
         let ownership = match settle_command(applied, under_way) {
             Ok(Applied::Done(replies)) => return Ok(replies),
             Ok(Applied::Gone) => Ownership::Gone,
             Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
+                // Never repeated: the commands of the user may have been applied.
                 return Err(Error::from(failure)
                     .with_consequence("look whether the transaction was applied"));
             }
-            // What a command of the user's says of its own key is a value among the answers.
+            // This is about the lock's key. An error about a key of the user is a value among the
+            // replies.
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+
         self.check_ownership(ownership)?;
         Ok(Vec::new())
     }
 
-    /// Ends a lease as lost where Redis says that it is not its owner's.
+    /// Ends a lease as lost if Redis replied that its owner does not have the lock.
     pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
         if ownership == Ownership::Owned {
             return Ok(());
@@ -166,7 +188,7 @@ impl Holding {
     }
 }
 
-/// A command that was never answered keeps its lease from being passed on (rule 17).
+/// Keeps a command without a reply counted, so that its lease is not passed on (rule 17).
 fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
         under_way.keep_pending();

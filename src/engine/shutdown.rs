@@ -1,4 +1,4 @@
-//! How a client ends before its time.
+//! The end of a client before its time.
 //!
 //! 1. The client is *closing*: it grants no lock any more. All waits are cancelled, and lingering leases are released.
 //! 2. Until the grace is over, holders have time to release. They are renewed meanwhile.
@@ -24,6 +24,9 @@ use crate::engine::holding::Holding;
 pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> CloseReport {
     let (closing, clock) = (&engine.closing, &*engine.clock);
     let end = engine.now().after(grace);
+
+    // Before the slots are visited. A thread that enters a slot later is refused, under the lock of that slot; one
+    // that entered earlier is found there below.
     closing.advance(Phase::Closing);
     let slots = engine.table().all();
     let (mut cancelled, mut holdings) = (0, Vec::new());
@@ -31,9 +34,10 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
         let (waits, leases) = slot.close();
         cancelled += waits;
         holdings.extend(leases.into_iter().map(|lease| Holding::new(slot, lease)));
+        // Dropped, which leaves the releases to the worker: it sends those of all slots together.
         drop(slot.end_lingers(Moment::FAR));
     }
-    // Another call may have less patience.
+    // Another call may have a shorter grace.
     let works = |holding: &Holding| {
         closing.phase() != Phase::Ended && holding.lease.is_valid_at(engine.now())
     };
@@ -41,13 +45,14 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
 
     closing.advance(Phase::Ended);
     let deadline = engine.now().after(within);
-    // The release of a hold that `max_hold` ended waits for the end of its lease, which may be after `deadline`.
+    // A release after `max_hold` is due only when the lease ends, so as not to let others in beside a
+    // thread that is still at work. After the grace the locks of such threads are taken anyway.
     engine.worker.flush_releases();
     holdings.iter().for_each(Holding::shut_down);
-    // An exchange may still leave a release to the worker, so the worker comes last.
+    // The slots first, because everything in a slot is recorded with the worker before it leaves the slot. The
+    // other way round a lease could move from the one to the other between the two looks.
     let busy = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
-    let busy = busy.map(|slot| slot.target().name().clone());
-    let mut left: Vec<_> = busy.collect();
+    let mut left: Vec<_> = busy.map(|slot| slot.target().name().clone()).collect();
     let pending = engine.worker.wait_released(deadline);
     left.extend(pending.iter().map(|target| target.name().clone()));
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
