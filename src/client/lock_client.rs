@@ -20,8 +20,8 @@ use crate::protocol::target::keys;
 /// Makes locks on one Redis server, or in a cluster, each on the node of its slot.
 ///
 /// Make one for each process. Clones are the same client. It has a pool of connections, and a few
-/// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and listen. It
-/// ends when the last clone, lock and guard are dropped.
+/// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and
+/// listen. It ends when the last clone, lock and guard are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -73,8 +73,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty, a too long or a reserved name; in a cluster also
-    /// for a name whose braces would scatter the keys of the lock.
+    /// [`is_config`](crate::Error::is_config) for an empty, a too long or a reserved name; in a
+    /// cluster also for a name whose braces would scatter the keys of the lock.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -237,9 +237,8 @@ impl LockClient {
     /// releases them, within the bound `within`.
     ///
     /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; calls on them fail
-    /// with
-    /// [`is_lost`](crate::Error::is_lost), and so does another lock by a thread that has one. From then on the
-    /// client grants no lock: attempts and waits fail with
+    /// with [`is_lost`](crate::Error::is_lost), and so does another lock by a thread that has one.
+    /// From then on the client grants no lock: attempts and waits fail with
     /// [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or
     /// force its release, still work.
     ///
@@ -249,9 +248,9 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in time; the text
-    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its
-    /// lease.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in
+    /// time; the text says how many locks, and names a few. The worker goes on trying, and all of
+    /// it ends with its lease.
     ///
     /// ```
     /// # use std::time::Duration;
