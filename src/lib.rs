@@ -57,6 +57,7 @@
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
+//! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
@@ -94,6 +95,7 @@ mod tests;
 mod topology;
 mod wire;
 
+pub use base::close_report::CloseReport;
 pub use base::error::{Error, ErrorKind, Result};
 pub use base::id::Holder;
 pub use base::loss::{Loss, LossCause};

@@ -102,7 +102,9 @@ impl Loss {
                 "look at the server and the network; a longer lease rides out more"
             }
             LossCause::MaxHold => "raise max_hold or shorten the work",
-            LossCause::ShutDown => "release the locks before the shutdown",
+            LossCause::ShutDown => {
+                "release the locks before, or close the client with a longer grace"
+            }
         }
     }
 }
@@ -143,7 +145,7 @@ pub enum LossCause {
     Unreachable,
     /// The hold lasted as long as `max_hold` allows.
     MaxHold,
-    /// The client was shut down.
+    /// The client was shut down, or closed with a grace that was too short for the work.
     ShutDown,
 }
 

@@ -3,6 +3,7 @@
 #[macro_use]
 pub(crate) mod panic;
 
+pub(crate) mod close_report;
 pub(crate) mod error;
 pub(crate) mod id;
 pub(crate) mod loss;

@@ -10,7 +10,7 @@ use crate::base::text::is_plain;
 const SHOWN_BYTES: usize = 96;
 
 /// The name of a lock: the key in Redis, any bytes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name(Arc<[u8]>);
 
 impl Name {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
+use crate::base::close_report::CloseReport;
 use crate::base::error::Result;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
@@ -104,6 +105,33 @@ impl LocalLocks {
     pub fn fencing_token(&self, key: &str) -> Option<FencingToken> {
         thread_hold::token(&self.0, &name(key).ok()?)
     }
+
+    /// Ends these locks, and lets work that is under way finish, like
+    /// [`LockClient::close`](crate::LockClient::close). Nothing has to reach a server here, so
+    /// `within` is not needed; it is there for code that changes from one to the other.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Lease, LocalLocks};
+    /// use std::time::Duration;
+    ///
+    /// let locks = LocalLocks::new();
+    /// let report = locks.close(Duration::from_secs(25), Duration::from_secs(2));
+    /// assert!(report.taken().is_empty());
+    /// let error = locks.try_lock("orders:42", Duration::ZERO, Lease::default()).unwrap_err();
+    /// assert!(error.is_cancelled() && locks.is_closed());
+    /// ```
+    pub fn close(&self, grace: Duration, within: Duration) -> CloseReport {
+        self.0.close(grace, within)
+    }
+
+    /// Whether these locks were closed: then no lock is granted any more.
+    ///
+    /// ```
+    /// assert!(!leasehold::LocalLocks::new().is_closed());
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closing()
+    }
 }
 
 with_lock!(LocalLocks, |_, key| Name::new(&[], key));
@@ -122,7 +150,7 @@ impl DistributedLock for LocalLocks {
         if thread_hold::enter(&self.0, &name)? {
             return Ok(true);
         }
-        let grant = self.0.acquire(&name, wait, lease);
+        let grant = self.0.acquire(&name, wait, lease)?;
         Ok(grant.map(|grant| thread_hold::adopt(&self.0, name, grant)).is_some())
     }
 

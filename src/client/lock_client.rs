@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
@@ -10,7 +9,6 @@ use crate::base::option::{LockOptions, ReleaseKind, Wait};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
 use crate::engine::Engine;
-use crate::engine::shutdown::shut_down;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::{Handle, Mutex, ReentrantLock};
@@ -54,7 +52,6 @@ impl LockClient {
         }
     }
 
-    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -231,39 +228,6 @@ impl LockClient {
     pub(super) fn hold_of(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Handle> {
         let name = self.name(kind, name)?;
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
-    }
-
-    /// Ends the client early: ends all of its waits, takes all locks from their holders and
-    /// releases them, within the bound `within`.
-    ///
-    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; calls on them fail
-    /// with [`is_lost`](crate::Error::is_lost), and so does another lock by a thread that has one.
-    /// From then on the client grants no lock: attempts and waits fail with
-    /// [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or
-    /// force its release, still work.
-    ///
-    /// A hold that was lost before has no holder any more, and its key in Redis may stay until its
-    /// lease ends. A hold that `max_hold` has ended is released at once if a request to take it had
-    /// no reply; otherwise its key stays until its lease ends.
-    ///
-    /// # Errors
-    ///
-    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in
-    /// time; the text says how many locks, and names a few. The worker goes on trying, and all of
-    /// it ends with its lease.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # fn demo(client: &leasehold::LockClient) {
-    /// if let Err(error) = client.shutdown(Duration::from_secs(2)) {
-    ///     eprintln!("{error}");
-    /// }
-    /// # }
-    /// ```
-    ///
-    /// [`LossCause::ShutDown`]: crate::LossCause::ShutDown
-    pub fn shutdown(&self, within: Duration) -> Result<()> {
-        shut_down(&self.engine, within)
     }
 }
 

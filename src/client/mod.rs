@@ -1,6 +1,7 @@
 //! The clients and their builders, and locking by key on top of them.
 
 mod builder;
+mod close;
 mod servers;
 #[macro_use]
 mod distributed;

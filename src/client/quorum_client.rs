@@ -74,7 +74,7 @@ use crate::kind::{Handle, Mutex};
 /// [lease]: crate::QuorumClientBuilder::max_lease
 #[derive(Clone)]
 pub struct QuorumClient {
-    locks: LockClient,
+    pub(super) locks: LockClient,
     max_lease: Duration,
 }
 
@@ -165,24 +165,6 @@ impl QuorumClient {
 
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
         self.locks.hold_of(&QuorumKind, name)
-    }
-
-    /// Ends the client early, like [`LockClient::shutdown`].
-    ///
-    /// # Errors
-    ///
-    /// The same as there. A lock that an unreachable server may still have counts as not released.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # fn demo(client: &leasehold::QuorumClient) {
-    /// if let Err(error) = client.shutdown(Duration::from_secs(2)) {
-    ///     eprintln!("{error}");
-    /// }
-    /// # }
-    /// ```
-    pub fn shutdown(&self, within: Duration) -> Result<()> {
-        self.locks.shutdown(within)
     }
 }
 

@@ -114,8 +114,8 @@ fn acquire_inner(
 }
 
 fn cancelled_error(context: &Context) -> Error {
-    Error::cancelled(if context.is_shut_down() {
-        "the client was shut down; build a new one"
+    Error::cancelled(if context.is_closing() {
+        "the client was closed; build a new one"
     } else {
         "the wait was cancelled by cancel_waits"
     })
@@ -193,10 +193,10 @@ impl AcquireLoop<'_> {
 
             match next {
                 NextAction::Held(lease) => {
-                    // The shutdown may have looked at the slot before this lease was in it. If it looked
-                    // later, it has taken the lease itself, and this does nothing.
-                    if self.context.is_shut_down() {
-                        Holding::new(self.slot, lease).shut_down();
+                    // `close` may have looked at the slot before this lease was in it. No caller has had the
+                    // lease, so nobody is told of a loss.
+                    if self.context.is_closing() {
+                        Holding::new(self.slot, lease).release_in_background();
                         return Err(cancelled_error(self.context));
                     }
                     self.context.listen_for(self.options);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
-use crate::base::time::Moment;
+use crate::base::text::Span;
+use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
@@ -16,11 +17,56 @@ use crate::wire::{Pipeline, Value};
 impl Holding {
     /// Makes a lease last at least `ttl` from now.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
-        self.extend_inner(ttl).map_err(|error| error.of(self.name()))
+        check_span(TTL_OF_EXTEND, ttl)
+            .and_then(|()| self.lengthen(ttl))
+            .map(|sent| self.lease.lengthen(sent, ttl))
+            // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
+            .and_then(|()| self.check_valid())
+            .map_err(|error| error.of(self.name()))
     }
 
-    fn extend_inner(&self, ttl: Duration) -> Result<()> {
-        check_span(TTL_OF_EXTEND, ttl)?;
+    /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
+    pub(crate) fn confirm(&self) -> Result<()> {
+        let claim = self.check_valid().map(|()| self.lease.is_claim());
+        let whole = claim.and_then(|is_claim| {
+            if is_claim {
+                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?);
+            }
+            self.check_valid()
+        });
+        whole.map_err(|error| error.of(self.name()))
+    }
+
+    /// Keeps the lock for at least this long after the hold began, whatever becomes of the hold.
+    pub(crate) fn keep_for(&self, least: Duration) -> Result<()> {
+        self.keep_for_inner(least).map_err(|error| error.of(self.name()))
+    }
+
+    fn keep_for_inner(&self, least: Duration) -> Result<()> {
+        check_span("keep_for", least)?;
+        self.check_valid()?;
+        let until = self.lease.began().after(least);
+        if self.lease.leased_until() < until {
+            // Longer by what two clocks may differ: the server's may be fast, and the validity is less than
+            // what was asked for.
+            let left = until.since(self.now());
+            let ttl = left + drift_allowance(left) * 2;
+            let sent = self.lengthen(ttl).map_err(|error| {
+                if !error.is_config() {
+                    return error;
+                }
+                let wrong = format_args!("{} is too long", Span(least));
+                Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
+            })?;
+            self.lease.lengthen(sent, ttl);
+        }
+        // Last: if the lease could not be made longer, the hold is an ordinary one.
+        self.lease.keep_until(until);
+        self.check_valid()
+    }
+
+    /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.
+    fn lengthen(&self, ttl: Duration) -> Result<Moment> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
@@ -57,11 +103,7 @@ impl Holding {
                 let is_unknown = failure.is_unknown();
                 let ownership = taken_by_wrong_type(failure).map_err(|failure| {
                     let error = Error::from(failure);
-                    if is_unknown {
-                        error.with_consequence("extending it again is safe")
-                    } else {
-                        error
-                    }
+                    if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
                 // Never *owned*, so the moment is not used.
                 OwnershipReply { ownership, sent: Moment::PAST }
@@ -69,9 +111,7 @@ impl Holding {
         };
 
         self.check_ownership(ownership)?;
-        self.lease.lengthen(sent, ttl);
-        // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
-        self.check_valid()
+        Ok(sent)
     }
 
     /// Asks Redis whether the owner still has the lock.

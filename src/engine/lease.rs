@@ -49,6 +49,12 @@ pub(crate) struct HeldLease {
     /// The latest end that Redis may have for it, after a renewal or an extension that had no reply or a
     /// late one. Its holder must not rely on it. The past if there is none.
     perhaps_until: AtomicU64,
+    /// Redis keeps the lock until then, even if the hold ends earlier. The past unless the user asked for it.
+    kept_until: AtomicU64,
+    /// When the hold began: no earlier than Redis granted it.
+    began: Moment,
+    /// Whether the first renewal is yet to make it a whole lease (rule 9).
+    is_claim: AtomicBool,
     /// When the next renewal is due, in nanoseconds.
     renew_at: AtomicU64,
     renewals: AtomicU32,
@@ -73,9 +79,10 @@ impl HeldLease {
         options: LockOptions,
     ) -> Arc<HeldLease> {
         let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
+        let is_claim = grant.ttl < options.lease.ttl();
         let terms = LeaseTerms::new(target, clock, grant, options);
         let renew_at = terms.renewal_after(sent, terms.whole, 0);
-        HeldLease::begin(terms, leased_until, renew_at, 1)
+        HeldLease::begin(terms, leased_until, renew_at, is_claim, 1)
     }
 
     /// The next hold of the same lease, by a thread with these options; `None` if it cannot be passed on.
@@ -100,7 +107,8 @@ impl HeldLease {
             renew_at => renew_at,
         };
         // Redis shows the count of the previous hold until the worker shows the new one.
-        let next = HeldLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
+        let shown = self.hold_count.shown();
+        let next = HeldLease::begin(terms, leased_until, renew_at, self.is_claim(), shown);
         // An unanswered renewal of the previous hold is about the same key: if the next hold is lost, its
         // release must reach as far.
         next.may_last_until(self.perhaps_until());
@@ -112,6 +120,7 @@ impl HeldLease {
         terms: LeaseTerms,
         leased_until: Moment,
         renew_at: Moment,
+        is_claim: bool,
         shown: u32,
     ) -> Arc<HeldLease> {
         Arc::new(HeldLease {
@@ -119,6 +128,9 @@ impl HeldLease {
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
             perhaps_until: AtomicU64::new(Moment::PAST.as_nanos()),
+            kept_until: AtomicU64::new(Moment::PAST.as_nanos()),
+            began: terms.clock.now(),
+            is_claim: AtomicBool::new(is_claim),
             renew_at: AtomicU64::new(renew_at.as_nanos()),
             renewals: AtomicU32::new(0),
             failing: AtomicBool::new(false),
@@ -131,7 +143,7 @@ impl HeldLease {
     }
 
     /// Whether another hold may follow: the lease is renewed, nothing is under way or unsettled (rule
-    /// 17), no eviction was reported, and the end is not near.
+    /// 17), no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
             // A command of this hold that runs later would run for the next holder: its transaction would
@@ -139,6 +151,7 @@ impl HeldLease {
             && !self.is_under_way()
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
+            && !self.is_kept(now)
             // Until then a request of this attempt may run, and acquire the lock again after a loss. The
             // next hold has the same owner's value, and would take that key for its own.
             && self.terms.settled <= now
@@ -161,6 +174,31 @@ impl HeldLease {
     /// Notes that Redis may keep it until that moment, on which its holder must not rely.
     pub(crate) fn may_last_until(&self, moment: Moment) {
         self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Notes that Redis is to keep the lock until then.
+    pub(crate) fn keep_until(&self, moment: Moment) {
+        self.kept_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Until when Redis keeps the lock even if the hold ends earlier; the past if the user did not ask for it.
+    pub(crate) fn kept_until(&self) -> Moment {
+        Moment::from_nanos(self.kept_until.load(Ordering::Acquire))
+    }
+
+    /// Whether the lock must not be released yet.
+    pub(crate) fn is_kept(&self, now: Moment) -> bool {
+        now < self.kept_until()
+    }
+
+    /// When the hold began.
+    pub(crate) fn began(&self) -> Moment {
+        self.began
+    }
+
+    /// Whether the first renewal is yet to make it a whole lease.
+    pub(crate) fn is_claim(&self) -> bool {
+        self.is_claim.load(Ordering::Relaxed)
     }
 
     /// Counts a command about it that is under way, until the returned guard is dropped.
@@ -233,6 +271,9 @@ impl HeldLease {
         self.leased_until.store(leased.as_nanos(), Ordering::Release);
         self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
         self.failing.store(false, Ordering::Relaxed);
+        if ttl >= self.terms.ttl() {
+            self.is_claim.store(false, Ordering::Relaxed);
+        }
         true
     }
 

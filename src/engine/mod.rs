@@ -39,6 +39,7 @@
 //! | `lease` | the lease of one hold: its validity, its renewals, its loss |
 //! | `worker` | the thread that renews, finds losses, and releases in the background |
 //! | `listener` | the threads that receive the messages for waiters |
+//! | `closing` | how far a client has come with its end |
 //! | `context` | what the slots of a client share |
 //! | `slot_table` | the slots of a client, one for each name and kind |
 //! | `slot` | one name in one process: which thread acquires, holds or waits |
@@ -68,7 +69,7 @@
 //!
 //! # Lock order
 //!
-//! First the state of the listener, then a slot, then one of: a waiter's admission, a lease's phase, the
+//! First the state of the listener, then the lock of `closing`, then a slot, then one of: a waiter's admission, a lease's phase, the
 //! task queue of the worker. The lock of the slot table is never held together with another. No slot is
 //! locked during I/O.
 //!
@@ -79,6 +80,7 @@
 pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
+pub(crate) mod closing;
 pub(crate) mod context;
 mod dispatch;
 mod durability;

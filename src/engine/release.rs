@@ -31,6 +31,12 @@ impl Holding {
             self.slot.release_remainder(&self.lease);
             return Err(self.not_live_error());
         };
+        // The user wants Redis to keep the lock for longer. So no thread gets the lease, and the release is
+        // later and in the background.
+        if self.lease.is_kept(self.now()) {
+            self.hand_to_worker();
+            return Ok(());
+        }
         match self.slot.unlock(&self.lease) {
             Unlocked::ToThread | Unlocked::Lingering => {
                 // Nothing is sent: Redis has the same owner as before.
@@ -128,13 +134,19 @@ impl Holding {
             self.slot.release_remainder(&self.lease);
             return;
         }
-        // From here on: the owner's value is recorded with the worker before the slot is free, so a
-        // shutdown that looks in between finds the one or the other. The callbacks go last, when nothing
-        // is locked.
+        self.hand_to_worker();
+        // Last, when nothing is locked.
+        self.lease.forget_hooks();
+    }
+
+    /// Ends a release that has begun, and leaves it to the worker, which waits until the lock need not be kept.
+    ///
+    /// The owner's value is recorded with the worker before the slot is free, so that `close`, which looks in
+    /// between, finds the one or the other.
+    fn hand_to_worker(&self) {
         self.lease.end();
         self.slot.release_in_background(&self.lease);
         self.slot.remove(&self.lease);
-        self.lease.forget_hooks();
     }
 
     /// Takes a lock from its holder because the client is shut down. Renewals stop before the release, or

@@ -17,6 +17,7 @@ macro_rules! script {
 
 mod guard;
 mod handle;
+mod keep;
 mod method;
 pub(crate) mod mutex;
 mod owned;

@@ -1,6 +1,7 @@
 //! The tests of the library against real servers, in one program: each test has servers of its own.
 
 mod acl;
+mod close;
 mod cluster;
 mod command;
 mod common;
@@ -17,6 +18,7 @@ mod handoff;
 mod hold;
 mod holder;
 mod input;
+mod keep;
 mod layer;
 mod linger;
 mod link;

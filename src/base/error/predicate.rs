@@ -197,7 +197,8 @@ impl Error {
         self.0.kind == ErrorKind::WrongType
     }
 
-    /// Another thread ended the wait, or the client was shut down.
+    /// Another thread ended the wait, or closed the client: [`LockClient::is_closed`](crate::LockClient::is_closed)
+    /// tells, and then no other wait succeeds.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

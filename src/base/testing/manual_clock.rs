@@ -63,6 +63,12 @@ impl ManualClock {
         self.0.lock().waiting.values().min().copied()
     }
 
+    /// Whether a thread waits for this moment.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self, moment: Moment) -> bool {
+        self.0.lock().waiting.values().any(|until| *until == moment)
+    }
+
     /// How many threads wait, and how many of them for a moment that has come.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let state = self.0.lock();

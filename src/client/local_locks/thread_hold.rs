@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::base::error::{Error, Result};
-use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::sync::{Arc, thread_local};
 use crate::base::token::FencingToken;
@@ -28,8 +27,7 @@ impl Hold {
     }
 
     fn lost(&self, name: &Name) -> Error {
-        // `Expired` of a fixed lease: a renewed one never ends here, since nothing has to renew it.
-        Error::lost(&Loss::new(name.clone(), self.grant.token, LossCause::Expired, false))
+        Error::lost(&self.registry.loss(name, self.grant))
     }
 }
 

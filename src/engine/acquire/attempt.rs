@@ -91,6 +91,7 @@ impl AcquireLoop<'_> {
                 settled: attempt.settled.max(now),
                 ttl: attempt.options.lease.ttl(),
                 last_token: None,
+                kept_until: None,
             });
         }
     }
@@ -98,9 +99,9 @@ impl AcquireLoop<'_> {
 
 impl Drop for AcquireLoop<'_> {
     fn drop(&mut self) {
-        if self.context.is_shut_down() && self.attempt.is_some() {
+        if self.context.is_closing() && self.attempt.is_some() {
             // No thread takes the attempt over. Its removal is recorded with the worker before the slot
-            // has no acquirer any more: a shutdown that looks in between must find the one or the other.
+            // has no acquirer any more: `close`, which looks in between, must find the one or the other.
             self.drop_attempt();
             self.slot.stop_acquiring(None);
         }

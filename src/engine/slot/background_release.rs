@@ -103,6 +103,7 @@ impl Slot {
             // time since.
             ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
             last_token: lease.terms.last_token(),
+            kept_until: Some(lease.kept_until()).filter(|&until| now < until),
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct PendingRelease {
     pub(crate) ttl: Duration,
     /// The last token used, if that is not the one that Redis minted.
     pub(crate) last_token: Option<u64>,
+    /// Not before then, whatever becomes of the client: the user wants the lock kept.
+    pub(crate) kept_until: Option<Moment>,
 }
 
 impl PendingRelease {
@@ -66,6 +68,7 @@ impl PendingRelease {
             settled: self.settled.max(other.settled),
             ttl: self.ttl.max(other.ttl),
             last_token: self.last_token.max(other.last_token),
+            kept_until: self.kept_until.max(other.kept_until),
         }
     }
 }

@@ -42,11 +42,11 @@ struct State {
     notifications: Timers<u64, Notification>,
     /// The number of the last notification.
     last_notification: u64,
-    /// The owners' values that are still to be removed from Redis, and their locks. A value stays here
-    /// while the worker is at work on it.
-    unreleased: HashMap<Arc<[u8]>, Arc<Target>>,
+    /// The owners' values that are still to be removed from Redis. A value stays here while the worker is at
+    /// work on it.
+    unreleased: HashMap<Arc<[u8]>, Arc<PendingRelease>>,
     /// No pending release waits beyond this for a thread that may still be at work; [`Moment::FAR`]
-    /// before a shutdown.
+    /// before a shutdown. One that is to be kept does.
     flush_at: Moment,
     /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
@@ -64,7 +64,8 @@ impl State {
         if let Some((before, other)) = self.releases.remove(&task.owner) {
             (due, task) = (due.min(before), Arc::new(task.and(&other)));
         }
-        self.unreleased.insert(Arc::clone(&task.owner), Arc::clone(&task.target));
+        let due = task.kept_until.map_or(due, |until| until.max(due));
+        self.unreleased.insert(Arc::clone(&task.owner), Arc::clone(&task));
         self.releases.put(Arc::clone(&task.owner), due, task);
         self.sleeps_past(due)
     }
@@ -127,7 +128,7 @@ impl TaskQueue {
     pub(super) fn flush_releases(&self, now: Moment) -> bool {
         let mut state = self.state.lock();
         state.flush_at = now;
-        state.releases.bring_forward(now);
+        state.releases.bring_forward(|task| task.kept_until.map_or(now, |until| until.max(now)));
         state.sleeps_past(state.releases.next())
     }
 
@@ -143,13 +144,18 @@ impl TaskQueue {
         }
     }
 
-    /// Waits until all pending releases are done, or the deadline. Returns the locks that are not
-    /// released.
+    /// Waits until all pending releases are done of locks that need not be kept, or the deadline. Returns the
+    /// locks that are not released.
     pub(super) fn wait_released(&self, clock: &dyn Clock, deadline: Moment) -> Vec<Arc<Target>> {
         let mut state = self.state.lock();
         loop {
-            if state.unreleased.is_empty() || deadline <= clock.now() {
-                return state.unreleased.values().map(Arc::clone).collect();
+            let now = clock.now();
+            let is_due =
+                |task: &&Arc<PendingRelease>| task.kept_until.is_none_or(|until| until <= now);
+            let mut unreleased =
+                state.unreleased.values().filter(is_due).map(|task| &task.target).peekable();
+            if unreleased.peek().is_none() || deadline <= now {
+                return unreleased.map(Arc::clone).collect();
             }
             clock.wait_until(deadline, &mut |left| {
                 self.released.wait_for(&mut state, left);

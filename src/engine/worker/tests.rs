@@ -40,6 +40,7 @@ fn task(number: u64) -> Arc<PendingRelease> {
         settled: Moment::PAST,
         ttl: SECOND,
         last_token: None,
+        kept_until: None,
     })
 }
 
@@ -106,6 +107,34 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
     let mut in_progress = Vec::new();
     task_queue.take(now, &mut in_progress);
     assert_eq!((in_progress.len(), task_queue.len().1), (2, 1));
+}
+
+#[test]
+fn kept_value_is_owed_when_its_time_is_over_and_not_before() {
+    let task_queue = TaskQueue::new();
+    let clock = ManualClock::new(false);
+    let now = clock.now();
+    let until = now.after(HOUR);
+    let kept =
+        |until| Arc::new(PendingRelease { kept_until: until, ..Arc::into_inner(task(1)).unwrap() });
+    let unreleased = || task_queue.wait_released(&clock, Moment::PAST).len();
+    let mut in_progress = Vec::new();
+    task_queue.release_later(now.after(SECOND), kept(None));
+    assert_eq!(unreleased(), 1);
+    task_queue.release_in_background(now, kept(Some(until)));
+    task_queue.flush_releases(now);
+    task_queue.release_later(until.after(SECOND), task(1));
+    task_queue.take(until.before(SECOND), &mut in_progress);
+    assert_eq!((in_progress.len(), unreleased()), (0, 0));
+    clock.put_forward(until);
+    assert_eq!(unreleased(), 1);
+    task_queue.take(until, &mut in_progress);
+    // That failed, and it is tried again after a pause.
+    task_queue.release_in_background(until.after(SECOND), kept(Some(until)));
+    assert_eq!((in_progress.len(), unreleased()), (1, 1));
+    task_queue.take(until.after(SECOND), &mut in_progress);
+    task_queue.release_done(&task(1));
+    assert_eq!((in_progress.len(), unreleased()), (2, 0));
 }
 
 #[test]

@@ -53,12 +53,12 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.remove(&(due, key)).map(|value| (due, value))
     }
 
-    /// Makes everything due at a moment that would be due later.
-    pub(super) fn bring_forward(&mut self, due: Moment) {
+    /// Makes everything due at a moment that would be due later. The moment depends on the value.
+    pub(super) fn bring_forward(&mut self, due: impl Fn(&V) -> Moment) {
         // `put` looks in the map for the old entry of each, which was taken out: it finds none, and
         // inserts the new one.
         for ((before, key), value) in std::mem::take(&mut self.queue) {
-            self.put(key, before.min(due), value);
+            self.put(key, before.min(due(&value)), value);
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         for (key, due) in [('a', 5), ('b', 3), ('c', 9)] {
             timers.put(key, at(due), key);
         }
-        timers.bring_forward(at(4));
+        timers.bring_forward(|_| at(4));
         assert_eq!((timers.len(), timers.due(&'b')), (3, Some(at(3))));
         assert_eq!((timers.due(&'a'), timers.due(&'c')), (Some(at(4)), Some(at(4))));
         let popped: Vec<char> = std::iter::from_fn(|| timers.pop(at(4))).collect();

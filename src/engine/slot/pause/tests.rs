@@ -13,7 +13,7 @@ use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
 use crate::engine::listener::ReleaseListener;
-use crate::engine::shutdown::shut_down;
+use crate::engine::shutdown::close;
 use crate::engine::slot::WaitLimit;
 use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -286,7 +286,7 @@ fn cancel_does_not_end_a_single_attempt_in_its_pause() {
             });
             bench.until_paused(until, &again);
             if shut {
-                let _ = shut_down(&bench.engine, Duration::ZERO);
+                let _ = close(&bench.engine, Duration::ZERO, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
                 bench.put_forward(YIELD_TIME);

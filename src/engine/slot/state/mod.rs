@@ -30,6 +30,7 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
+//! | any, while the client is closing | | | `enter` is refused, nothing lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
 //! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
@@ -104,7 +105,7 @@ impl SlotState {
     /// A thread asks for the lock.
     pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
         let once = request.wait_limit == WaitLimit::TryOnce;
-        if step.shut_down {
+        if step.closing {
             return EnterOutcome::Now(Admission::Cancelled);
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
@@ -369,8 +370,8 @@ impl SlotState {
         let Some(acquirer) = &mut self.acquirer else { return waiting };
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
-        // does not wait; a shutdown does not.
-        acquirer.cancelled |= acquirer.waits || step.shut_down;
+        // does not wait; a client that closes does not.
+        acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
         waiting + usize::from(acquirer.waits)
     }
@@ -403,12 +404,12 @@ impl SlotState {
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.
-    pub(super) fn is_in_exchange(&self, shut_down: bool) -> bool {
+    pub(super) fn is_in_exchange(&self, ended: bool) -> bool {
         let releases = self.holders.iter().any(|holder| holder.releasing_since().is_some());
-        // A shutdown ends all leases first. A holder that it still finds is a thread between the end of
+        // The end of a client ends all leases first. A holder that it still finds is a thread between the end of
         // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
-        self.acquirer.is_some() || releases || (shut_down && holds)
+        self.acquirer.is_some() || releases || (ended && holds)
     }
 
     /// The leases that threads here hold.

@@ -21,6 +21,7 @@ struct Bench {
     target: Arc<Target>,
     state: SlotState,
     hears: bool,
+    closing: bool,
     now: Moment,
     options: LockOptions,
     number: u64,
@@ -41,6 +42,7 @@ impl Bench {
             target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
             state: SlotState::new(overlaps),
             hears: true,
+            closing: false,
             now,
             options: LockOptions::new().lease(Lease::renewed(SECOND * 30)).linger(SECOND),
             clock,
@@ -55,7 +57,7 @@ impl Bench {
 
     /// Carries out an event and its effects.
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
-        let mut step = Step::new(self.now, self.hears, false);
+        let mut step = Step::new(self.now, self.hears, self.closing);
         let outcome = event(&mut self.state, &mut step);
         match step.next_check {
             NextCheck::Unchanged => {}
@@ -192,6 +194,27 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     bench.remove(&lease);
     assert!(bench.acquires && !bench.is_watched);
     bench.check();
+}
+
+#[test]
+fn closing_slot_refuses_threads_and_leaves_its_holder_alone() {
+    let mut bench = Bench::new(false);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    bench.grant();
+    assert_eq!(bench.enter(ALWAYS), None);
+    bench.closing = true;
+    assert_eq!(bench.enter(ALWAYS), Some("cancelled"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("cancelled"));
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 1);
+    assert!(bench.waiting.is_empty() && bench.held[0].is_live());
+    assert!(!bench.state.is_in_exchange(false));
+    // It might linger if the client were open.
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
+    assert!(bench.state.is_in_exchange(false));
+    let lease = bench.releasing.remove(0);
+    bench.remove(&lease);
+    assert!(!bench.state.is_in_exchange(true));
+    assert_eq!(bench.enter(ALWAYS), Some("cancelled"));
 }
 
 #[test]
