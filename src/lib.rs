@@ -12,8 +12,8 @@
 //! > or a pause longer than the lease, only a fencing token checked at the resource protects you, and
 //! > every hold carries one.
 //!
-//! [Concepts](guide::concepts) explains the terms, [Limits](guide::limits) lists all cases that break the
-//! promise, and [How it is proven](guide::proof) describes the evidence.
+//! [Concepts](guide::concepts) explains the terms, [Limits](guide::limits) lists all cases that
+//! break the promise, and [How it is proven](guide::proof) describes the evidence.
 //!
 //! # Quick start
 //!

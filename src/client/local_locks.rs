@@ -106,9 +106,9 @@ impl LocalLocks {
         thread_hold::token(&self.0, &name(key).ok()?)
     }
 
-    /// Ends these locks, and lets work that is under way finish, like [`LockClient::close`](crate::LockClient::close).
-    /// Nothing has to reach a server here, so `within` is not needed; it is there for code that changes from one to
-    /// the other.
+    /// Ends these locks, and lets work that is under way finish, like
+    /// [`LockClient::close`](crate::LockClient::close). Nothing has to reach a server here, so
+    /// `within` is not needed; it is there for code that changes from one to the other.
     ///
     /// ```
     /// use leasehold::{DistributedLock, Lease, LocalLocks};

@@ -37,8 +37,8 @@ struct State {
 
 #[derive(Default)]
 struct Lock {
-    /// The last hold that was not released. Its lease may have ended. Once all holds are taken it stays, for
-    /// the report.
+    /// The last hold that was not released. Its lease may have ended. Once all holds are taken it
+    /// stays, for the report.
     holder: Option<LocalGrant>,
     /// A condition variable for each thread, so that a release wakes the first alone.
     queue: VecDeque<Arc<Condvar>>,
@@ -83,8 +83,8 @@ impl Registry {
             let leave = |state: &mut State| {
                 state.change(name, |lock| lock.queue.retain(|one| !Arc::ptr_eq(one, &waiter)));
             };
-            // Under the lock: `close` counts the threads that are in a queue by then, and a later one is
-            // refused here.
+            // Under the lock: `close` counts the threads that are in a queue by then, and a later
+            // one is refused here.
             if self.is_closing() {
                 leave(&mut state);
                 return Err(Error::cancelled("the locks were closed; make new ones").of(name));
@@ -120,8 +120,8 @@ impl Registry {
         // thread can take the lock now.
         let was_valid = self.is_valid(grant);
         if self.closing.phase() != Phase::Ended {
-            // By the token: after the lease ended, the lock may belong to another thread, which must
-            // keep it.
+            // By the token: after the lease ended, the lock may belong to another thread, which
+            // must keep it.
             state.change(name, |lock| {
                 lock.holder = lock.holder.filter(|holder| holder.token != grant.token);
             });
