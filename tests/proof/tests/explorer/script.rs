@@ -61,6 +61,10 @@ impl Scripts {
         // What is not a bug finds its place also in the text of one.
         let above = format!("tonumber(last) + {})", step(setting));
         patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
+        let behind = format!("-first) + {}", step(setting));
+        patches.push(("scale", "kind/mutex/wait.lua", "-first) + 1", behind.as_str()));
+        // Two servers do not have the same microsecond.
+        patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }

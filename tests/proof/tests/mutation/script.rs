@@ -61,8 +61,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "newcomer-overtakes-the-skipped",
         "kind/mutex/wait.lua",
-        "      place = math.max(last, -first) + 1\n",
-        "      place = (last > 0 and last or -first) + 1\n",
+        "      place = math.max(last, -first) + 1\n    end\n    place = math.max(now, place or 0)\n",
+        "      place = (last > 0 and last or -first) + 1\n    end\n    place = place or now\n",
     ),
     (
         "skipped-waiter-loses-its-place",
