@@ -54,6 +54,7 @@
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a look at a hold from any thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
+//! | [`Inspection`], [`Holder`], [`WaitingProcess`] | who has a lock, since when, and who waits |
 //! | [`Loss`], [`LossCause`] | which lock was lost, and why |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
@@ -94,7 +95,7 @@ mod topology;
 mod wire;
 
 pub use base::error::{Error, ErrorKind, Result};
-pub use base::id::Holder;
+pub use base::inspection::{Holder, Inspection, ServerInspection, WaitingProcess};
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;

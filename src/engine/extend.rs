@@ -9,6 +9,7 @@ use crate::engine::holding::Holding;
 use crate::engine::lease::UnderWay;
 use crate::engine::verdict::{cause, may_remain, taken};
 use crate::protocol::answer::{Told, Verdict};
+use crate::protocol::inspection::{ReportedHolder, View};
 use crate::protocol::transaction::{Applied, out_of_place};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
@@ -67,12 +68,14 @@ impl Holding {
     fn check_inner(&self) -> Result<()> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let verdict = match context.protocol.holder(target, context.exchange_deadline()) {
-            Ok(None) => Verdict::Gone,
-            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Verdict::Done,
-            Ok(Some(_)) => Verdict::Taken,
-            Err(failure) => taken(failure)?,
-        };
+        let is_ours = |holder: &ReportedHolder| holder.owner == self.lease.terms.owner;
+        let verdict =
+            match context.protocol.holders(target, View::Owners, context.exchange_deadline()) {
+                Ok(holders) if holders.iter().any(is_ours) => Verdict::Done,
+                Ok(holders) if holders.is_empty() => Verdict::Gone,
+                Ok(_) => Verdict::Taken,
+                Err(failure) => taken(failure)?,
+            };
         self.conclude(verdict)?;
         self.check_valid()
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
-use crate::base::id::Holder;
+use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
@@ -12,6 +12,7 @@ use crate::engine::acquire::acquire;
 use crate::engine::slot::{Patience, Slot};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
+use crate::protocol::inspection::{ReportedHolder, View};
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -75,14 +76,28 @@ impl Handle {
     }
 
     pub(crate) fn is_locked(&self) -> Result<bool> {
-        self.holder().map(|holder| holder.is_some())
+        self.holders(View::Owners).map(|holders| !holders.is_empty())
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
+        let (kind, protocol) = (self.slot.target().kind(), &self.slot.context().protocol);
+        let holders = self.holders(View::Holders)?;
+        Ok(holders.first().map(|holder| holder.identify(kind, protocol.identity())))
+    }
+
+    fn holders(&self, view: View) -> Result<Vec<ReportedHolder>> {
         let context = self.slot.context();
         context
             .protocol
-            .holder(self.slot.target(), context.exchange_deadline())
+            .holders(self.slot.target(), view, context.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    pub(crate) fn inspect(&self) -> Result<Inspection> {
+        let context = self.slot.context();
+        context
+            .protocol
+            .inspect(self.slot.target(), context.exchange_deadline())
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
@@ -111,11 +126,11 @@ impl Handle {
         let context = self.slot.context();
         let (protocol, target) = (&context.protocol, self.slot.target());
         let deadline = context.exchange_deadline();
-        let forced = protocol.holder(target, deadline).and_then(|holder| {
+        let forced = protocol.holders(target, View::Owners, deadline).and_then(|holders| {
             // The next holder has done nothing for which it should lose the lock.
-            holder.map_or(Ok(false), |holder| {
-                protocol.force_release(target, holder.owner(), deadline)
-            })
+            holders
+                .first()
+                .map_or(Ok(false), |holder| protocol.force_release(target, &holder.owner, deadline))
         });
         forced.map_err(|failure| {
             let is_unknown = failure.is_unknown();

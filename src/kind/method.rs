@@ -66,6 +66,28 @@ macro_rules! kind_methods {
                 self.0.holder()
             }
 
+            /// Asks Redis who holds the lock, since when, and who waits for it, in one round trip.
+            ///
+            /// What is not known is `None`, so a key that another library wrote can be looked at too. It reads and
+            /// writes nothing, and works when memory is full. Text of other processes is shown without control
+            /// characters.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind. Over several servers, when none of
+            /// them can be asked.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// println!("{}", lock.inspect()?);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn inspect(&self) -> $crate::Result<$crate::Inspection> {
+                self.0.inspect()
+            }
+
             /// Takes the lock from its holder at the moment of the call, and gives it to the first
             /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
             /// has let go meanwhile.

@@ -8,6 +8,7 @@
 //! | `request` | what a client asks |
 //! | `errand` | what the worker does for many leases at once |
 //! | `answer` | what scripts answer |
+//! | `inspection` | what a server tells of who has a lock and who waits |
 //! | `wake` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `replica` | making sure that replicas or disks have a lock |
@@ -67,6 +68,7 @@
 pub(crate) mod answer;
 pub(crate) mod backend;
 pub(crate) mod errand;
+pub(crate) mod inspection;
 pub(crate) mod recipe;
 mod replica;
 pub(crate) mod request;
@@ -79,13 +81,15 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::errand::Errand;
+use crate::protocol::inspection::{ReportedHolder, View};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
@@ -148,8 +152,16 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Runs errands for many leases at once.
     fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>>;
 
-    /// Who holds the lock.
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
+    /// Who has the lock.
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure>;
+
+    /// Who has the lock, and who waits for it, for people to read.
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
 
     /// Takes the lock from an owner, who need not be one of ours, and tells its client to ask. Does
     /// nothing to any other owner, and nothing once the deadline has passed. Returns whether that owner

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::base::option::Wait;
-use crate::wire::Value;
-use crate::wire::failure::Failure;
-use crate::wire::script::{Call, Script};
+use crate::wire::script::Script;
 
 /// Everything that differs between kinds of lock.
 pub(crate) trait Kind: Send + Sync + fmt::Debug {
@@ -58,18 +57,27 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
-    /// Asks who holds it.
-    fn inspect(&self, key: &[u8]) -> Call;
+    /// The key in which others see who waits, if there is one.
+    fn waiters_key(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
 
-    /// Reads the reply to that.
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure>;
+    /// Where an owner or a waiter is, as far as its value tells; `None` if this version of this library did not
+    /// write it. Whatever the bytes are, it is read or not, and what is read is clean.
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin>;
+
+    /// How many tokens a grant reserves besides its own: the fence has the last of them.
+    fn reserved_tokens(&self) -> u64 {
+        0
+    }
 }
 
 /// The scripts of a kind.
 ///
 /// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
 /// the last token; [`Kind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
-/// are given the first two only.
+/// are given the first two only, and `inspect` the first, or those, or those and
+/// [`Kind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
@@ -80,6 +88,7 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
 /// | `request` | none | how many heard it |
+/// | `inspect` | how many waiters to list | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
 ///
 /// A lease and a time to live are in milliseconds. A deadline is a time of the server in microseconds, after
 /// which the script does nothing; 0 is none. The number of arguments tells requests apart on their way.
@@ -91,6 +100,8 @@ pub(crate) struct Scripts {
     /// Writes what is there already, so that `WAIT` has a write to wait for.
     pub(crate) touch: Script,
     pub(crate) force: Script,
+    /// Tells who has it and who waits. It writes nothing.
+    pub(crate) inspect: Script,
     /// Asks the holder to let go, where the kind can.
     pub(crate) request: Option<Script>,
 }

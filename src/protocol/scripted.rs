@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::Arc;
@@ -15,6 +16,7 @@ use crate::protocol::answer::{Acquired, Answer, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
 use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::errand::Errand;
+use crate::protocol::inspection::{self, Report, ReportedHolder, View};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
@@ -33,6 +35,15 @@ pub(crate) struct Scripted<B>(B);
 impl<B: Backend> Scripted<B> {
     pub(crate) fn new(backend: B) -> Scripted<B> {
         Scripted(backend)
+    }
+
+    fn report(&self, target: &Target, view: View, deadline: Moment) -> Result<Report, Failure> {
+        let call = target.inspect(view);
+        self.0.at(target, Trips::One, deadline, |server| {
+            // It only reads, so that it may be repeated here (rule 31).
+            let reply = Failure::repeating(|| server.call(&call, deadline))?;
+            read(server, inspection::report(reply.value))
+        })
     }
 }
 
@@ -205,12 +216,18 @@ impl<B: Backend> Protocol for Scripted<B> {
         errands.iter().zip(replies).map(told).collect()
     }
 
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.0.at(target, Trips::One, deadline, |server| {
-            // It only reads, so that it may be repeated here (rule 31).
-            let reply = Failure::repeating(|| server.call(&target.inspect(), deadline))?;
-            read(server, target.kind().inspected(reply.value))
-        })
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure> {
+        self.report(target, view, deadline).map(|report| report.holders)
+    }
+
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
+        let report = self.report(target, View::Waiters, deadline)?;
+        Ok(report.identify(target.kind(), self.identity()))
     }
 
     fn force_release(

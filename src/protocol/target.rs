@@ -7,6 +7,7 @@ use crate::base::name::Name;
 use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
+use crate::protocol::inspection::{MOST_WAITERS, View};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Mode};
 use crate::wire::script::Argument::{self, Bytes, Number};
@@ -136,8 +137,18 @@ impl Target {
         self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
     }
 
-    pub(crate) fn inspect(&self) -> Call {
-        self.kind.inspect(self.key())
+    /// Asks who has it, and as much more as is to be seen.
+    pub(crate) fn inspect(&self, view: View) -> Call {
+        let inspect = &self.kind.scripts().inspect;
+        match view {
+            View::Owners => inspect.call(self.lasting().get(..1).unwrap_or_default(), [Number(0)]),
+            View::Holders => inspect.call(self.lasting(), [Number(0)]),
+            View::Waiters => {
+                let mut keys = self.lasting().to_vec();
+                keys.extend(self.kind.waiters_key(&self.name));
+                inspect.call(&keys, [Number(MOST_WAITERS)])
+            }
+        }
     }
 
     /// Takes it from an owner, by a deadline of the server's clock.

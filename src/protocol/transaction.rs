@@ -4,6 +4,7 @@
 
 use crate::base::time::Moment;
 use crate::protocol::answer::{Verdict, unexpected};
+use crate::protocol::inspection::{View, report};
 use crate::protocol::request::Return;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
@@ -90,12 +91,11 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
-        let found = session.call(&target.inspect(), deadline)?.value;
-        let holder = target.kind().inspected(found)?;
-        let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
+        let holders = report(session.call(&target.inspect(View::Owners), deadline)?.value)?.holders;
+        let ours = holders.iter().any(|holder| *holder.owner == *owner);
         if !ours {
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
-            return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
+            return Ok(if holders.is_empty() { Applied::Gone } else { Applied::Taken });
         }
         let mut last = Value::Nil;
         for reply in session.call_all(transaction, deadline) {

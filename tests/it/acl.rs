@@ -264,6 +264,7 @@ fn the_rule_of_a_mutex_is_exact() {
         ask::<()>(stage.servers[0], &["ZADD", &beside("queue"), "1", dead]);
         ask::<()>(stage.servers[0], &["ZADD", &beside("beats"), "9000000000000000", dead]);
         guard.release()?;
+        locks[2].inspect()?;
         locks[1].lock()?.release()
     });
 }
@@ -526,6 +527,19 @@ fn a_transaction_needs_what_is_added() {
             Err(error) if error.is_lost() => Ok(()),
             outcome => outcome.map(drop),
         }
+    });
+}
+
+#[test]
+fn inspection_needs_what_is_added() {
+    is_exact_beside("Mutex, Wait::spin()", "`inspect` of a `Mutex` that spins", &[], |stage| {
+        let lock = stage.mutex(short().wait(Wait::spin()));
+        let guard = lock.lock()?;
+        lock.inspect()?;
+        guard.release()
+    });
+    is_exact_beside("ReentrantLock", "`inspect` of a `ReentrantLock`", &[], |stage| {
+        stage.reentrant(short()).inspect().map(drop)
     });
 }
 

@@ -17,6 +17,7 @@ mod handoff;
 mod hold;
 mod holder;
 mod input;
+mod inspect;
 mod layer;
 mod linger;
 mod link;

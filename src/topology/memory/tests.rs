@@ -12,6 +12,7 @@ use crate::kind::mutex::MutexKind;
 use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
 use crate::protocol::answer::Verdict;
+use crate::protocol::inspection::{View, report};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Mode, Return};
 use crate::protocol::scripted::Scripted;
@@ -235,7 +236,7 @@ fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> C
         acquire(&target, &attempt),
         target.renew(&owner, LEASE, 1),
         target.touch(&owner),
-        target.inspect(),
+        target.inspect(View::Holders),
         target.release(&owner, LEASE, None),
         target.release(&owner, LEASE, None),
         target.touch(&owner),
@@ -250,6 +251,9 @@ fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> C
 fn scripts_of_every_kind_run() {
     let done = |replies: &[Value]| {
         assert_eq!(replies[1..3], [1, 1].map(Value::Int));
+        let report = report(replies[3].clone()).unwrap();
+        assert_eq!(report.holders.len(), 1);
+        assert!(report.holders[0].last_token.is_some());
         assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
     };
     for &kind in KINDS {

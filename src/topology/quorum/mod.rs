@@ -6,6 +6,7 @@
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `tally` | what all say about an owner, and why too few agree |
+//! | `inspection` | who has the lock, and what each server says of it |
 //! | `listener` | what the servers tell of releases |
 //! | `claim` | what attempts may have left on which servers |
 //!
@@ -68,6 +69,7 @@
 //! that was lost.
 
 mod claim;
+mod inspection;
 mod listener;
 mod members;
 mod round;
@@ -79,7 +81,8 @@ mod vote;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
@@ -87,6 +90,7 @@ use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, forced};
 use crate::protocol::errand::{Errand, Task};
+use crate::protocol::inspection::{ReportedHolder, View};
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
@@ -218,30 +222,25 @@ impl Protocol for Quorum {
             .collect()
     }
 
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
-        let mut found: Vec<(usize, Holder)> = Vec::new();
-        let mut answered = 0;
-        for (node, reply) in first_replies(&answers) {
-            let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
-                continue;
-            };
-            answered += 1;
-            let Some(holder) = holder else { continue };
-            match found.iter_mut().find(|(_, known)| known.owner == holder.owner) {
-                Some((votes, _)) => *votes += 1,
-                None => found.push((1, holder)),
-            }
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure> {
+        let answers = self.ask_all(&[target.inspect(view)], Lane::Callers, deadline);
+        let reports = self.reports(&answers);
+        let silent = reports.iter().filter(|report| report.is_none()).count();
+        let (holder, votes) = self.elected(&reports);
+        if holder.is_none() && votes + silent >= self.rules.need {
+            return Err(self.no_majority(&answers, false));
         }
-        let most = found.into_iter().max_by_key(|(votes, _)| *votes);
-        let votes = most.as_ref().map_or(0, |(votes, _)| *votes);
-        if votes >= self.rules.need {
-            Ok(most.map(|(_, holder)| holder))
-        } else if votes + (self.nodes.len() - answered) >= self.rules.need {
-            Err(self.no_majority(&answers, false))
-        } else {
-            Ok(None)
-        }
+        Ok(holder.into_iter().collect())
+    }
+
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
+        let answers = self.ask_all(&[target.inspect(View::Waiters)], Lane::Callers, deadline);
+        self.inspection(target, &answers)
     }
 
     fn force_release(

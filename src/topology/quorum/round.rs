@@ -17,8 +17,6 @@ use crate::wire::transport::Lane;
 
 /// The first proposal, one above what it was refused for, one more for a clock not known well.
 const ROUNDS: u32 = 3;
-/// How many tokens are reserved besides the one that is proposed (rule 19).
-const RESERVED: u64 = 31;
 /// Tokens fit into so many bits.
 const GREATEST: u64 = (1 << 53) - 1;
 /// So much of the caller's time is for taking back what was given…
@@ -69,7 +67,7 @@ impl Quorum {
                     token: round.token,
                     ttl: attempt.ttl,
                     sent: round.sent,
-                    micros: round.token + RESERVED,
+                    micros: round.token + target.kind().reserved_tokens(),
                     received: round.passed,
                     waiters: 0,
                 }));
@@ -129,7 +127,8 @@ impl Quorum {
             self.nodes.iter().map(|node| node.server_clock().reached_at(limit)).collect();
         let above = deadlines.iter().flatten().copied().fold(floor, u64::max);
         let token = above.saturating_add(1);
-        let reserved = token.saturating_add(RESERVED);
+        // Rule 19.
+        let reserved = token.saturating_add(target.kind().reserved_tokens());
         if reserved > GREATEST {
             return Err(impossible(
                 "token",

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::recipe::{Kind, Scripts};
-use crate::wire::Value;
-use crate::wire::failure::Failure;
-use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("token.lua", "mutex/quorum/acquire.lua"),
@@ -17,6 +15,7 @@ static SCRIPTS: Scripts = Scripts {
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
     force: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "force.lua"),
+    inspect: script!("mutex/inspect.lua"),
     request: None,
 };
 
@@ -43,11 +42,11 @@ impl Kind for QuorumKind {
         &SCRIPTS
     }
 
-    fn inspect(&self, key: &[u8]) -> Call {
-        MutexKind.inspect(key)
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin> {
+        MutexKind.origin(owner, identity)
     }
 
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
-        MutexKind.inspected(value)
+    fn reserved_tokens(&self) -> u64 {
+        31
     }
 }

@@ -70,6 +70,24 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "    redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
         "",
     ),
+    (
+        "place-that-tells-no-time",
+        "kind/mutex/wait.lua",
+        "    place = math.max(now, place or 0)\n",
+        "    place = place or 1\n",
+    ),
+    (
+        "passed-over-waiter-is-shown",
+        "kind/mutex/inspect.lua",
+        "local range = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf',",
+        "local range = redis.pcall('ZRANGE', KEYS[3], '-inf', '+inf',",
+    ),
+    (
+        "denied-queue-is-empty",
+        "kind/mutex/inspect.lua",
+        "type(reply) == 'table' and reply.err and not",
+        "false and not",
+    ),
     // Rule 12.
     (
         "killed-waiter-not-skipped",

@@ -825,4 +825,30 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 12",
         "it::cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",
     ),
+    bug(
+        "foreign-holder-has-a-token",
+        "inspection",
+        "it::inspect::plain_key_shows_its_value_and_its_ttl_alone",
+    ),
+    bug(
+        "future-token-tells-a-time",
+        "inspection",
+        "it::inspect::token_ahead_of_the_clock_tells_no_time",
+    ),
+    bug(
+        "any-version-is-ours",
+        "inspection",
+        "it::inspect::value_of_another_version_or_shape_is_a_foreign_holder",
+    ),
+    bug(
+        "place-that-tells-no-time",
+        "inspection",
+        "it::inspect::mutex_shows_its_holder_and_three_waiters_in_order",
+    ),
+    bug(
+        "passed-over-waiter-is-shown",
+        "inspection",
+        "it::inspect::waiter_that_is_passed_over_has_no_place",
+    ),
+    bug("denied-queue-is-empty", "inspection", "it::acl::inspection_needs_what_is_added"),
 ];

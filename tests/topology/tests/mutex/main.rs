@@ -120,6 +120,7 @@ suite! {
     a_lock_that_another_has_is_told_as_taken of loss,
     check_asks_the_servers of loss,
     the_holder_is_told_by_label_host_and_process of holder,
+    a_lock_is_inspected_with_its_token_and_age of holder,
     a_prefix_stands_before_every_name of holder,
     any_bytes_are_a_name of holder,
     a_key_of_another_type_is_told_and_left_alone of holder,
