@@ -174,17 +174,27 @@ impl Holder {
         self.ttl
     }
 
-    /// Adds what is known besides who it is.
-    fn fmt_details(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        if let Some(since) = self.since {
-            write!(f, ", for {}", Span(since))?;
+    /// Shows all that is known.
+    pub(crate) fn details(&self) -> Details<'_> {
+        Details(self)
+    }
+}
+
+/// A holder, and what is known besides who it is.
+pub(crate) struct Details<'a>(&'a Holder);
+
+impl fmt::Display for Details<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Holder { since, token, ttl, .. } = self.0;
+        write!(f, "{}", self.0)?;
+        if let Some(since) = since {
+            write!(f, ", for {}", Span(*since))?;
         }
-        if let Some(token) = self.token {
+        if let Some(token) = token {
             write!(f, ", token {token}")?;
         }
-        match self.ttl {
-            Some(ttl) => write!(f, "; its lease ends in {}", Span(ttl)),
+        match ttl {
+            Some(ttl) => write!(f, "; its lease ends in {}", Span(*ttl)),
             None => f.write_str("; its lease has no end"),
         }
     }
@@ -372,8 +382,8 @@ impl fmt::Display for Inspection {
             f.write_str(if silent { "no holder is known" } else { "free" })?;
         }
         for (number, holder) in self.holders.iter().enumerate() {
-            f.write_str(if number == 0 { "held by " } else { "\nand by " })?;
-            holder.fmt_details(f)?;
+            let by = if number == 0 { "held by" } else { "\nand by" };
+            write!(f, "{by} {}", holder.details())?;
         }
         match self.waiting {
             Some(0) => f.write_str("\nnobody waits")?,
@@ -455,10 +465,7 @@ impl fmt::Display for ServerInspection {
         write!(f, "  {}: ", self.address)?;
         match (&self.failure, self.holders.first()) {
             (Some(failure), _) => f.write_str(failure),
-            (None, Some(holder)) => {
-                f.write_str("held by ")?;
-                holder.fmt_details(f)
-            }
+            (None, Some(holder)) => write!(f, "held by {}", holder.details()),
             (None, None) => f.write_str("free"),
         }
     }

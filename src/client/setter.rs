@@ -51,6 +51,29 @@ macro_rules! setters {
             self
         }
 
+        /// How long a wait for a lock takes before it is logged; default 10 s, from 1 ms to 365 days, `None` for
+        /// never.
+        ///
+        /// Each wait logs one line, as a warning: the lock, how long it has taken, the place in the queue, and the
+        /// holder with its age and token. It asks Redis nothing for that, so the line comes up to a heartbeat of one
+        /// second later.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        /// use std::time::Duration;
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        /// // Nobody should have to wait for a minute here.
+        /// let minute = Some(Duration::from_secs(60));
+        #[doc = concat!("let client = ", $open, ".slow_wait(minute).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn slow_wait(mut self, wait: Option<Duration>) -> Self {
+            self.settings.slow_wait = wait;
+            self
+        }
+
         #[doc = concat!("Whether [`build`](Self::build) connects, and fails if it ", $connects, "; default no.")]
         ///
         /// ```
@@ -87,8 +110,9 @@ macro_rules! setters {
             self
         }
 
-        /// What [`holder`](crate::Mutex::holder) shows others about this client besides its host and its
-        /// process; default nothing. Control characters are left out, and anything beyond 128 bytes.
+        /// What [`inspect`](crate::Mutex::inspect) shows others about this client besides its host and its
+        /// process; default nothing. Control characters are left out, and anything beyond 128 bytes. It is also in
+        /// the name that the client gives its connections, which `CLIENT LIST` shows as `leasehold:billing`.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]

@@ -46,10 +46,13 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
+use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
 use crate::engine::lease::LiveLease;
+use crate::engine::long_wait::{LongWait, Place};
+use crate::engine::refusal;
 use crate::engine::replica::confirm;
 use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
 use crate::protocol::answer::{Answer, Busy};
@@ -66,7 +69,16 @@ pub(crate) fn acquire(
     options: &LockOptions,
     patience: Patience,
 ) -> Result<Option<Holding>> {
-    acquire_inner(slot, options, patience)
+    refusal::forget(slot);
+    let context = slot.context();
+    let mut long_wait = LongWait::begin(context.now(), context.bounds.slow_wait);
+    let outcome = acquire_inner(slot, options, patience, &mut long_wait);
+    if !matches!(outcome, Ok(Some(_)))
+        && let Some(blocker) = long_wait.blocker
+    {
+        refusal::remember(slot, blocker);
+    }
+    outcome
         .map_err(|error| error.of(slot.target().name()))?
         .map(|lease| confirm(Holding::new(slot, lease)))
         .transpose()
@@ -76,14 +88,18 @@ fn acquire_inner(
     slot: &Arc<Slot>,
     options: &LockOptions,
     patience: Patience,
+    long_wait: &mut LongWait,
 ) -> Result<Option<Arc<LiveLease>>> {
     let end = patience.end().map(|end| end.after(GRACE));
     let last = end.unwrap_or_else(|| slot.context().exchange_deadline());
-    let delegate = |bid| Delegate {
+    let turn = slot.enter(options, patience, long_wait);
+    let delegate = |bid, long_wait| Delegate {
         slot,
         context: slot.context(),
         options,
         patience,
+        long_wait,
+        place: None,
         last,
         backoff: Backoff::new(),
         bid: Some(bid),
@@ -93,13 +109,16 @@ fn acquire_inner(
         queued_at: None,
         listening: false,
     };
-    match slot.enter(options, patience) {
+    match turn {
         Turn::Acquire { number, left_until } => {
-            delegate(Bid::new(slot, options, number)).begin(left_until)
+            delegate(Bid::new(slot, options, number), long_wait).begin(left_until)
         }
-        Turn::TakeOver(bid) => delegate(bid).run(false),
+        Turn::TakeOver(bid) => delegate(bid, long_wait).run(false),
         Turn::Held(lease) => Ok(Some(lease)),
-        Turn::Busy => Ok(None),
+        Turn::Busy(blocker) => {
+            long_wait.blocker = blocker;
+            Ok(None)
+        }
         Turn::Unanswered(silence) => Err(Error::unreachable(format!(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
@@ -133,6 +152,9 @@ struct Delegate<'a> {
     context: &'a Context,
     options: &'a LockOptions,
     patience: Patience,
+    long_wait: &'a mut LongWait,
+    /// Where its process stands in the queue.
+    place: Option<Place>,
     /// Until when the last exchange for the caller may take.
     last: Moment,
     backoff: Backoff,
@@ -187,6 +209,8 @@ impl Delegate<'_> {
                     return Ok(Some(lease));
                 }
                 Next::Again(pause) => {
+                    let (context, target) = (self.context, self.slot.target());
+                    self.long_wait.log_if_slow(context, target, self.place);
                     if self.slot.pause(pause) == Paused::CalledOff {
                         return Err(called_off(self.context));
                     }
@@ -264,7 +288,8 @@ impl Delegate<'_> {
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
-        self.told_of_others();
+        self.place = (mode != Mode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
+        self.told_of_others(Some(Blocker::Remote(busy.holder, self.context.now())));
         if busy.ttl.is_some() {
             self.context.endless.end(self.slot.target().name());
         }
@@ -304,20 +329,21 @@ impl Delegate<'_> {
     /// Nobody has it, and nobody will tell of a release: those that collided try again, not all at
     /// once.
     fn wait_for_others(&mut self, apart: Duration) -> Next {
-        self.told_of_others();
+        self.told_of_others(None);
         let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
         let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
         Next::Again(pause.min(left))
     }
 
     /// Redis answered, and it is not ours.
-    fn told_of_others(&mut self) {
+    fn told_of_others(&mut self, blocker: Option<Blocker>) {
+        self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
         self.busy_at = Some(self.context.now());
         if let Some(bid) = &mut self.bid {
             bid.unknown = self.context.protocol.remains(&bid.owner);
         }
-        self.slot.held_elsewhere();
+        self.slot.held_elsewhere(blocker);
     }
 
     fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {

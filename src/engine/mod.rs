@@ -10,9 +10,11 @@
 //! | `heartbeat` | how a waiter in the queue shows that it lives |
 //! | `verdict` | what a reply means for a lease |
 //! | `lease` | the lease of one hold: valid until when, lost why |
+//! | `blocker` | who has a lock for which a thread waits |
 //! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
 //! | `listener` | the threads that listen for what wakes waiters |
 //! | `context` | what the slots of a client share, these two threads among it |
+//! | `long_wait` | a wait that takes long, and the line in the log that explains it |
 //! | `table` | the slots of a client, one per name and kind |
 //! | `slot` | one name in one process: whose turn it is among the threads |
 //! | `message` | what the messages that a client hears mean for its slots |
@@ -21,6 +23,7 @@
 //! | `extend` | what a holder asks Redis about its lease |
 //! | `replica` | how a lease is made to count only once replicas have it |
 //! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `refusal` | who was in the way when a thread went without a lock |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | how all of it ends before its time |
 //!
@@ -43,6 +46,7 @@
 
 pub(crate) mod acquire;
 mod backoff;
+mod blocker;
 pub(crate) mod callback;
 pub(crate) mod context;
 mod endless;
@@ -51,7 +55,9 @@ mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
+mod long_wait;
 mod message;
+pub(crate) mod refusal;
 pub(crate) mod release;
 mod replica;
 pub(crate) mod shutdown;

@@ -9,10 +9,12 @@ use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
+use crate::engine::refusal;
 use crate::engine::slot::{Patience, Slot};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
-use crate::protocol::inspection::{ReportedHolder, View};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -99,6 +101,10 @@ impl Handle {
             .protocol
             .inspect(self.slot.target(), context.exchange_deadline())
             .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    pub(crate) fn last_blocker(&self) -> Option<Holder> {
+        refusal::last_blocker(&self.slot)
     }
 
     pub(crate) fn is_held_by_current_thread(&self) -> bool {

@@ -231,6 +231,28 @@ macro_rules! lock_methods {
                 self.0.try_lock_for(wait)
             }
 
+            /// Who was in the way when this thread's last call for the lock went without it. No I/O.
+            ///
+            /// It is known from the reply that refused the lock, or from this process where a thread of it has
+            /// the lock, and is as old as the end of that call. It is `None` after a call that got the lock,
+            /// and where no reply named a holder. A thread remembers the last 64 locks that it went without.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if lock.try_lock_for(Duration::from_secs(2))?.is_none()
+            ///     && let Some(holder) = lock.last_blocker()
+            /// {
+            ///     println!("{holder} has it, since {:?}", holder.since());
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn last_blocker(&self) -> Option<$crate::Holder> {
+                self.0.last_blocker()
+            }
+
             /// Waits for the lock until `deadline`; `None` if somebody else had it all the time.
             ///
             /// # Errors

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::inspection::{Holder, Inspection, WaitingProcess};
-use crate::base::sync::Arc;
-use crate::base::token::FencingToken;
+use crate::base::inspection::{Inspection, WaitingProcess};
 use crate::protocol::answer::unexpected;
+use crate::protocol::holder::{ReportedHolder, ago, known};
 use crate::protocol::recipe::Kind;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -17,25 +16,13 @@ pub(crate) const MOST_WAITERS: u64 = 1_000;
 /// How much of a lock is to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// The owner's value. Only the key of the lock is read, so a node of a cluster replies also while its slot is
-    /// being moved.
+    /// The owner's value alone. It takes a plain command of one key, so a node of a cluster replies also while its
+    /// slot is being moved.
     Owners,
-    /// And its token.
+    /// And its lease and token.
     Holders,
     /// And who waits.
     Waiters,
-}
-
-/// A holder as a server reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReportedHolder {
-    pub(crate) owner: Arc<[u8]>,
-    /// How long its lease lasts; `None`: without an end.
-    pub(crate) ttl: Option<Duration>,
-    /// What the fence has, if that was to be seen. It is this holder's only if this library gave it the lock.
-    pub(crate) last_token: Option<u64>,
-    /// The server's time then, in microseconds.
-    pub(crate) micros: u64,
 }
 
 /// What a server reports of one lock.
@@ -49,29 +36,19 @@ pub(crate) struct Report {
     micros: u64,
 }
 
-/// How long ago that was. A time that has not come yet tells nothing: the clock was set back.
-fn ago(then: u64, now: u64) -> Option<Duration> {
-    now.checked_sub(then).map(Duration::from_micros)
-}
-
-impl ReportedHolder {
-    /// What people are told of it.
-    pub(crate) fn identify(&self, kind: &dyn Kind, identity: &Identity) -> Holder {
-        let origin = kind.origin(&self.owner, identity);
-        // Of a holder that took the lock in another way the fence knows nothing.
-        let token = self.last_token.filter(|_| origin.is_some());
-        let token = token.and_then(|last| last.checked_sub(kind.reserved_tokens()));
-        Holder {
-            owner: self.owner.to_vec(),
-            origin,
-            since: token.and_then(|minted| ago(minted, self.micros)),
-            token: token.map(FencingToken::new),
-            ttl: self.ttl,
-        }
-    }
-}
-
 impl Report {
+    /// Where no more than that was to be seen.
+    pub(super) fn of_owners(owners: Vec<Vec<u8>>) -> Report {
+        let holder = |owner: Vec<u8>| ReportedHolder {
+            owner: owner.into(),
+            ttl: None,
+            last_token: None,
+            micros: 0,
+        };
+        let holders = owners.into_iter().map(holder).collect();
+        Report { holders, waiting: None, waiters: Vec::new(), micros: 0 }
+    }
+
     /// What people are told.
     pub(crate) fn identify(&self, kind: &dyn Kind, identity: &Identity) -> Inspection {
         let waiter = |(index, (owner, joined)): (usize, &(Vec<u8>, Option<u64>))| WaitingProcess {
@@ -125,10 +102,4 @@ fn parts<const N: usize>(value: Value) -> Option<[Value; N]> {
 fn text(value: Value) -> Option<Vec<u8>> {
     let Value::BulkString(text) = value else { return None };
     Some(text)
-}
-
-/// A number, of which one below zero stands for what is not known.
-pub(crate) fn known(value: &Value) -> Option<Option<u64>> {
-    let Value::Int(number) = value else { return None };
-    Some(u64::try_from(*number).ok())
 }

@@ -8,6 +8,7 @@
 //! | `request` | what a client asks |
 //! | `errand` | what the worker does for many leases at once |
 //! | `answer` | what scripts answer |
+//! | `holder` | a holder as a server reports it |
 //! | `inspection` | what a server tells of who has a lock and who waits |
 //! | `wake` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
@@ -68,6 +69,7 @@
 pub(crate) mod answer;
 pub(crate) mod backend;
 pub(crate) mod errand;
+pub(crate) mod holder;
 pub(crate) mod inspection;
 pub(crate) mod recipe;
 mod replica;
@@ -89,7 +91,8 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::errand::Errand;
-use crate::protocol::inspection::{ReportedHolder, View};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;

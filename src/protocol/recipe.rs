@@ -7,7 +7,9 @@ use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::base::option::Wait;
-use crate::wire::script::Script;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
 pub(crate) trait Kind: Send + Sync + fmt::Debug {
@@ -57,6 +59,12 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
+    /// Asks for the owners by a plain command, which a release without scripts needs too.
+    fn look(&self, key: &[u8]) -> Call;
+
+    /// Reads the reply to that.
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure>;
+
     /// The key in which others see who waits, if there is one.
     fn waiters_key(&self, _name: &Name) -> Option<Vec<u8>> {
         None
@@ -76,13 +84,13 @@ pub(crate) trait Kind: Send + Sync + fmt::Debug {
 ///
 /// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
 /// the last token; [`Kind::more_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
-/// are given the first two only, and `inspect` the first, or those, or those and
+/// are given the first two only, and `inspect` those, or those and
 /// [`Kind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
-/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over}`; `{2, now}` too late; `{3, now}` not in the queue |
-/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over, holder, last token or -1}`; `{2, now}` too late; `{3, now}` not in the queue |
+/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
 /// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
 /// | `touch` | owner | 1; 0 gone; -1 another's |

@@ -16,7 +16,8 @@ use crate::protocol::answer::{Acquired, Answer, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, acquired, flag, forced, released, renewed, unexpected};
 use crate::protocol::backend::{Backend, Server, Trips};
 use crate::protocol::errand::Errand;
-use crate::protocol::inspection::{self, Report, ReportedHolder, View};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::{Report, View};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
@@ -42,7 +43,7 @@ impl<B: Backend> Scripted<B> {
         self.0.at(target, Trips::One, deadline, |server| {
             // It only reads, so that it may be repeated here (rule 31).
             let reply = Failure::repeating(|| server.call(&call, deadline))?;
-            read(server, inspection::report(reply.value))
+            read(server, target.report(view, reply.value))
         })
     }
 }

@@ -7,9 +7,11 @@ use crate::base::name::Name;
 use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
-use crate::protocol::inspection::{MOST_WAITERS, View};
+use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::recipe::Kind;
 use crate::protocol::request::{Attempt, Mode};
+use crate::wire::Value;
+use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 
@@ -137,11 +139,19 @@ impl Target {
         self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
     }
 
+    /// Reads the reply to an inspection.
+    pub(crate) fn report(&self, view: View, value: Value) -> Result<Report, Failure> {
+        match view {
+            View::Owners => self.kind.owners(value).map(Report::of_owners),
+            View::Holders | View::Waiters => report(value),
+        }
+    }
+
     /// Asks who has it, and as much more as is to be seen.
     pub(crate) fn inspect(&self, view: View) -> Call {
         let inspect = &self.kind.scripts().inspect;
         match view {
-            View::Owners => inspect.call(self.lasting().get(..1).unwrap_or_default(), [Number(0)]),
+            View::Owners => self.kind.look(self.key()),
             View::Holders => inspect.call(self.lasting(), [Number(0)]),
             View::Waiters => {
                 let mut keys = self.lasting().to_vec();

@@ -4,7 +4,7 @@
 
 use crate::base::time::Moment;
 use crate::protocol::answer::{Verdict, unexpected};
-use crate::protocol::inspection::{View, report};
+use crate::protocol::inspection::View;
 use crate::protocol::request::Return;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
@@ -91,11 +91,12 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
-        let holders = report(session.call(&target.inspect(View::Owners), deadline)?.value)?.holders;
-        let ours = holders.iter().any(|holder| *holder.owner == *owner);
+        let found = session.call(&target.inspect(View::Owners), deadline)?.value;
+        let owners = target.kind().owners(found)?;
+        let ours = owners.iter().any(|other| other == owner);
         if !ours {
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
-            return Ok(if holders.is_empty() { Applied::Gone } else { Applied::Taken });
+            return Ok(if owners.is_empty() { Applied::Gone } else { Applied::Taken });
         }
         let mut last = Value::Nil;
         for reply in session.call_all(transaction, deadline) {

@@ -19,6 +19,11 @@ pub(crate) struct Line {
     parser: redis::Parser,
     /// The reply to `HELLO`, or to `AUTH`, if one was sent.
     pub(super) greeting: Value,
+    /// Gives the connection its name, together with the next command: a write of its own might meet a server that
+    /// has hung up already, and hide why.
+    naming: Option<Vec<u8>>,
+    /// The next reply is that to the naming, which may be refused.
+    owes_reply_to_name: bool,
 }
 
 impl Line {
@@ -56,7 +61,8 @@ impl Line {
     /// Connects to one address, and says what there is to say.
     fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<Line, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
-        let mut line = Line { stream, parser: redis::Parser::new(), greeting: Value::Nil };
+        let (parser, greeting) = (redis::Parser::new(), Value::Nil);
+        let mut line = Line { stream, parser, greeting, naming: None, owes_reply_to_name: false };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
         let mut hello = if settings.protocol().supports_resp3() {
@@ -79,6 +85,9 @@ impl Line {
         if settings.db() != 0 {
             line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;
         }
+        let naming =
+            |name: &str| redis::cmd("CLIENT").arg("SETNAME").arg(name).get_packed_command();
+        line.naming = to.name().map(naming);
         line.stream.end_deadline()?;
         Ok(line)
     }
@@ -91,21 +100,38 @@ impl Line {
 
     /// Sends a command that is packed. Each write takes no longer than the socket's time-out.
     pub(crate) fn send_packed_command(&mut self, command: &[u8]) -> Result<(), RedisError> {
-        Ok(self.stream.send(command)?)
+        let Some(naming) = self.naming.take() else { return Ok(self.stream.send(command)?) };
+        self.owes_reply_to_name = true;
+        Ok(self.stream.send(&[&naming, command].concat())?)
     }
 
     /// Waits for a reply, or a message, for so long in all. What comes after a time-out is what did not come
     /// before it.
     pub(crate) fn recv(&mut self, within: Duration) -> Result<Value, RedisError> {
         self.stream.socket.begin_reply(within);
-        self.parser.parse_value(&mut self.stream)
+        self.parse()
+    }
+
+    fn parse(&mut self) -> Result<Value, RedisError> {
+        let value = self.parser.parse_value(&mut self.stream)?;
+        let is_reply = !matches!(value, Value::Push { .. });
+        if !(is_reply && std::mem::take(&mut self.owes_reply_to_name)) {
+            return Ok(value);
+        }
+        match self.parser.parse_value(&mut self.stream) {
+            // A server that refuses a connection says why, and hangs up: that was no reply to the naming.
+            Err(error) if matches!(value, Value::ServerError(_)) && !error.is_timeout() => {
+                Ok(value)
+            }
+            next => next,
+        }
     }
 
     /// Waits for a reply, and drops the messages before it.
     pub(crate) fn recv_reply(&mut self, within: Duration) -> Result<Value, RedisError> {
         self.stream.socket.begin_reply(within);
         loop {
-            match self.parser.parse_value(&mut self.stream)? {
+            match self.parse()? {
                 Value::Push { .. } => {}
                 reply => return Ok(reply),
             }

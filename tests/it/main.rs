@@ -1,10 +1,12 @@
 //! The tests of the library against real servers, in one program: each test has servers of its own.
 
 mod acl;
+mod blocker;
 mod cluster;
 mod command;
 mod common;
 mod connecting;
+mod connection_name;
 mod courtesy;
 mod demotion;
 mod distributed;
@@ -40,6 +42,8 @@ mod sentinel;
 mod shutdown;
 mod silence;
 mod slot;
+#[cfg(feature = "testing")]
+mod slow_wait;
 mod thread;
 mod token;
 mod wake;

@@ -1,6 +1,7 @@
 //! The acquirer of a slot: the one thread of the process that asks Redis for the lock.
 
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::slot::holder::Demand;
 use crate::engine::slot::patience::Patience;
 use crate::engine::slot::waiter::Request;
@@ -22,6 +23,8 @@ pub(super) struct Acquirer {
     pub(super) waits: bool,
     /// Whether Redis has told it of a holder.
     pub(super) held_elsewhere: bool,
+    /// Of whom it was told last.
+    pub(super) blocker: Option<Blocker>,
     /// Since when Redis has been asked and has not replied.
     pub(super) asked_at: Option<Moment>,
     /// A grant for its attempt that it has not yet seen.
@@ -40,6 +43,7 @@ impl Acquirer {
             number: request.number,
             waits: request.patience != Patience::Once,
             held_elsewhere: false,
+            blocker: None,
             asked_at,
             grant: None,
             nudged: false,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::lease::LiveLease;
 
 /// Keeps the slot alive while its lease lingers.
@@ -37,6 +38,8 @@ pub(super) struct Holder {
     /// Of the attempt that got it.
     pub(super) number: u64,
     pub(super) hold: Hold,
+    /// What those who wait are told of it.
+    pub(super) blocker: Blocker,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,
     /// How often the lease was passed on since it was granted.
@@ -105,8 +108,9 @@ impl Holder {
     }
 
     /// The next thread has it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>) {
+    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>, now: Moment) {
         self.hold = Hold::Held(Arc::downgrade(successor));
+        self.blocker = Blocker::local(successor, now);
         self.passed = self.passed.saturating_add(1);
     }
 }

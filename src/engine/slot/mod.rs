@@ -24,8 +24,10 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::lease::LiveLease;
+use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::table::Table;
 use crate::protocol::target::Target;
 
@@ -104,7 +106,12 @@ impl Slot {
     }
 
     /// Waits for this thread's turn.
-    pub(crate) fn enter(self: &Arc<Slot>, options: &LockOptions, patience: Patience) -> Turn {
+    pub(crate) fn enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        patience: Patience,
+        long_wait: &mut LongWait,
+    ) -> Turn {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
@@ -127,7 +134,7 @@ impl Slot {
         }
         self.tell_worker(step.look);
         let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
-        self.wait(state, &waiter, deadline)
+        self.wait(state, &waiter, deadline, long_wait)
     }
 
     fn wait<'a>(
@@ -135,20 +142,32 @@ impl Slot {
         mut state: MutexGuard<'a, SlotState>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
+        long_wait: &mut LongWait,
     ) -> Turn {
         let since = self.context.now();
         loop {
             if let Some(turn) = waiter.take() {
                 return turn;
             }
-            if deadline == Moment::FAR {
+            let until = deadline.min(long_wait.due);
+            if until == Moment::FAR {
                 waiter.woken.wait(&mut state);
                 continue;
             }
-            if deadline <= self.context.now() {
-                return state.time_out(waiter, since, self.context.now());
+            let now = self.context.now();
+            if deadline <= now {
+                return state.time_out(waiter, since, now);
             }
-            self.context.doze(deadline, &mut |left| {
+            if long_wait.due <= now {
+                long_wait.blocker = state.blocker();
+                let place = state.place(waiter).map(Place::AmongThreads);
+                // A logger may take its time, or lock this very slot.
+                drop(state);
+                long_wait.log_if_slow(&self.context, &self.target, place);
+                state = self.state.lock();
+                continue;
+            }
+            self.context.doze(until, &mut |left| {
                 waiter.woken.wait_for(&mut state, left);
             });
         }
@@ -165,8 +184,8 @@ impl Slot {
     }
 
     /// The acquirer was told that another process has the lock.
-    pub(crate) fn held_elsewhere(self: &Arc<Slot>) {
-        self.on(|state, step| state.held_elsewhere(step));
+    pub(crate) fn held_elsewhere(self: &Arc<Slot>, blocker: Option<Blocker>) {
+        self.on(|state, step| state.held_elsewhere(blocker, step));
     }
 
     /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.

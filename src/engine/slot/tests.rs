@@ -8,6 +8,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, LiveLease};
+use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Patience, Slot, Turn};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -36,7 +37,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
@@ -89,7 +90,11 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 #[test]
 fn eviction_told_before_the_grant_is_asked_about() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
+    let turn = slot.enter(
+        &lease.terms.options,
+        Patience::Until(Moment::FAR),
+        &mut LongWait::begin(Moment::PAST, None),
+    );
     assert!(matches!(turn, Turn::Acquire { .. }), "{turn:?}");
     slot.begin(7);
     slot.hear_evicted(7);
@@ -100,7 +105,11 @@ fn eviction_told_before_the_grant_is_asked_about() {
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
+    slot.enter(
+        &lease.terms.options,
+        Patience::Until(Moment::FAR),
+        &mut LongWait::begin(Moment::PAST, None),
+    );
     slot.begin(7);
     slot.hear_evicted(8);
     slot.granted(&lease, 0);

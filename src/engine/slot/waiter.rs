@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::bid::Bid;
 use crate::engine::slot::patience::Patience;
@@ -23,7 +24,7 @@ pub(crate) enum Turn {
     /// It has the lease.
     Held(Arc<LiveLease>),
     /// Somebody has the lock, and the thread will not wait longer.
-    Busy,
+    Busy(Option<Blocker>),
     /// The thread will not wait longer, and for so long Redis has not answered the acquirer.
     Unanswered(Duration),
     /// The wait was called off.

@@ -19,6 +19,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::News;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, LiveLease};
+use crate::engine::long_wait::LongWait;
 use crate::engine::slot::Patience;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -48,7 +49,7 @@ fn a_turn_takes_all_slots_but_only_some_returns() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
@@ -196,7 +197,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let worker = &engine.worker;
@@ -214,7 +215,7 @@ fn look_that_a_panic_cut_short_is_made_again() {
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(&options, Patience::Once);
+    slot.enter(&options, Patience::Once, &mut LongWait::begin(Moment::PAST, None));
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
     worker.agenda.take(clock.now(), &mut runner.hand);
@@ -267,7 +268,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let worker = &engine.worker;
@@ -288,7 +289,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
             let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(&options, Patience::Once);
+            slot.enter(&options, Patience::Once, &mut LongWait::begin(Moment::PAST, None));
             slot.granted(&lease, 0);
             // They were not all taken at once.
             clock.put_forward(sent.after(Duration::from_micros(100)));
@@ -334,7 +335,7 @@ fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
     let clock = Arc::new(DrivenClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine =
         Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
     let runner = engine.worker.runner.lock().take().unwrap();
@@ -357,7 +358,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
     let lease = LiveLease::new(target, clock, grant, options);
-    slot.enter(&options, Patience::Once);
+    slot.enter(&options, Patience::Once, &mut LongWait::begin(Moment::PAST, None));
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)
 }

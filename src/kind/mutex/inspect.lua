@@ -1,6 +1,6 @@
 -- Tells who has a mutex, and who waits for it. It writes nothing.
 --
--- KEYS  1 the lock (a string: its owner)   2 its fence (the last token), if that is asked for
+-- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
 --       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
 -- ARGV  1 how many waiters to list at most
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
@@ -8,7 +8,7 @@
 --         a waiter: {attempt, its place}; those that are passed over are left out
 local time = redis.call('TIME')
 local owner = redis.call('GET', KEYS[1])
-local last = KEYS[2] and tonumber(redis.pcall('GET', KEYS[2])) or -1
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters, waiting = {}, {}, -1
 if owner then
   holders[1] = {owner, redis.call('PTTL', KEYS[1]), last}

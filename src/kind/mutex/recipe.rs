@@ -14,7 +14,11 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::time::millis;
+use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
@@ -79,6 +83,18 @@ impl Kind for MutexKind {
 
     fn scripts(&self) -> &'static Scripts {
         &SCRIPTS
+    }
+
+    fn look(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"GET", key])
+    }
+
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        match value {
+            Value::Nil => Ok(Vec::new()),
+            Value::BulkString(owner) => Ok(vec![owner]),
+            other => Err(unexpected(&other)),
+        }
     }
 
     fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {

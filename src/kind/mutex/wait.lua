@@ -91,4 +91,5 @@ if mode ~= 'try' then
     redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
   end
 end
-return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0}
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}

@@ -1,6 +1,6 @@
 -- Tells who has a reentrant lock. It writes nothing.
 --
--- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token), if that is asked for
+-- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)
 --       3 the queue of Redisson's fair lock (a list of owners), if the waiters are asked for
 -- ARGV  1 how many waiters to list at most
 -- Returns the same as mutex/inspect.lua. How many wait is not known: those of this library listen, and so do
@@ -8,7 +8,7 @@
 --
 -- Redisson's read-write lock is a hash too: in its field `mode` is no owner, and it may have many readers.
 local time = redis.call('TIME')
-local last = KEYS[2] and tonumber(redis.pcall('GET', KEYS[2])) or -1
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters = {}, {}
 for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
   if owner ~= 'mode' then

@@ -16,7 +16,11 @@ use uuid::{Uuid, Version};
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
+use crate::protocol::answer::unexpected;
 use crate::protocol::recipe::{Kind, Scripts};
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("token.lua", "reentrant/owner.lua", "reentrant/acquire.lua"),
@@ -65,6 +69,23 @@ impl Kind for ReentrantKind {
 
     fn scripts(&self) -> &'static Scripts {
         &SCRIPTS
+    }
+
+    fn look(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"HKEYS", key])
+    }
+
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        let (Value::Array(fields) | Value::Set(fields)) = value else {
+            return Err(unexpected(&value));
+        };
+        let owner = |field| match field {
+            Value::BulkString(owner) => Ok(owner),
+            other => Err(unexpected(&other)),
+        };
+        let owners: Result<Vec<Vec<u8>>, Failure> = fields.into_iter().map(owner).collect();
+        // The mode of Redisson's read-write lock owns nothing.
+        owners.map(|owners| owners.into_iter().filter(|owner| owner != b"mode").collect())
     }
 
     fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {

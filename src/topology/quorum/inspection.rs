@@ -1,36 +1,42 @@
 //! Who has a lock on several servers.
 
+use std::time::Duration;
+
 use crate::base::inspection::{Inspection, ServerInspection};
-use crate::protocol::inspection::{Report, ReportedHolder, report};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::{Report, View};
 use crate::protocol::target::Target;
 use crate::topology::quorum::members::{Quorum, first_replies};
+use crate::topology::quorum::vote::most_votes;
 use crate::topology::several::scatter::NodeReply;
 use crate::wire::failure::Failure;
 
 impl Quorum {
     /// What each server reports, if it does.
-    pub(super) fn reports(&self, answers: &[Option<NodeReply>]) -> Vec<Option<Report>> {
+    pub(super) fn reports(
+        &self,
+        target: &Target,
+        view: View,
+        answers: &[Option<NodeReply>],
+    ) -> Vec<Option<Report>> {
         let mut reports: Vec<Option<Report>> = answers.iter().map(|_| None).collect();
         for (node, reply) in first_replies(answers) {
-            reports[node] = self.read(node, report(reply.value.clone())).ok();
+            reports[node] = self.read(node, target.report(view, reply.value.clone())).ok();
         }
         reports
     }
 
     /// Who has most votes, if these are a majority, and how many they are.
     pub(super) fn elected(&self, reports: &[Option<Report>]) -> (Option<ReportedHolder>, usize) {
-        let all: Vec<&ReportedHolder> =
-            reports.iter().flatten().flat_map(|report| &report.holders).collect();
-        let votes = |of: &ReportedHolder| all.iter().filter(|it| it.owner == of.owner).count();
-        let Some(first) = all.iter().max_by_key(|holder| votes(holder)) else { return (None, 0) };
-        let count = votes(first);
+        let all = reports.iter().flatten().flat_map(|report| &report.holders);
+        let Some((first, count)) = most_votes(all.clone()) else { return (None, 0) };
         if count < self.rules.need {
             return (None, count);
         }
         // It loses the lock when the lease ends on the first server without which it has no majority.
-        let mut votes: Vec<_> = all.iter().filter(|it| it.owner == first.owner).collect();
-        votes.sort_by_key(|holder| holder.ttl.map_or((1, None), |ttl| (0, Some(ttl))));
-        (votes.get(count - self.rules.need).map(|holder| (**holder).clone()), count)
+        let mut votes: Vec<_> = all.filter(|it| it.owner == first.owner).collect();
+        votes.sort_by_key(|holder| holder.ttl.unwrap_or(Duration::MAX));
+        (votes.get(count - self.rules.need).map(|holder| (*holder).clone()), count)
     }
 
     /// What people are told: as much as is known.
@@ -39,7 +45,7 @@ impl Quorum {
         target: &Target,
         answers: &[Option<NodeReply>],
     ) -> Result<Inspection, Failure> {
-        let reports = self.reports(answers);
+        let reports = self.reports(target, View::Waiters, answers);
         if reports.iter().all(Option::is_none) {
             return Err(self.no_majority(answers, false));
         }

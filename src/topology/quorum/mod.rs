@@ -90,7 +90,8 @@ use crate::base::time::Moment;
 use crate::protocol::answer::{Acquired, Released, Told, Verdict};
 use crate::protocol::answer::{Forced, forced};
 use crate::protocol::errand::{Errand, Task};
-use crate::protocol::inspection::{ReportedHolder, View};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::request::{Attempt, Return};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
@@ -229,7 +230,7 @@ impl Protocol for Quorum {
         deadline: Moment,
     ) -> Result<Vec<ReportedHolder>, Failure> {
         let answers = self.ask_all(&[target.inspect(view)], Lane::Callers, deadline);
-        let reports = self.reports(&answers);
+        let reports = self.reports(target, view, &answers);
         let silent = reports.iter().filter(|report| report.is_none()).count();
         let (holder, votes) = self.elected(&reports);
         if holder.is_none() && votes + silent >= self.rules.need {

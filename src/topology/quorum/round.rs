@@ -5,11 +5,12 @@ use std::time::Duration;
 use crate::base::time::{Moment, drift_allowance};
 use crate::protocol::answer::Answer;
 use crate::protocol::answer::{Busy, Granted};
+use crate::protocol::holder::ReportedHolder;
 use crate::protocol::request::Attempt;
 use crate::protocol::target::Target;
 use crate::topology::quorum::members::{Quorum, first_replies, impossible};
 use crate::topology::quorum::tally::Voters;
-use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
+use crate::topology::quorum::vote::{Vote, free_after, most_votes, vote};
 use crate::topology::several::scatter::NodeReply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -37,7 +38,7 @@ struct Round {
     again: usize,
     floor: u64,
     /// Who has the votes of other servers.
-    holders: Vec<Holder>,
+    holders: Vec<ReportedHolder>,
     /// How many did not say.
     unheard: usize,
     answers: Vec<Option<NodeReply>>,
@@ -81,13 +82,15 @@ impl Quorum {
         };
         self.take_back(target, attempt, deadline);
         let mut round = round?;
-        if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
-            if most_votes(&round.holders) + round.unheard < need {
+        if let Some((holder, votes)) = most_votes(round.holders.iter())
+            && round.counted + round.holders.len() >= need
+        {
+            if votes + round.unheard < need {
                 return Ok(Answer::Split(self.round_time.get()));
             }
-            let missing = need - round.counted;
+            let (holder, missing) = (holder.clone(), need - round.counted);
             let ttl = free_after(&mut round.holders, missing);
-            return Ok(Answer::Busy(Busy { ttl, ahead: 0, hands_over: false }));
+            return Ok(Answer::Busy(Busy { ttl, holder, ahead: 0, hands_over: false }));
         }
         // Enough are well, and others were there first each time.
         let outrun = round.floor >= round.token || !round.holders.is_empty();

@@ -46,7 +46,7 @@ impl SlotState {
             next.and_then(|next| lease.successor(&next.request.options, step.now))
             && let Some(next) = self.queue.pop_front()
         {
-            self.holders[index].pass_on(&successor);
+            self.holders[index].pass_on(&successor, step.now);
             self.watch(&successor, step);
             step.tell(&next, Turn::Held(successor));
             return Left::ToThread;

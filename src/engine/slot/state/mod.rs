@@ -46,6 +46,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::LiveLease;
 use crate::engine::slot::acquirer::{Acquirer, Heard};
@@ -115,11 +116,12 @@ impl SlotState {
         }
         match &mut self.acquirer {
             None if once && self.holders.iter().any(Holder::is_held) => {
-                return Entered::Now(Turn::Busy);
+                return Entered::Now(Turn::Busy(self.blocker()));
             }
             Some(acquirer) if once && acquirer.held_elsewhere => {
                 if step.now.since(self.told_at) <= FRESH {
-                    return Entered::Now(Turn::Busy);
+                    let blocker = acquirer.blocker.clone();
+                    return Entered::Now(Turn::Busy(blocker));
                 }
                 // What was true then is no reply now: the acquirer asks for both.
                 acquirer.nudged = true;
@@ -149,6 +151,7 @@ impl SlotState {
         };
         let held = Hold::Held(Arc::downgrade(&next));
         step.spent = Some(std::mem::replace(&mut self.holders[index].hold, held));
+        self.holders[index].blocker = Blocker::local(&next, step.now);
         self.watch(&next, step);
         Some(Entered::Now(Turn::Held(next)))
     }
@@ -167,7 +170,22 @@ impl SlotState {
     /// The time of a thread that waits since then is over.
     pub(super) fn time_out(&mut self, waiter: &Arc<Waiter>, since: Moment, now: Moment) -> Turn {
         self.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-        self.silence(since, now).map_or(Turn::Busy, Turn::Unanswered)
+        match self.silence(since, now) {
+            Some(silence) => Turn::Unanswered(silence),
+            None => Turn::Busy(self.blocker()),
+        }
+    }
+
+    /// Who is in the way of those that wait here, as far as is known.
+    pub(super) fn blocker(&self) -> Option<Blocker> {
+        let here = self.holders.last().map(|holder| &holder.blocker);
+        here.or_else(|| self.acquirer.as_ref()?.blocker.as_ref()).cloned()
+    }
+
+    /// Where a thread stands among those that wait here, the acquirer included.
+    pub(super) fn place(&self, waiter: &Arc<Waiter>) -> Option<usize> {
+        let before = self.queue.iter().position(|other| Arc::ptr_eq(other, waiter))?;
+        Some(before + usize::from(self.acquirer.is_some()) + 1)
     }
 
     /// For how long Redis has not replied to a thread that waits since then, if that is longer than usual:
@@ -193,9 +211,10 @@ impl SlotState {
     }
 
     /// The acquirer was told that another process has the lock.
-    pub(super) fn held_elsewhere(&mut self, step: &mut Step) {
+    pub(super) fn held_elsewhere(&mut self, blocker: Option<Blocker>, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.held_elsewhere = true;
+            acquirer.blocker = blocker;
             acquirer.asked_at = None;
         }
         self.told_at = step.now;
@@ -204,10 +223,14 @@ impl SlotState {
     }
 
     fn fail_try_lockers(&mut self, step: &mut Step) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let blocker = self.blocker();
         self.queue.retain(|waiter| {
             let once = waiter.request.patience == Patience::Once;
             if once {
-                step.tell(waiter, Turn::Busy);
+                step.tell(waiter, Turn::Busy(blocker.clone()));
             }
             !once
         });
@@ -231,6 +254,7 @@ impl SlotState {
         self.holders.push(Holder {
             number: acquirer.number,
             hold: Hold::Held(Arc::downgrade(lease)),
+            blocker: Blocker::local(lease, step.now),
             demand: acquirer.demand,
             granted_at: step.now,
             passed: 0,

@@ -79,7 +79,7 @@ impl Bench {
                 self.acquires = true;
             }
             Turn::Held(lease) => self.held.push(lease),
-            Turn::Busy | Turn::Unanswered(_) | Turn::Cancelled => {}
+            Turn::Busy(_) | Turn::Unanswered(_) | Turn::Cancelled => {}
         }
     }
 
@@ -101,7 +101,7 @@ impl Bench {
             Turn::Acquire { .. } => "acquire",
             Turn::TakeOver(_) => "take over",
             Turn::Held(_) => "held",
-            Turn::Busy => "busy",
+            Turn::Busy(_) => "busy",
             Turn::Unanswered(_) => "unanswered",
             Turn::Cancelled => "cancelled",
         };
@@ -259,7 +259,7 @@ fn random_events_keep_the_invariants() {
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {
-                    bench.on(|state, step| state.held_elsewhere(step));
+                    bench.on(|state, step| state.held_elsewhere(None, step));
                 }
                 6 if !bench.held.is_empty() => _ = bench.leave(),
                 7 if !bench.releasing.is_empty() => {

@@ -8,6 +8,9 @@ use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::recipe::{Kind, Scripts};
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("token.lua", "mutex/quorum/acquire.lua"),
@@ -40,6 +43,14 @@ impl Kind for QuorumKind {
 
     fn scripts(&self) -> &'static Scripts {
         &SCRIPTS
+    }
+
+    fn look(&self, key: &[u8]) -> Call {
+        MutexKind.look(key)
+    }
+
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        MutexKind.owners(value)
     }
 
     fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin> {

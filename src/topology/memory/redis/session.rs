@@ -42,6 +42,7 @@ impl Session {
             _ if self.queue.is_some() => self.enqueue(run, words),
             (b"UNWATCH", [_]) => Ok(self.end()),
             (b"WAIT", [_, _, _]) => Ok(Value::Int(0)),
+            (b"CLIENT", [_, verb, name]) if verb.eq_ignore_ascii_case(b"SETNAME") => set_name(name),
             (b"WAITAOF", [_, local, _, _]) => wait_for_disk(local),
             _ => call::call(run, words),
         }
@@ -100,6 +101,15 @@ impl Session {
             |words: Vec<Vec<u8>>| call::call(run, &words).unwrap_or_else(ErrorReply::into_value);
         Ok(Value::Array(queue.into_iter().map(run).collect()))
     }
+}
+
+/// Nobody looks at the connections of this server.
+fn set_name(name: &[u8]) -> Outcome {
+    if name.iter().all(|byte| matches!(byte, b'!'..=b'~')) {
+        return Ok(Value::Okay);
+    }
+    let text = "ERR Client names cannot contain spaces, newlines or special characters.";
+    Err(ErrorReply::new(text))
 }
 
 /// This server has no disk, and no replica has one either.

@@ -1,6 +1,6 @@
 //! Requests as commands of Redis, and what its replies and messages mean.
 
-use ::redis::{Value, from_redis_value};
+use ::redis::Value;
 
 use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Verdict, Wake};
 use crate::scenario::Setting;
@@ -78,7 +78,9 @@ pub(crate) fn reply(
 ) -> Reply {
     let numbers: Vec<i64> = match value {
         Value::Int(number) => vec![number],
-        other => from_redis_value(other).expect("numbers"),
+        // The holder stands behind them.
+        Value::Array(parts) => parts.iter().map_while(integer_of).collect(),
+        other => panic!("{other:?}"),
     };
     let granted = |token, left| {
         let token = token_of_micros(token, setting);
@@ -97,6 +99,11 @@ pub(crate) fn reply(
         (_, [-1]) => Reply::Verdict(Verdict::Taken),
         (_, numbers) => panic!("{request:?} is no request with the reply {numbers:?}"),
     }
+}
+
+fn integer_of(part: &Value) -> Option<i64> {
+    let Value::Int(number) = part else { return None };
+    Some(*number)
 }
 
 /// What a message means, if it is more than a hint.

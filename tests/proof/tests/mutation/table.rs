@@ -851,4 +851,24 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::inspect::waiter_that_is_passed_over_has_no_place",
     ),
     bug("denied-queue-is-empty", "inspection", "it::acl::inspection_needs_what_is_added"),
+    bug(
+        "slow-wait-logged-again",
+        "slow waits",
+        "it::blocker::slow_wait_is_logged_whatever_it_waits_by",
+    ),
+    bug(
+        "blocker-of-an-earlier-call",
+        "blockers",
+        "it::blocker::refused_call_tells_who_was_in_the_way_in_another_process",
+    ),
+    bug(
+        "name-as-it-is",
+        "connection names",
+        "it::connection_name::every_connection_of_a_client_has_its_name",
+    ),
+    bug(
+        "name-is-the-next-reply",
+        "connection names",
+        "it::connection_name::refused_name_leaves_the_connection_usable",
+    ),
 ];
