@@ -8,9 +8,9 @@ use crate::base::inspection::Holder;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::base::token::FencingToken;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::protocol::holder::ReportedHolder;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 
 /// Who has a lock for which a thread waits.
 #[derive(Clone, Debug)]
@@ -18,18 +18,18 @@ pub(crate) enum Blocker {
     /// Another process, or a hold of this one that its slot does not know: what Redis said then.
     Remote(ReportedHolder, Moment),
     /// This process, since then.
-    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<LiveLease> },
+    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<HeldLease> },
 }
 
 impl Blocker {
     /// A thread of this process got this lease.
-    pub(crate) fn local(lease: &Arc<LiveLease>, since: Moment) -> Blocker {
+    pub(crate) fn local(lease: &Arc<HeldLease>, since: Moment) -> Blocker {
         let (owner, token) = (Arc::clone(&lease.terms.owner), lease.terms.token);
         Blocker::Local { owner, token, since, lease: Arc::downgrade(lease) }
     }
 
     /// What people are told of it. Nothing may be locked: this may hold the last reference to a lease.
-    pub(crate) fn identify(&self, kind: &dyn Kind, identity: &Identity, now: Moment) -> Holder {
+    pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity, now: Moment) -> Holder {
         match self {
             Blocker::Remote(reported, seen) => {
                 let holder = reported.identify(kind, identity);

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::take;
 
 use crate::base::loss::Loss;
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Mutex};
 
 /// What is called when any lock of the client is lost.
@@ -26,22 +26,22 @@ pub(crate) struct Callbacks {
 
 /// What the holders of one hold want to be told.
 #[derive(Default)]
-pub(crate) struct Hooks(Mutex<Vec<LossHook>>);
+pub(crate) struct LossHooks(Mutex<Vec<LossHook>>);
 
 /// What the user is told.
 #[derive(Clone, Debug)]
-pub(crate) enum News {
+pub(crate) enum Notification {
     /// A lock was lost.
-    Lost(Loss, Arc<Hooks>),
+    Lost(Loss, Arc<LossHooks>),
     /// A lock was lost before somebody asked to be told.
-    LostBefore(Loss, Arc<Hooks>),
+    LostBefore(Loss, Arc<LossHooks>),
     /// Somebody asks for the lock of this name.
     Requested(Vec<u8>),
 }
 
-impl Hooks {
-    pub(crate) fn of(hook: LossHook) -> Hooks {
-        Hooks(Mutex::new(vec![hook]))
+impl LossHooks {
+    pub(crate) fn of(hook: LossHook) -> LossHooks {
+        LossHooks(Mutex::new(vec![hook]))
     }
 
     pub(crate) fn add(&self, hook: LossHook) {
@@ -49,30 +49,30 @@ impl Hooks {
     }
 
     /// Takes them out, so that each is called once, or dropped outside of all locks.
-    pub(crate) fn take(&self) -> Hooks {
-        Hooks(Mutex::new(take(&mut *self.0.lock())))
+    pub(crate) fn take(&self) -> LossHooks {
+        LossHooks(Mutex::new(take(&mut *self.0.lock())))
     }
 
     fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    fn tell(&self, loss: &Loss) {
+    fn call(&self, loss: &Loss) {
         // Taken out first: who is called may ask for more, and must not be called twice.
         let hooks = take(&mut *self.0.lock());
         for hook in hooks {
-            survive("a callback", || hook(loss));
+            catch_panic("a callback", || hook(loss));
         }
     }
 }
 
 impl Callbacks {
     /// Whether anybody wants to be told this.
-    pub(crate) fn want(&self, news: &News) -> bool {
-        match news {
-            News::Lost(_, hooks) => self.on_loss.is_some() || !hooks.is_empty(),
-            News::LostBefore(_, hooks) => !hooks.is_empty(),
-            News::Requested(_) => self.on_release_request.is_some(),
+    pub(crate) fn wants(&self, notification: &Notification) -> bool {
+        match notification {
+            Notification::Lost(_, hooks) => self.on_loss.is_some() || !hooks.is_empty(),
+            Notification::LostBefore(_, hooks) => !hooks.is_empty(),
+            Notification::Requested(_) => self.on_release_request.is_some(),
         }
     }
 
@@ -81,33 +81,33 @@ impl Callbacks {
     /// # Errors
     ///
     /// If no thread could be started: nothing was told.
-    pub(crate) fn call(&self, thread: &str, news: Arc<[News]>) -> io::Result<()> {
+    pub(crate) fn call(&self, thread: &str, notification: Arc<[Notification]>) -> io::Result<()> {
         let callbacks = self.clone();
         sync::spawn(thread, move || {
-            news.iter().for_each(|news| callbacks.tell(news));
+            notification.iter().for_each(|notification| callbacks.run(notification));
         })
     }
 
     /// The hold's own callbacks come first: the client's may end the process.
-    fn tell(&self, news: &News) {
-        match news {
-            News::Lost(loss, hooks) => {
-                hooks.tell(loss);
+    fn run(&self, notification: &Notification) {
+        match notification {
+            Notification::Lost(loss, hooks) => {
+                hooks.call(loss);
                 if let Some(on_loss) = &self.on_loss {
-                    survive("a callback", || on_loss(loss));
+                    catch_panic("a callback", || on_loss(loss));
                 }
             }
-            News::LostBefore(loss, hooks) => hooks.tell(loss),
-            News::Requested(name) => {
+            Notification::LostBefore(loss, hooks) => hooks.call(loss),
+            Notification::Requested(name) => {
                 if let Some(on_request) = &self.on_release_request {
-                    survive("a callback", || on_request(name));
+                    catch_panic("a callback", || on_request(name));
                 }
             }
         }
     }
 }
 
-impl fmt::Debug for Hooks {
+impl fmt::Debug for LossHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hooks({})", self.0.lock().len())
     }

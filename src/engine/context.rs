@@ -7,12 +7,12 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
-use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
+use crate::engine::no_expiry_warnings::NoExpiryWarnings;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
-use crate::protocol::wake::Wake;
+use crate::protocol::wake_message::WakeMessage;
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
@@ -34,34 +34,34 @@ pub(crate) struct Context {
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
-    pub(crate) endless: Endless,
+    pub(crate) no_expiry_warnings: NoExpiryWarnings,
     /// Whether the user wants to hear of requests to let go.
-    curious: bool,
+    wants_release_requests: bool,
     /// From then on nobody gets a lock any more.
     pub(super) shut_down: AtomicBool,
 }
 
 impl Context {
-    /// `tell` is told what messages say of a name, or of all.
+    /// `on_wake` is told what messages say of a name, or of all.
     pub(super) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
         bounds: Bounds,
         callbacks: Callbacks,
-        tell: impl Fn(Wake) + Send + Sync + 'static,
+        on_wake: impl Fn(WakeMessage) + Send + Sync + 'static,
     ) -> Context {
-        let curious = callbacks.on_release_request.is_some();
+        let wants_release_requests = callbacks.on_release_request.is_some();
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), on_wake);
         Context {
             protocol,
             clock,
             bounds,
             worker,
             listener,
-            endless: Endless::default(),
-            curious,
+            no_expiry_warnings: NoExpiryWarnings::default(),
+            wants_release_requests,
             shut_down: AtomicBool::new(false),
         }
     }
@@ -72,7 +72,7 @@ impl Context {
 
     /// Begins to listen if a holder with these options needs to hear of others from the start.
     pub(crate) fn listen_for(&self, options: &LockOptions) {
-        if self.curious || !options.linger.is_zero() {
+        if self.wants_release_requests || !options.linger.is_zero() {
             self.listen_for_waiters(options);
         }
     }
@@ -95,8 +95,8 @@ impl Context {
     }
 
     /// Waits by means of `wait`, until a moment at the longest.
-    pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
-        self.clock.doze(until, wait);
+    pub(crate) fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        self.clock.wait_until(until, wait);
     }
 
     /// The deadline of an exchange that begins now.

@@ -6,7 +6,7 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 
 /// What a thread has in its hands while it holds a lock. The two do not know each other: a slot has one
@@ -14,11 +14,11 @@ use crate::engine::slot::Slot;
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) slot: Arc<Slot>,
-    pub(crate) lease: Arc<LiveLease>,
+    pub(crate) lease: Arc<HeldLease>,
 }
 
 impl Holding {
-    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<LiveLease>) -> Holding {
+    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<HeldLease>) -> Holding {
         Holding { slot: Arc::clone(slot), lease }
     }
 

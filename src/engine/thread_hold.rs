@@ -58,7 +58,7 @@ impl ThreadHold {
         self.count.set(count);
         let Holding { slot, lease } = &self.holding;
         if slot.target().kind().shows_count() && lease.hold_count.set(count) {
-            slot.show(lease);
+            slot.show_hold_count(lease);
         }
     }
 }
@@ -107,7 +107,7 @@ impl Drop for Holds {
     fn drop(&mut self) {
         for (_, hold) in self.0.take() {
             hold.count.set(0);
-            hold.holding.leave_to_worker();
+            hold.holding.release_in_background();
         }
     }
 }

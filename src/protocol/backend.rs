@@ -7,9 +7,9 @@ use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::connection::{Connection, Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -18,21 +18,21 @@ use crate::wire::transport::Transport;
 
 /// How many round trips an operation makes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trips {
+pub(crate) enum RoundTrips {
     One,
     /// A node of a cluster that is only about to take the lock over accepts single commands alone.
-    Several,
+    Many,
 }
 
 /// The servers of one client, where one of them at a time has a lock.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// A server, for the time of one operation.
-    type Server<'a>: Server;
+    type Server<'a>: LockServer;
 
     fn identity(&self) -> &Identity;
 
     /// A lock with the keys that its scripts are given here.
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::new(kind, name)
     }
 
@@ -43,10 +43,10 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Runs an operation at the server that has the lock. It runs again at another server where the first
     /// one refused it because it does not have the lock.
-    fn at<T>(
+    fn with_server<T>(
         &self,
         target: &Target,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
@@ -61,7 +61,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     ) -> Vec<Result<Reply, Failure>>;
 
     /// Closes the connections of [`call_many`](Backend::call_many) to the server that has this lock.
-    fn distrust(&self, target: &Target);
+    fn discard_connections(&self, target: &Target);
 
     /// The servers that publish what wakes this client's waiters.
     fn publishers(&self) -> Arc<dyn Publishers>;
@@ -79,7 +79,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// One server.
-pub(crate) trait Server {
+pub(crate) trait LockServer {
     /// Sends one command and waits for its reply. It may travel together with those of other threads.
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
 
@@ -104,19 +104,19 @@ pub(crate) trait Server {
     fn reply_by(&self, deadline: Moment) -> Moment;
 
     /// Closes all connections: one of them may be out of step.
-    fn distrust(&self);
+    fn discard_connections(&self);
 }
 
 /// A real server.
 #[derive(Debug)]
-pub(crate) struct Node<'a> {
+pub(crate) struct TransportServer<'a> {
     pub(crate) transport: &'a Transport,
     /// It is a node of a cluster that is about to take the slot over, and has to be told that each command
     /// knows that.
     pub(crate) asking: bool,
 }
 
-impl Server for Node<'_> {
+impl LockServer for TransportServer<'_> {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         if !self.asking {
             return self.transport.call(call, deadline);
@@ -153,7 +153,7 @@ impl Server for Node<'_> {
         self.transport.reply_by(deadline)
     }
 
-    fn distrust(&self) {
-        self.transport.distrust();
+    fn discard_connections(&self) {
+        self.transport.discard_connections();
     }
 }

@@ -6,7 +6,7 @@ use crate::base::id::Identity;
 use crate::base::inspection::Holder;
 use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::wire::Value;
 
 /// A holder as a server reports it.
@@ -28,7 +28,7 @@ pub(super) fn ago(then: u64, now: u64) -> Option<Duration> {
 
 impl ReportedHolder {
     /// What people are told of it.
-    pub(crate) fn identify(&self, kind: &dyn Kind, identity: &Identity) -> Holder {
+    pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Holder {
         let origin = kind.origin(&self.owner, identity);
         // Of a holder that took the lock in another way the fence knows nothing.
         let token = self.last_token.filter(|_| origin.is_some());

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::{Inspection, WaitingProcess};
-use crate::protocol::answer::unexpected;
 use crate::protocol::holder::{ReportedHolder, ago, known};
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
@@ -50,7 +50,7 @@ impl Report {
     }
 
     /// What people are told.
-    pub(crate) fn identify(&self, kind: &dyn Kind, identity: &Identity) -> Inspection {
+    pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Inspection {
         let waiter = |(index, (owner, joined)): (usize, &(Vec<u8>, Option<u64>))| WaitingProcess {
             owner: owner.clone(),
             origin: kind.origin(owner, identity),

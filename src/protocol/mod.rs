@@ -3,18 +3,18 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `recipe` | what a kind of lock is made of: its keys, its scripts, its owner's value |
+//! | `lock_kind` | what a kind of lock is made of: its keys, its scripts, its owner's value |
 //! | `target` | one lock: its kind, its name, its keys, and the calls for it |
 //! | `request` | what a client asks |
-//! | `errand` | what the worker does for many leases at once |
-//! | `answer` | what scripts answer |
+//! | `lease_request` | what the worker does for many leases at once |
+//! | `reply` | what scripts answer |
 //! | `holder` | a holder as a server reports it |
 //! | `inspection` | what a server tells of who has a lock and who waits |
-//! | `wake` | the messages that wake waiters, and the servers that publish them |
+//! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
-//! | `replica` | making sure that replicas or disks have a lock |
+//! | `durability` | making sure that replicas or disks have a lock |
 //! | `backend` | how calls reach the server that has a lock |
-//! | `scripted` | the protocol where one server at a time has a lock, over any backend |
+//! | `script_protocol` | the protocol where one server at a time has a lock, over any backend |
 //!
 //! The engine sees [`Protocol`] and nothing behind it.
 //!
@@ -66,18 +66,18 @@
 //! proposal, a renewal or a release once more where a connection had died: the first proposal then stays
 //! open until its deadline, and the others do no harm twice.
 
-pub(crate) mod answer;
 pub(crate) mod backend;
-pub(crate) mod errand;
+mod durability;
 pub(crate) mod holder;
 pub(crate) mod inspection;
-pub(crate) mod recipe;
-mod replica;
+pub(crate) mod lease_request;
+pub(crate) mod lock_kind;
+pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod scripted;
+pub(crate) mod script_protocol;
 pub(crate) mod target;
 pub(crate) mod transaction;
-pub(crate) mod wake;
+pub(crate) mod wake_message;
 
 use std::fmt;
 use std::time::Duration;
@@ -89,15 +89,15 @@ use crate::base::name::Name;
 use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Released, Told, Verdict};
-use crate::protocol::errand::Errand;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
 
@@ -110,7 +110,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     fn identity(&self) -> &Identity;
 
     /// A lock with the keys that its scripts are given here.
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::new(kind, name)
     }
 
@@ -120,13 +120,18 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     }
 
     /// Tries to take the lock, or to queue up for it.
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired;
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome;
 
     /// Gives the lock to the next, or back, if it is the owner's.
     fn release(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure>;
 
@@ -138,7 +143,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         ttl: Duration,
         count: u32,
         deadline: Moment,
-    ) -> Result<Told, Failure>;
+    ) -> Result<OwnershipReply, Failure>;
 
     /// Waits until there are as many copies of what was written for this lock so far. Answers how many
     /// there are, or why it is not the owner's. Where there is nobody to ask, there are none.
@@ -148,12 +153,16 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         _owner: &[u8],
         wanted: Durability,
         _deadline: Moment,
-    ) -> Result<Result<Durability, Verdict>, Failure> {
+    ) -> Result<Result<Durability, Ownership>, Failure> {
         Ok(Ok(Durability { local: false, replicas: 0, ..wanted }))
     }
 
-    /// Runs errands for many leases at once.
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>>;
+    /// Runs requests for many leases at once.
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>>;
 
     /// Who has the lock.
     fn holders(
@@ -193,7 +202,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     ///
     /// Also asked while a hold lives, after a renewal that failed: then some servers may have renewed it. So
     /// this must be known as long as the hold lives.
-    fn remains(&self, _owner: &[u8]) -> bool {
+    fn may_still_own(&self, _owner: &[u8]) -> bool {
         false
     }
 

@@ -8,8 +8,8 @@ use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{self, Bytes, Number};
@@ -23,32 +23,32 @@ const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
 
 /// One lock: its kind, its name, its keys.
 pub(crate) struct Target {
-    kind: &'static dyn Kind,
+    kind: &'static dyn LockKind,
     name: Name,
     keys: Vec<Vec<u8>>,
     channel: Option<Vec<u8>>,
-    is_heard_everywhere: bool,
+    hears_every_release: bool,
 }
 
 impl Target {
-    pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    pub(crate) fn new(kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::with_last(kind, name, None)
     }
 
     /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
     /// cluster, and a node that has not all of a slot refuses them as a whole.
-    pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    pub(crate) fn in_cluster(kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::with_last(kind, name, Some(reserved::NEVER))
     }
 
-    fn with_last(kind: &'static dyn Kind, name: Name, last: Option<Word>) -> Arc<Target> {
+    fn with_last(kind: &'static dyn LockKind, name: Name, last: Option<Word>) -> Arc<Target> {
         let mut keys = keys(kind, &name);
-        keys.extend(last.map(|last| name.beside(last)));
+        keys.extend(last.map(|last| name.side_key(last)));
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere: last.is_none() })
+        Arc::new(Target { kind, name, keys, channel, hears_every_release: last.is_none() })
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn Kind {
+    pub(crate) fn kind(&self) -> &'static dyn LockKind {
         self.kind
     }
 
@@ -63,7 +63,7 @@ impl Target {
     }
 
     /// The keys that are there for as long as it is held: the lock's own and its fence.
-    pub(crate) fn lasting(&self) -> &[Vec<u8>] {
+    pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
         self.keys.get(..2).unwrap_or(&self.keys)
     }
 
@@ -78,40 +78,40 @@ impl Target {
 
     /// Whether a listener to its channel hears every release. In a cluster, Redisson publishes on a channel
     /// of the slot, to which this client does not listen.
-    pub(crate) fn is_heard_everywhere(&self) -> bool {
-        self.is_heard_everywhere
+    pub(crate) fn hears_every_release(&self) -> bool {
+        self.hears_every_release
     }
 
-    pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {
-        let mode: &[u8] = match attempt.mode {
-            Mode::Try => b"try",
-            Mode::Join => b"join",
-            Mode::Beat => b"beat",
+    pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, deadline_micros: u64) -> Call {
+        let mode: &[u8] = match request.mode {
+            AcquireMode::Try => b"try",
+            AcquireMode::Join => b"join",
+            AcquireMode::Heartbeat => b"beat",
         };
-        let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
-        let rest = [Bytes(mode), Number(dies_after), Number(queue(attempt))];
-        self.acquire_with(attempt, deadline_micros, rest)
+        let dies_after = u64::try_from(request.dies_after.as_micros()).unwrap_or(u64::MAX);
+        let rest = [Bytes(mode), Number(dies_after), Number(queue(request))];
+        self.acquire_with(request, deadline_micros, rest)
     }
 
     /// The request of an attempt that proposes its own token, and reserves those up to another.
     pub(crate) fn propose(
         &self,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline_micros: u64,
         token: u64,
         reserved: u64,
     ) -> Call {
-        self.acquire_with(attempt, deadline_micros, [Number(token), Number(reserved)])
+        self.acquire_with(request, deadline_micros, [Number(token), Number(reserved)])
     }
 
     /// The first arguments are the same for all kinds.
     fn acquire_with<const N: usize>(
         &self,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline_micros: u64,
         rest: [Argument<'_>; N],
     ) -> Call {
-        let (owner, ttl, keep) = (attempt.owner, millis(attempt.ttl), fence(attempt.ttl));
+        let (owner, ttl, keep) = (request.owner, millis(request.ttl), fence(request.ttl));
         let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
         self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
@@ -131,12 +131,12 @@ impl Target {
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(self.lasting(), [Bytes(owner), ttl, count, keep])
+        self.kind.scripts().renew.call(self.lease_keys(), [Bytes(owner), ttl, count, keep])
     }
 
     /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.
     pub(crate) fn touch(&self, owner: &[u8]) -> Call {
-        self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
+        self.kind.scripts().touch.call(self.lease_keys(), [Bytes(owner)])
     }
 
     /// Reads the reply to an inspection.
@@ -152,9 +152,9 @@ impl Target {
         let inspect = &self.kind.scripts().inspect;
         match view {
             View::Owners => self.kind.look(self.key()),
-            View::Holders => inspect.call(self.lasting(), [Number(0)]),
+            View::Holders => inspect.call(self.lease_keys(), [Number(0)]),
             View::Waiters => {
-                let mut keys = self.lasting().to_vec();
+                let mut keys = self.lease_keys().to_vec();
                 keys.extend(self.kind.waiters_key(&self.name));
                 inspect.call(&keys, [Number(MOST_WAITERS)])
             }
@@ -180,15 +180,15 @@ impl fmt::Debug for Target {
 }
 
 /// The keys that every script of a kind is given: the lock's own, its fence, and the kind's own.
-pub(crate) fn keys(kind: &dyn Kind, name: &Name) -> Vec<Vec<u8>> {
-    let mut keys = vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)];
-    keys.extend(kind.more_keys(name));
+pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
+    let mut keys = vec![name.as_bytes().to_vec(), name.side_key(reserved::FENCE)];
+    keys.extend(kind.extra_keys(name));
     keys
 }
 
 /// The time to live of the queue for which an attempt keeps it, in milliseconds.
-fn queue(attempt: &Attempt<'_>) -> u64 {
-    millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
+fn queue(request: &AcquireRequest<'_>) -> u64 {
+    millis(request.ttl.max(request.dies_after * 2).max(SHORTEST_QUEUE))
 }
 
 /// The time to live of the fence beside a lease, in milliseconds.

@@ -3,9 +3,9 @@
 //! between.
 
 use crate::base::time::Moment;
-use crate::protocol::answer::{Verdict, unexpected};
 use crate::protocol::inspection::View;
-use crate::protocol::request::Return;
+use crate::protocol::reply::{Ownership, unexpected};
+use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
 use crate::wire::failure::Failure;
@@ -25,7 +25,7 @@ pub(crate) enum Applied {
 
 /// What would leave the connection in another state for its next user (another database, another
 /// user, no answers), or end the transaction before its time.
-const OUT_OF_PLACE: [&[u8]; 24] = [
+const FORBIDDEN_COMMANDS: [&[u8]; 24] = [
     b"ASKING",
     b"AUTH",
     b"CLIENT",
@@ -54,12 +54,13 @@ const OUT_OF_PLACE: [&[u8]; 24] = [
 
 /// The first of a user's commands that must not be within a transaction. One without a name is among
 /// them: Redis would not answer to it.
-pub(crate) fn out_of_place(pipeline: &Pipeline) -> Option<&[u8]> {
+pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
     let names = pipeline.cmd_iter().map(|cmd| match cmd.args_iter().next() {
         Some(Arg::Simple(name)) => name,
         _ => b"",
     });
-    let unfit = |name: &[u8]| OUT_OF_PLACE.iter().any(|other| name.eq_ignore_ascii_case(other));
+    let unfit =
+        |name: &[u8]| FORBIDDEN_COMMANDS.iter().any(|other| name.eq_ignore_ascii_case(other));
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
@@ -106,7 +107,7 @@ fn apply_inner(
             // The key changed in between, be it by a renewal: look again at whose it is. Each round
             // has the same deadline, and the owner's value never comes back.
             Value::Nil => {}
-            Value::Array(answers) => return Ok(Applied::Done(answers)),
+            Value::Array(replies) => return Ok(Applied::Done(replies)),
             other => return Err(unexpected(&other)),
         }
     }
@@ -117,21 +118,21 @@ fn apply_inner(
 pub(crate) fn release(
     session: &mut dyn Session,
     target: &Target,
-    returned: &Return<'_>,
+    request: &ReleaseRequest<'_>,
     deadline: Moment,
-) -> Result<Verdict, Failure> {
+) -> Result<Ownership, Failure> {
     let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
-    if let (Some(token), [_, key]) = (returned.last_token, target.lasting()) {
-        let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
+    if let (Some(token), [_, key]) = (request.last_token, target.lease_keys()) {
+        let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply(session, target, returned.owner, calls, deadline)? {
-        Applied::Done(answers) => match answers.first() {
-            Some(Value::Int(1)) => Ok(Verdict::Done),
-            Some(Value::Int(0)) => Ok(Verdict::Gone),
-            _ => Err(unexpected(&Value::Array(answers))),
+    match apply(session, target, request.owner, calls, deadline)? {
+        Applied::Done(replies) => match replies.first() {
+            Some(Value::Int(1)) => Ok(Ownership::Owned),
+            Some(Value::Int(0)) => Ok(Ownership::Gone),
+            _ => Err(unexpected(&Value::Array(replies))),
         },
-        Applied::Gone => Ok(Verdict::Gone),
-        Applied::Taken => Ok(Verdict::Taken),
+        Applied::Gone => Ok(Ownership::Gone),
+        Applied::Taken => Ok(Ownership::Taken),
     }
 }

@@ -3,13 +3,13 @@
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::slot::holder::Demand;
-use crate::engine::slot::patience::Patience;
-use crate::engine::slot::waiter::Request;
-use crate::protocol::wake::GrantMessage;
+use crate::engine::slot::wait_limit::WaitLimit;
+use crate::engine::slot::waiter::EnterRequest;
+use crate::protocol::wake_message::GrantMessage;
 
 /// A grant that was heard.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedGrant {
     pub(crate) grant: GrantMessage,
     pub(crate) received: Moment,
 }
@@ -28,9 +28,9 @@ pub(super) struct Acquirer {
     /// Since when Redis has been asked and has not replied.
     pub(super) asked_at: Option<Moment>,
     /// A grant for its attempt that it has not yet seen.
-    pub(super) grant: Option<Heard>,
+    pub(super) grant: Option<ReceivedGrant>,
     /// Whether it should ask again at once.
-    pub(super) nudged: bool,
+    pub(super) retry_now: bool,
     pub(super) cancelled: bool,
     /// Whether the attempt was said to be evicted before the grant is known.
     pub(super) evicted: bool,
@@ -38,15 +38,15 @@ pub(super) struct Acquirer {
 }
 
 impl Acquirer {
-    pub(super) fn new(request: &Request, asked_at: Option<Moment>) -> Acquirer {
+    pub(super) fn new(request: &EnterRequest, asked_at: Option<Moment>) -> Acquirer {
         Acquirer {
             number: request.number,
-            waits: request.patience != Patience::Once,
+            waits: request.wait_limit != WaitLimit::TryOnce,
             held_elsewhere: false,
             blocker: None,
             asked_at,
             grant: None,
-            nudged: false,
+            retry_now: false,
             cancelled: false,
             evicted: false,
             demand: Demand::default(),
@@ -54,12 +54,12 @@ impl Acquirer {
     }
 
     /// Another thread goes on with the same attempt, and its place in the queue.
-    pub(super) fn succeeded(self) -> Acquirer {
+    pub(super) fn taken_over(self) -> Acquirer {
         Acquirer { waits: true, held_elsewhere: false, asked_at: None, cancelled: false, ..self }
     }
 
     /// Another attempt of the same thread.
-    pub(super) fn begin(&mut self, number: u64) {
+    pub(super) fn restart(&mut self, number: u64) {
         self.number = number;
         self.grant = None;
         self.evicted = false;
@@ -68,6 +68,6 @@ impl Acquirer {
 
     /// Whether there is no reason to end its pause.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.cancelled && !self.nudged && self.grant.is_none()
+        !self.cancelled && !self.retry_now && self.grant.is_none()
     }
 }

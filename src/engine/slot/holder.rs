@@ -6,10 +6,10 @@ use std::fmt;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 
 /// Keeps the slot alive while its lease lingers.
-pub(super) type Keep = Arc<dyn Any + Send + Sync>;
+pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;
 
 /// What is known of those who wait in other processes for what an attempt has (rule 18).
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,10 +34,10 @@ impl Demand {
 
 /// A lease that this process has.
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(super) struct SlotHolder {
     /// Of the attempt that got it.
     pub(super) number: u64,
-    pub(super) hold: Hold,
+    pub(super) hold: HoldState,
     /// What those who wait are told of it.
     pub(super) blocker: Blocker,
     pub(super) demand: Demand,
@@ -47,23 +47,23 @@ pub(super) struct Holder {
 }
 
 /// In whose hands a lease is.
-pub(super) enum Hold {
+pub(super) enum HoldState {
     /// A thread's.
-    Held(Weak<LiveLease>),
+    Held(Weak<HeldLease>),
     /// Nobody's: the process keeps it, and the slot.
-    Lingering { lease: Arc<LiveLease>, until: Moment, _keep: Keep },
+    Lingering { lease: Arc<HeldLease>, until: Moment, _keep: KeepAlive },
     /// It is being given back.
-    Releasing { lease: Weak<LiveLease>, since: Moment },
+    Releasing { lease: Weak<HeldLease>, since: Moment },
 }
 
-impl Holder {
+impl SlotHolder {
     /// Whether this lease is meant.
-    pub(super) fn has(&self, lease: &Arc<LiveLease>) -> bool {
+    pub(super) fn has(&self, lease: &Arc<HeldLease>) -> bool {
         match &self.hold {
-            Hold::Held(held) | Hold::Releasing { lease: held, .. } => {
+            HoldState::Held(held) | HoldState::Releasing { lease: held, .. } => {
                 std::ptr::eq(held.as_ptr(), Arc::as_ptr(lease))
             }
-            Hold::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
+            HoldState::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
         }
     }
 
@@ -73,7 +73,7 @@ impl Holder {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.hold, Hold::Held(_))
+        matches!(self.hold, HoldState::Held(_))
     }
 
     pub(super) fn lingers(&self) -> bool {
@@ -82,45 +82,45 @@ impl Holder {
 
     pub(super) fn lingers_until(&self) -> Option<Moment> {
         match self.hold {
-            Hold::Lingering { until, .. } => Some(until),
+            HoldState::Lingering { until, .. } => Some(until),
             _ => None,
         }
     }
 
     pub(super) fn releasing_since(&self) -> Option<Moment> {
         match self.hold {
-            Hold::Releasing { since, .. } => Some(since),
+            HoldState::Releasing { since, .. } => Some(since),
             _ => None,
         }
     }
 
     /// Whether nobody has it any longer, or can give it back.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(&self.hold, Hold::Held(lease) if lease.strong_count() == 0)
+        matches!(&self.hold, HoldState::Held(lease) if lease.strong_count() == 0)
     }
 
     /// The lease that a thread has. The caller drops it once the slot is unlocked: it may be the last reference.
-    pub(super) fn lease(&self) -> Option<Arc<LiveLease>> {
+    pub(super) fn lease(&self) -> Option<Arc<HeldLease>> {
         match &self.hold {
-            Hold::Held(lease) => lease.upgrade(),
+            HoldState::Held(lease) => lease.upgrade(),
             _ => None,
         }
     }
 
     /// The next thread has it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>, now: Moment) {
-        self.hold = Hold::Held(Arc::downgrade(successor));
+    pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>, now: Moment) {
+        self.hold = HoldState::Held(Arc::downgrade(successor));
         self.blocker = Blocker::local(successor, now);
         self.passed = self.passed.saturating_add(1);
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for HoldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Hold::Held(_) => "Held",
-            Hold::Lingering { .. } => "Lingering",
-            Hold::Releasing { .. } => "Releasing",
+            HoldState::Held(_) => "Held",
+            HoldState::Lingering { .. } => "Lingering",
+            HoldState::Releasing { .. } => "Releasing",
         })
     }
 }

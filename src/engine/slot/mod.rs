@@ -4,19 +4,19 @@
 //! has the threads wait, and carries out the effects.
 
 mod acquirer;
-mod bid;
-mod courtesy;
-mod give_back;
-mod hear;
+mod attempt;
+mod background_release;
+mod check;
+mod fairness;
 mod holder;
-mod patience;
+mod message;
 mod pause;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod wait_limit;
 mod waiter;
-mod watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -26,29 +26,29 @@ use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
-use crate::engine::table::Table;
+use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
-pub(crate) use acquirer::Heard;
-pub(crate) use bid::Bid;
-pub(crate) use courtesy::Audience;
-use holder::Keep;
-pub(crate) use patience::Patience;
+pub(crate) use acquirer::ReceivedGrant;
+pub(crate) use attempt::Attempt;
+pub(crate) use fairness::ListenerCount;
+use holder::KeepAlive;
 pub(crate) use pause::Paused;
-pub(crate) use state::USUAL_ANSWER;
-pub(crate) use state::leave::Left;
-use state::{Entered, SlotState};
-use step::{Look, Step};
-pub(crate) use waiter::Turn;
-use waiter::{Request, Waiter};
+pub(crate) use state::USUAL_REPLY_TIME;
+pub(crate) use state::unlock::Unlocked;
+use state::{EnterOutcome, SlotState};
+use step::{NextCheck, Step};
+pub(crate) use wait_limit::WaitLimit;
+pub(crate) use waiter::Admission;
+use waiter::{EnterRequest, Waiter};
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
     context: Arc<Context>,
     /// From which it takes itself out.
-    table: Arc<Table<Slot>>,
+    table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
     /// Where the acquirer pauses.
@@ -56,7 +56,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(context: Arc<Context>, table: Arc<Table<Slot>>, target: Arc<Target>) -> Slot {
+    pub(super) fn new(
+        context: Arc<Context>,
+        table: Arc<SlotTable<Slot>>,
+        target: Arc<Target>,
+    ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
         Slot { context, table, target, state, pause: Condvar::new() }
     }
@@ -74,7 +78,7 @@ impl Slot {
     }
 
     /// Changes the state by an event, and carries out what follows from it.
-    fn on<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+    fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut state = self.state.lock();
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
@@ -84,7 +88,7 @@ impl Slot {
 
     /// The worker is told under the lock, so that it has an entry for the slot exactly while that has a lease.
     fn carry_out(self: &Arc<Slot>, state: MutexGuard<'_, SlotState>, step: &Step) {
-        let wakes_worker = self.tell_worker(step.look);
+        let wakes_worker = self.schedule_worker(step.next_check);
         drop(state);
         if step.wakes_acquirer {
             self.pause.notify_all();
@@ -94,11 +98,11 @@ impl Slot {
     }
 
     /// Returns whether the worker is to be woken once the slot is unlocked.
-    fn tell_worker(self: &Arc<Slot>, look: Look) -> bool {
-        match look {
-            Look::Same => false,
-            Look::By(due) => self.context.worker.look_at(self, due),
-            Look::Never => {
+    fn schedule_worker(self: &Arc<Slot>, next_check: NextCheck) -> bool {
+        match next_check {
+            NextCheck::Unchanged => false,
+            NextCheck::By(due) => self.context.worker.check_at(self, due),
+            NextCheck::Never => {
                 self.context.worker.forget(&**self);
                 false
             }
@@ -109,31 +113,32 @@ impl Slot {
     pub(crate) fn enter(
         self: &Arc<Slot>,
         options: &LockOptions,
-        patience: Patience,
+        wait_limit: WaitLimit,
         long_wait: &mut LongWait,
-    ) -> Turn {
+    ) -> Admission {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
-        let entered = state.enter(Request { options: *options, patience, number }, &mut step);
+        let entered =
+            state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
         let waiter = match entered {
-            Entered::Now(turn) => {
+            EnterOutcome::Now(admission) => {
                 self.carry_out(state, &step);
-                return turn;
+                return admission;
             }
-            Entered::After(lease, turn) => {
+            EnterOutcome::After(lease, admission) => {
                 self.carry_out(state, &step);
-                let end = patience.end().unwrap_or(Moment::FAR);
-                self.give_back_now(&lease, self.context.exchange_deadline().min(end));
-                return turn;
+                let end = wait_limit.end().unwrap_or(Moment::FAR);
+                self.release_now(&lease, self.context.exchange_deadline().min(end));
+                return admission;
             }
-            Entered::Wait(waiter) => waiter,
+            EnterOutcome::Wait(waiter) => waiter,
         };
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
-        self.tell_worker(step.look);
-        let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
+        self.schedule_worker(step.next_check);
+        let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline, long_wait)
     }
 
@@ -143,11 +148,11 @@ impl Slot {
         waiter: &Arc<Waiter>,
         deadline: Moment,
         long_wait: &mut LongWait,
-    ) -> Turn {
+    ) -> Admission {
         let since = self.context.now();
         loop {
-            if let Some(turn) = waiter.take() {
-                return turn;
+            if let Some(admission) = waiter.take() {
+                return admission;
             }
             let until = deadline.min(long_wait.due);
             if until == Moment::FAR {
@@ -167,7 +172,7 @@ impl Slot {
                 state = self.state.lock();
                 continue;
             }
-            self.context.doze(until, &mut |left| {
+            self.context.wait_until(until, &mut |left| {
                 waiter.woken.wait_for(&mut state, left);
             });
         }
@@ -175,66 +180,71 @@ impl Slot {
 
     /// The outage has lasted for longer than anybody waits for its end.
     pub(crate) fn give_up(self: &Arc<Slot>, silence: Duration) {
-        self.on(|state, step| state.give_up(silence, step));
+        self.transition(|state, step| state.give_up(silence, step));
     }
 
     /// The acquirer begins another attempt: what was heard of an earlier one no longer counts.
-    pub(crate) fn begin(&self, number: u64) {
-        self.state.lock().begin(number);
+    pub(crate) fn restart(&self, number: u64) {
+        self.state.lock().restart(number);
     }
 
     /// The acquirer was told that another process has the lock.
     pub(crate) fn held_elsewhere(self: &Arc<Slot>, blocker: Option<Blocker>) {
-        self.on(|state, step| state.held_elsewhere(blocker, step));
+        self.transition(|state, step| state.held_elsewhere(blocker, step));
     }
 
     /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
-    pub(crate) fn take_grant(&self, asks: bool) -> Option<Heard> {
+    pub(crate) fn take_grant(&self, asks: bool) -> Option<ReceivedGrant> {
         self.state.lock().take_grant(asks, self.context.now())
     }
 
     /// The acquirer has the lease now, and the worker renews it.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32) {
-        self.on(|state, step| state.granted(lease, waiters, step));
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) {
+        self.transition(|state, step| state.granted(lease, waiters, step));
     }
 
     /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
     /// cannot use it.
-    pub(crate) fn stop_acquiring(self: &Arc<Slot>, bid: Option<Bid>) -> Option<Bid> {
-        self.on(|state, step| state.stop_acquiring(bid, step))
+    pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
+        self.transition(|state, step| state.stop_acquiring(attempt, step))
     }
 
     /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
-    pub(crate) fn leave(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Left {
-        let left = self.on(|state, step| state.leave(lease, Arc::clone(self) as Keep, step));
-        if left == Left::ToThread {
+    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<HeldLease>) -> Unlocked {
+        let unlocked =
+            self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
+        if unlocked == Unlocked::ToThread {
             self.context.listen_for_waiters(&lease.terms.options);
         }
-        left
+        unlocked
     }
 
     /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
-    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<LiveLease>) {
-        self.on(|state, step| state.remove(lease, step));
+    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<HeldLease>) {
+        self.transition(|state, step| state.remove(lease, step));
     }
 
     /// The same once its release is done, as far as it can be, where so many heard it.
-    pub(crate) fn released(self: &Arc<Slot>, lease: &Arc<LiveLease>, audience: Option<Audience>) {
-        self.on(|state, step| {
-            if let Some(audience) = audience {
-                state.courtesy.released(audience, step.now);
+    pub(crate) fn released(
+        self: &Arc<Slot>,
+        lease: &Arc<HeldLease>,
+        listener_count: Option<ListenerCount>,
+    ) {
+        self.transition(|state, step| {
+            if let Some(listener_count) = listener_count {
+                state.fairness.released(listener_count, step.now);
             }
             state.remove(lease, step);
         });
     }
 
     /// Whether a thread here takes the lock or gives it back at the moment.
-    pub(crate) fn is_talking(&self) -> bool {
-        self.state.lock().is_talking(self.context.is_shut_down())
+    pub(crate) fn is_in_exchange(&self) -> bool {
+        self.state.lock().is_in_exchange(self.context.is_shut_down())
     }
 
     /// The leases that threads here have.
-    pub(crate) fn leases(&self) -> Vec<Arc<LiveLease>> {
+    pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.state.lock().leases()
     }
 
@@ -245,7 +255,7 @@ impl Slot {
 
     /// Calls off all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
-        self.on(|state, step| state.cancel(step))
+        self.transition(|state, step| state.cancel(step))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::slot::holder::Hold;
-use crate::engine::slot::waiter::{Turn, Waiter};
+use crate::engine::slot::holder::HoldState;
+use crate::engine::slot::waiter::{Admission, Waiter};
 
 /// What is known outside of the slot when an event comes, and what the slot does once that has changed its
 /// state.
@@ -17,16 +17,16 @@ pub(super) struct Step {
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
     pub(super) wakes_acquirer: bool,
-    pub(super) look: Look,
+    pub(super) next_check: NextCheck,
     /// Dropped once the slot is unlocked: it may be the last reference to the lease or to the slot.
-    pub(super) spent: Option<Hold>,
+    pub(super) dropped: Option<HoldState>,
 }
 
 /// When the worker is to look at the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum NextCheck {
     /// When it was going to.
-    Same,
+    Unchanged,
     By(Moment),
     Never,
 }
@@ -40,14 +40,14 @@ impl Step {
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,
-            look: Look::Same,
-            spent: None,
+            next_check: NextCheck::Unchanged,
+            dropped: None,
         }
     }
 
     /// Tells a thread that waits.
-    pub(super) fn tell(&mut self, waiter: &Arc<Waiter>, turn: Turn) {
-        waiter.assign(turn);
+    pub(super) fn admit(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
+        waiter.assign(admission);
         let waiter = Arc::clone(waiter);
         match &self.first {
             None => self.first = Some(waiter),

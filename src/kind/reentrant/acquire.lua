@@ -19,8 +19,8 @@ if deadline > 0 and now > deadline then
   return {2, now}
 end
 local ttl = tonumber(ARGV[2])
-local verdict = owned(ARGV[1])
-if verdict == 1 then
+local ownership = owned(ARGV[1])
+if ownership == 1 then
   local left = redis.call('PTTL', KEYS[1])
   if left < ttl then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -31,7 +31,7 @@ if verdict == 1 then
     return {1, token, left, now, 0}
   end
   ttl = left
-elseif verdict == -1 then
+elseif ownership == -1 then
   local fields = redis.pcall('HKEYS', KEYS[1])
   local owner = fields[1] == 'mode' and fields[2] or fields[1] or '' -- of Redisson's read-write lock
   local last = tonumber(redis.pcall('GET', KEYS[2])) or -1

@@ -6,9 +6,9 @@ use crate::base::inspection::{Inspection, ServerInspection};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::{Report, View};
 use crate::protocol::target::Target;
-use crate::topology::quorum::members::{Quorum, first_replies};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::servers::{Quorum, first_replies};
 use crate::topology::quorum::vote::most_votes;
-use crate::topology::several::scatter::NodeReply;
 use crate::wire::failure::Failure;
 
 impl Quorum {
@@ -17,10 +17,10 @@ impl Quorum {
         &self,
         target: &Target,
         view: View,
-        answers: &[Option<NodeReply>],
+        node_replies: &[Option<NodeReply>],
     ) -> Vec<Option<Report>> {
-        let mut reports: Vec<Option<Report>> = answers.iter().map(|_| None).collect();
-        for (node, reply) in first_replies(answers) {
+        let mut reports: Vec<Option<Report>> = node_replies.iter().map(|_| None).collect();
+        for (node, reply) in first_replies(node_replies) {
             reports[node] = self.read(node, target.report(view, reply.value.clone())).ok();
         }
         reports
@@ -43,19 +43,19 @@ impl Quorum {
     pub(super) fn inspection(
         &self,
         target: &Target,
-        answers: &[Option<NodeReply>],
+        node_replies: &[Option<NodeReply>],
     ) -> Result<Inspection, Failure> {
-        let reports = self.reports(target, View::Waiters, answers);
+        let reports = self.reports(target, View::Waiters, node_replies);
         if reports.iter().all(Option::is_none) {
-            return Err(self.no_majority(answers, false));
+            return Err(self.no_majority(node_replies, false));
         }
         let identify =
             |holder: &ReportedHolder| holder.identify(target.kind(), self.identity.as_ref());
-        let failure = |node: usize| match answers[node].as_ref().and_then(|it| it.outcomes.first())
-        {
-            Some(Err(failure)) => failure.to_string(),
-            _ => "no reply that could be read".to_owned(),
-        };
+        let failure =
+            |node: usize| match node_replies[node].as_ref().and_then(|it| it.outcomes.first()) {
+                Some(Err(failure)) => failure.to_string(),
+                _ => "no reply that could be read".to_owned(),
+            };
         let servers = self.nodes.iter().zip(&reports).enumerate();
         let servers = servers.map(|(node, (server, report))| ServerInspection {
             address: server.address(),

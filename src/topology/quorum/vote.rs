@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::protocol::answer::Verdict;
-use crate::protocol::answer::{numbers, unexpected};
 use crate::protocol::holder::{ReportedHolder, known};
+use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
@@ -51,21 +51,21 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Done => self.done += 1,
-            Verdict::Gone => self.gone += 1,
-            Verdict::Taken => self.taken += 1,
+    pub(super) fn count(&mut self, ownership: Ownership) {
+        match ownership {
+            Ownership::Owned => self.done += 1,
+            Ownership::Gone => self.gone += 1,
+            Ownership::Taken => self.taken += 1,
         }
     }
 
     /// What `need` of `all` servers agree on: that it was the owner's, or that too few can say so
     /// for it to have been. `None` while those that did not answer could decide either way.
-    pub(super) fn verdict(&self, need: usize, all: usize) -> Option<Verdict> {
+    pub(super) fn ownership(&self, need: usize, all: usize) -> Option<Ownership> {
         if self.done >= need {
-            Some(Verdict::Done)
+            Some(Ownership::Owned)
         } else if self.gone + self.taken > all - need {
-            Some(if self.taken > self.gone { Verdict::Taken } else { Verdict::Gone })
+            Some(if self.taken > self.gone { Ownership::Taken } else { Ownership::Gone })
         } else {
             None
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_votes_of_one_holder_are_counted_together() {
+    fn votes_of_one_holder_are_counted_together() {
         let holders = [1, 2, 1, 3, 1].map(|owner| holder(owner, None));
         let most = |count: usize| most_votes(holders[..count].iter());
         assert_eq!(most(5), Some((&holders[0], 3)));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn votes_are_read_or_refused() {
+    fn votes_are_parsed_or_rejected() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
         let told = busy(30, b"a").unwrap().0;
         assert_eq!((told.ttl, told.last_token), (Some(Duration::from_millis(30)), Some(40)));
@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_all_decides_and_not_of_those_that_answered() {
-        let tally = |done, gone, taken| Tally { done, gone, taken }.verdict(3, 5);
-        assert_eq!(tally(3, 0, 2), Some(Verdict::Done));
+    fn majority_is_of_all_servers_not_of_those_that_replied() {
+        let tally = |done, gone, taken| Tally { done, gone, taken }.ownership(3, 5);
+        assert_eq!(tally(3, 0, 2), Some(Ownership::Owned));
         assert_eq!(tally(2, 0, 0), None);
         assert_eq!(tally(2, 2, 0), None);
-        assert_eq!(tally(2, 3, 0), Some(Verdict::Gone));
-        assert_eq!(tally(0, 1, 2), Some(Verdict::Taken));
+        assert_eq!(tally(2, 3, 0), Some(Ownership::Gone));
+        assert_eq!(tally(0, 1, 2), Some(Ownership::Taken));
         assert_eq!(tally(0, 0, 0), None);
-        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.verdict(2, 2), Some(Verdict::Gone));
+        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.ownership(2, 2), Some(Ownership::Gone));
     }
 
     #[test]
-    fn a_waiter_waits_for_as_many_leases_as_it_needs() {
+    fn waiter_waits_until_enough_leases_end_for_a_majority() {
         let ttl = |millis| Some(Duration::from_millis(millis));
         let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| holder(1, ttl));
         assert_eq!(free_after(&mut holders, 2), ttl(20));

@@ -7,7 +7,7 @@ use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::kind::mutex::MutexKind;
-use crate::protocol::recipe::{Kind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -26,7 +26,7 @@ static SCRIPTS: Scripts = Scripts {
 #[derive(Debug)]
 pub(crate) struct QuorumKind;
 
-impl Kind for QuorumKind {
+impl LockKind for QuorumKind {
     fn name(&self) -> &'static str {
         "mutex"
     }

@@ -1,0 +1,158 @@
+//! The reentrant lock: a hash from its owner to the hold count, in the layout of Redisson's plain
+//! lock, so that both can contend for it.
+//!
+//! The owner is `<client>:<number>`, as Redisson's is `<client>:<thread>`. The number is new for
+//! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
+//! not be told from one of its present hold.
+//!
+//! All waiters listen on the channel and hear each release: there is no queue. The release
+//! returns how many heard it. The engine uses that for one thing, to let those go first who are slower
+//! than the process that releases (`engine::slot::fairness`); who gets the lock does not depend on it.
+
+use std::time::Duration;
+
+use uuid::{Uuid, Version};
+
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
+use crate::base::name::Name;
+use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::reply::unexpected;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+
+static SCRIPTS: Scripts = Scripts {
+    acquire: script!("token.lua", "reentrant/owner.lua", "reentrant/acquire.lua"),
+    release: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "release.lua"),
+    renew: script!("reentrant/owner.lua", "renew.lua"),
+    touch: script!("reentrant/owner.lua", "touch.lua"),
+    force: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "force.lua"),
+    inspect: script!("reentrant/inspect.lua"),
+    request: None,
+};
+
+const CHANNEL: &str = "redisson_lock__channel";
+/// Where those stand that wait for Redisson's fair lock, whose own key is like that of its plain lock.
+const FAIR_QUEUE: &str = "redisson_lock_queue";
+
+/// The kind behind [`ReentrantLock`](crate::ReentrantLock).
+#[derive(Debug)]
+pub(crate) struct ReentrantKind;
+
+impl LockKind for ReentrantKind {
+    fn name(&self) -> &'static str {
+        "reentrant lock"
+    }
+
+    fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        vec![redissons(CHANNEL, name)]
+    }
+
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        _window: Duration,
+        _hands_over: bool,
+    ) -> Vec<u8> {
+        format!("{}:{number}", identity.uuid().hyphenated()).into_bytes()
+    }
+
+    fn shows_count(&self) -> bool {
+        true
+    }
+
+    fn channel(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(redissons(CHANNEL, name))
+    }
+
+    fn scripts(&self) -> &'static Scripts {
+        &SCRIPTS
+    }
+
+    fn look(&self, key: &[u8]) -> Call {
+        Call::plain(&[b"HKEYS", key])
+    }
+
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        let (Value::Array(fields) | Value::Set(fields)) = value else {
+            return Err(unexpected(&value));
+        };
+        let owner = |field| match field {
+            Value::BulkString(owner) => Ok(owner),
+            other => Err(unexpected(&other)),
+        };
+        let owners: Result<Vec<Vec<u8>>, Failure> = fields.into_iter().map(owner).collect();
+        // The mode of Redisson's read-write lock owns nothing.
+        owners.map(|owners| owners.into_iter().filter(|owner| owner != b"mode").collect())
+    }
+
+    fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(redissons(FAIR_QUEUE, name))
+    }
+
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin> {
+        let (client, number) = std::str::from_utf8(owner).ok()?.split_once(':')?;
+        let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        let client = Uuid::try_parse(client).ok().filter(|_| is_number)?;
+        // Redisson's are of version 4.
+        if client.get_version() != Some(Version::Custom) {
+            return None;
+        }
+        let is_own = client == *identity.uuid();
+        Some(if is_own { identity.origin().clone() } else { Origin::default() })
+    }
+}
+
+/// What Redisson keeps beside a lock, in the same cluster slot.
+fn redissons(what: &str, name: &Name) -> Vec<u8> {
+    let name = name.as_bytes();
+    let (open, close): (&[u8], &[u8]) =
+        if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
+    [what.as_bytes(), open, name, close].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel_of(name: &str) -> String {
+        String::from_utf8(redissons(CHANNEL, &Name::new(b"", name.as_bytes()).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn channel_name_matches_redisson() {
+        assert_eq!(channel_of("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(channel_of("{a}b"), "redisson_lock__channel:{a}b");
+    }
+
+    #[test]
+    fn owner_value_has_redissons_form() {
+        let owner =
+            String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12, Duration::ZERO, false))
+                .unwrap();
+        let (client, number) = owner.split_once(':').unwrap();
+        assert_eq!((client.len(), number), (36, "12"));
+    }
+
+    #[test]
+    fn owner_of_this_library_is_told_from_redissons() {
+        let (here, there) = (Identity::new("here"), Identity::new("there"));
+        let origin = |owner: &[u8]| ReentrantKind.origin(owner, &here);
+        let owner = |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO, false);
+        assert_eq!(origin(&owner(&here)).as_ref(), Some(here.origin()));
+        assert_eq!(origin(&owner(&there)), Some(Origin::default()));
+        for foreign in [
+            "6a5c1e0e-9d0b-4b4b-8d5b-6a5c1e0e9d0b:1",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b:1:write",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b:",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b",
+            "mode",
+            "",
+        ] {
+            assert_eq!(origin(foreign.as_bytes()), None, "{foreign}");
+        }
+        assert_eq!(origin(b"\xff:1"), None);
+    }
+}

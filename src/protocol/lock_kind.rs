@@ -1,0 +1,115 @@
+//! The recipe of a kind of lock, and a lock of some kind.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
+use crate::base::name::Name;
+use crate::base::option::Wait;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
+
+/// Everything that differs between kinds of lock.
+pub(crate) trait LockKind: Send + Sync + fmt::Debug {
+    /// What the kind is called.
+    fn name(&self) -> &'static str;
+
+    /// The keys that every script of the kind is given after the lock's own and its fence.
+    fn extra_keys(&self, _name: &Name) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// The owner's value of one attempt. `hands_over` tells that its holder serves the queue, and
+    /// `window` for how long the lock may be kept for it until it is heard of.
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        window: Duration,
+        hands_over: bool,
+    ) -> Vec<u8>;
+
+    /// Whether several holds of one process may exist at once.
+    fn overlaps(&self) -> bool {
+        false
+    }
+
+    /// How one is waited for where its user does not say.
+    fn usual_wait(&self) -> Wait {
+        Wait::notify()
+    }
+
+    /// Whether to delete its key is all that a release has to do, so that `Release::watch` can.
+    fn can_be_watched(&self) -> bool {
+        false
+    }
+
+    /// Whether the hold count is shown in Redis.
+    fn shows_count(&self) -> bool {
+        false
+    }
+
+    /// The channel of one name on which releases are told, if the kind has one.
+    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The scripts.
+    fn scripts(&self) -> &'static Scripts;
+
+    /// Asks for the owners by a plain command, which a release without scripts needs too.
+    fn look(&self, key: &[u8]) -> Call;
+
+    /// Reads the reply to that.
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure>;
+
+    /// The key in which others see who waits, if there is one.
+    fn waiters_key(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Where an owner or a waiter is, as far as its value tells; `None` if this version of this library did not
+    /// write it. Whatever the bytes are, it is read or not, and what is read is clean.
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin>;
+
+    /// How many tokens a grant reserves besides its own: the fence has the last of them.
+    fn reserved_tokens(&self) -> u64 {
+        0
+    }
+}
+
+/// The scripts of a kind.
+///
+/// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
+/// the last token; [`LockKind::extra_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
+/// are given the first two only, and `inspect` those, or those and
+/// [`Kind::waiters_key`].
+///
+/// | script | arguments | returns |
+/// | --- | --- | --- |
+/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over, holder, last token or -1}`; `{2, now}` too late; `{3, now}` not in the queue |
+/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
+/// | `touch` | owner | 1; 0 gone; -1 another's |
+/// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
+/// | `request` | none | how many heard it |
+/// | `inspect` | how many waiters to list | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
+///
+/// A lease and a time to live are in milliseconds. A deadline is a time of the server in microseconds, after
+/// which the script does nothing; 0 is none. The number of arguments tells requests apart on their way.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) release: Script,
+    pub(crate) renew: Script,
+    /// Writes what is there already, so that `WAIT` has a write to wait for.
+    pub(crate) touch: Script,
+    pub(crate) force: Script,
+    /// Tells who has it and who waits. It writes nothing.
+    pub(crate) inspect: Script,
+    /// Asks the holder to let go, where the kind can.
+    pub(crate) request: Option<Script>,
+}

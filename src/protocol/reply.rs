@@ -1,0 +1,308 @@
+//! What scripts answer.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, Value};
+
+use crate::base::time::Moment;
+use crate::protocol::holder::{ReportedHolder, known};
+use crate::wire::connection::Reply;
+use crate::wire::failure::Failure;
+
+/// The answer to an attempt to take a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AcquireReply {
+    /// It is the attempt's.
+    Granted(Granted),
+    /// It is another's.
+    Busy(Busy),
+    /// It is nobody's, as far as is known: of several that asked at the same moment each has part of
+    /// it, or others were faster. How long they should drift apart.
+    Split(Duration),
+    /// The request ran after its deadline, and did nothing.
+    Late,
+    /// The attempt is not in the queue any longer.
+    Gone,
+}
+
+/// What one request for the lock came to.
+#[derive(Debug)]
+pub(crate) struct AcquireOutcome {
+    pub(crate) outcome: Result<AcquireReply, Failure>,
+    /// Whether the attempt is over although it was not granted: it was given back at once, which may
+    /// arrive late. The next request needs another owner's value (rule 5).
+    pub(crate) is_spent: bool,
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) token: u64,
+    pub(crate) ttl: Duration,
+    /// The moment from which `ttl` counts at the latest.
+    pub(crate) sent: Moment,
+    /// The server's time at the grant in microseconds, and a moment at which it was surely past.
+    pub(crate) micros: u64,
+    pub(crate) received: Moment,
+    pub(crate) waiters: u32,
+}
+
+/// What is known of a holder that is another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Busy {
+    /// How long it is to be waited for from now on; `None`: without an end.
+    pub(crate) ttl: Option<Duration>,
+    /// Who it is.
+    pub(crate) holder: ReportedHolder,
+    /// How many wait before this attempt, at most.
+    pub(crate) ahead: u32,
+    /// Whether it will hand over; if not, nobody tells of its release.
+    pub(crate) hands_over: bool,
+}
+
+/// What Redis says about an owner's claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// It was the owner's, and what was asked is done.
+    Owned,
+    /// The key is gone.
+    Gone,
+    /// Another owner has it.
+    Taken,
+}
+
+/// What a release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub(crate) ownership: Ownership,
+    /// How many listen for the release of this lock, this client included. A hint: the server counts only
+    /// those that are connected to it, and a kind that has no such channel reports none.
+    pub(crate) listeners: u32,
+}
+
+impl From<Ownership> for Released {
+    fn from(ownership: Ownership) -> Released {
+        Released { ownership, listeners: 0 }
+    }
+}
+
+/// The ownership, and when it was asked for on the holder's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnershipReply {
+    pub(crate) ownership: Ownership,
+    pub(crate) sent: Moment,
+}
+
+/// An attempt's answer, and the server's time in microseconds.
+pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
+    let odd = || unexpected(&reply.value);
+    if let Value::Int(now) = reply.value {
+        let now = u64::try_from(now).map_err(|_| odd())?;
+        let granted = Granted {
+            token: now,
+            ttl: asked,
+            sent: reply.sent,
+            micros: now,
+            received: reply.received,
+            waiters: 0,
+        };
+        return Ok((AcquireReply::Granted(granted), now));
+    }
+    let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
+    let count = |count: i64| u32::try_from(count).map_err(|_| odd());
+    let time = |micros: i64| u64::try_from(micros).map_err(|_| odd());
+    if let Value::Array(parts) = &reply.value
+        && let [rest @ .., Value::BulkString(owner), last] = parts.as_slice()
+    {
+        let [Value::Int(0), Value::Int(ttl), Value::Int(now), Value::Int(ahead), hands_over] = rest
+        else {
+            return Err(odd());
+        };
+        let (ttl, micros) = (span(*ttl), time(*now)?);
+        let last_token = known(last).ok_or_else(odd)?;
+        let holder = ReportedHolder { owner: owner.as_slice().into(), ttl, last_token, micros };
+        let hands_over = *hands_over == Value::Int(1);
+        return Ok((
+            AcquireReply::Busy(Busy { ttl, holder, ahead: count(*ahead)?, hands_over }),
+            micros,
+        ));
+    }
+    let numbers = numbers(&reply.value)?;
+    match *numbers.as_slice() {
+        [1, token, ttl, now, waiters] => {
+            let granted = Granted {
+                token: time(token)?,
+                ttl: span(ttl).unwrap_or(asked),
+                sent: reply.sent,
+                micros: time(now)?,
+                received: reply.received,
+                waiters: count(waiters)?,
+            };
+            Ok((AcquireReply::Granted(granted), granted.micros))
+        }
+        [2, now] => Ok((AcquireReply::Late, time(now)?)),
+        [3, now] => Ok((AcquireReply::Gone, time(now)?)),
+        _ => Err(odd()),
+    }
+}
+
+/// The answer to a renewal, or to a release of which nobody was told.
+pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
+    match value {
+        Value::Int(1) => Ok(Ownership::Owned),
+        Value::Int(0) => Ok(Ownership::Gone),
+        Value::Int(-1) => Ok(Ownership::Taken),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// The answer to a release.
+pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
+    let Value::Array(_) = value else { return ownership(value).map(Released::from) };
+    match *numbers(value)?.as_slice() {
+        [1, listeners] if listeners > 0 => {
+            let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
+            Ok(Released { ownership: Ownership::Owned, listeners })
+        }
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// The answer to a renewal, and when it was asked for.
+pub(crate) fn renewed(reply: &Reply) -> Result<OwnershipReply, Failure> {
+    Ok(OwnershipReply { ownership: ownership(&reply.value)?, sent: reply.sent })
+}
+
+/// The answer to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// Whether the owner that it was aimed at had the lock, and has it no more.
+    Done(bool),
+    /// The request ran after its deadline, and did nothing. The server's time in microseconds.
+    Late(u64),
+}
+
+/// Reads the answer to a forced release, and the server's time where it was late.
+pub(crate) fn forced(value: &Value) -> Result<Forced, Failure> {
+    if let Value::Int(had @ (0 | 1)) = value {
+        return Ok(Forced::Done(*had == 1));
+    }
+    match *numbers(value)?.as_slice() {
+        [2, now] => u64::try_from(now).map(Forced::Late).map_err(|_| unexpected(value)),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Whether anybody heard it.
+pub(crate) fn flag(value: &Value) -> Result<bool, Failure> {
+    match value {
+        Value::Int(number) => Ok(*number > 0),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(crate) fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
+    let Value::Array(parts) = value else { return Err(unexpected(value)) };
+    parts
+        .iter()
+        .map(|part| match part {
+            Value::Int(number) => Ok(*number),
+            _ => Err(unexpected(value)),
+        })
+        .collect()
+}
+
+/// An answer that none of our scripts gives: it is somebody else's, so ours never came.
+pub(crate) fn unexpected(value: &Value) -> Failure {
+    let kind = match value {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::Array(_) => "a list",
+        _ => "something else",
+    };
+    Failure::Unknown(RedisError::from((
+        ErrorKind::UnexpectedReturnType,
+        "an answer of another form than was asked for",
+        kind.to_owned(),
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(numbers: &[i64]) -> Result<(AcquireReply, u64), Failure> {
+        let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
+        let at = Moment::from_nanos(7);
+        acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+    }
+
+    #[test]
+    fn replies_are_parsed_or_rejected() {
+        let at = Moment::from_nanos(7);
+        let granted = Granted {
+            token: 5,
+            ttl: Duration::from_millis(30),
+            sent: at,
+            micros: 99,
+            received: at,
+            waiters: 2,
+        };
+        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (AcquireReply::Granted(granted), 99));
+        let owner = || Value::BulkString(b"a".to_vec());
+        let busy = |parts: &[i64], last: &[Value]| {
+            let numbers = parts.iter().map(|&number| Value::Int(number));
+            let value = Value::Array(numbers.chain(last.iter().cloned()).collect());
+            acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+        };
+        let reported =
+            ReportedHolder { owner: (*b"a").into(), ttl: None, last_token: Some(7), micros: 99 };
+        let told =
+            |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });
+        let (found, now) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(7)]).unwrap();
+        assert_eq!((found, now), (told(reported.clone()), 99));
+        let (found, _) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(-1)]).unwrap();
+        assert_eq!(found, told(ReportedHolder { last_token: None, ..reported }));
+        for odd in [
+            busy(&[0, -1, 99, 3, 1], &[owner()]),
+            busy(&[0, -1, 99, 3, 1], &[Value::Int(7), owner()]),
+            busy(&[0, -1, 99, 3, 1], &[owner(), Value::Nil]),
+            busy(&[0, -1, 99, 3], &[owner(), Value::Int(7)]),
+            busy(&[1, -1, 99, 3, 1], &[owner(), Value::Int(7)]),
+            busy(&[0, -1, -99, 3, 1], &[owner(), Value::Int(7)]),
+            answer(&[0, -1, 99, 3, 1]),
+        ] {
+            assert!(odd.unwrap_err().is_unknown());
+        }
+        assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
+        let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
+        let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
+        let ttl = Duration::from_secs(9);
+        assert_eq!(
+            fresh,
+            AcquireReply::Granted(Granted { token: 77, ttl, micros: 77, waiters: 0, ..granted })
+        );
+        assert_eq!(now, 77);
+        assert_eq!(answer(&[3, 99]).unwrap(), (AcquireReply::Gone, 99));
+        for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
+            assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+        assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
+        assert!(ownership(&Value::Int(2)).unwrap_err().is_unknown());
+        let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
+        assert!(ownership(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
+        assert_eq!(
+            released(&heard(3)).unwrap(),
+            Released { ownership: Ownership::Owned, listeners: 3 }
+        );
+        for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
+            assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+        assert_eq!(forced(&Value::Int(1)).unwrap(), Forced::Done(true));
+        let late = |now| Value::Array(vec![Value::Int(2), Value::Int(now)]);
+        assert_eq!(forced(&late(9)).unwrap(), Forced::Late(9));
+        for odd in [Value::Int(2), late(-1), Value::Nil] {
+            assert!(forced(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+    }
+}
