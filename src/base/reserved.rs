@@ -1,6 +1,6 @@
 //! Names that no lock may have: they are keys beside the locks of other names, or keys of the library's own.
 //!
-//! [`Word`] is the only way to a key [beside](Name::beside) a lock, and this table has the only words.
+//! [`Word`] is the only way to a key [beside](Name::side_key) a lock, and this table has the only words.
 //! So whatever a kind of lock keeps beside a name is reserved, for all kinds: otherwise the lock
 //! `{x}:fence` would be overwritten with each token of the lock `x`.
 
@@ -102,7 +102,7 @@ impl Name {
     }
 }
 
-/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::beside`], for all words.
+/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::side_key`], for all words.
 fn lock_of_side_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let (before, ending) = key.split_at(key.iter().rposition(|&byte| byte == b':')?);
     let is_word = |text: &[u8]| WORDS.iter().any(|word| word.as_bytes() == text);

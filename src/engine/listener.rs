@@ -9,8 +9,8 @@
 //!
 //! | a server is | when | its thread |
 //! | --- | --- | --- |
-//! | sought | it is new | connects |
-//! | heard | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
+//! | connecting | it is new | connects |
+//! | listening | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
 //! | down | its connection failed, or it refuses the user | rests: for a time that grows; after a refusal, while others are heard, until a connection to it was tried for a caller, or a minute |
 //! | gone | the publishers have it no longer | ends |
 //!

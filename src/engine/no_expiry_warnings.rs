@@ -1,24 +1,27 @@
-//! Holders without an end: keys that have no time to live.
+//! Warnings about locks whose key has no time to live.
 //!
-//! No lock of this library is such a key, and neither is one of Redisson. Somebody has written it by hand,
-//! or has taken its time to live away. A wait for it may never end, and looks like any other wait.
+//! Neither this library nor Redisson writes such a key: somebody wrote it by hand, or removed its time to
+//! live. A wait for it may never end, and looks like any other wait.
 
 use std::collections::HashSet;
 
 use crate::base::name::Name;
 use crate::base::sync::{AtomicBool, Mutex, Ordering};
 
-/// The locks of a client whose holder has no end, as far as its waiters were told.
+/// The locks of a client that were last seen without a time to live.
 #[derive(Debug, Default)]
 pub(crate) struct NoExpiryWarnings {
     names: Mutex<HashSet<Name>>,
-    /// Whether there is any: each grant asks that, and most clients never have one.
+    /// Whether `names` has any: each grant looks here, and most clients never have one.
     any: AtomicBool,
 }
 
 impl NoExpiryWarnings {
-    /// Somebody waits for a holder without an end. The user is warned once, for as long as it stays so.
+    /// A thread waits for a key without a time to live. Warns the user once while that stays so: a waiter
+    /// finds it again at each heartbeat.
     pub(super) fn warn(&self, name: &Name) {
+        // `begin` has released the lock by now: a logger is code of the user, and may wait for a lock of
+        // this client.
         if self.begin(name) {
             log!(
                 warn,
@@ -29,15 +32,17 @@ impl NoExpiryWarnings {
         }
     }
 
-    /// Returns whether that was not known.
+    /// Notes the name. Returns whether it is new.
     fn begin(&self, name: &Name) -> bool {
         let mut names = self.names.lock();
         self.any.store(true, Ordering::Relaxed);
         names.insert(name.clone())
     }
 
-    /// The lock has another holder, or none.
+    /// The lock is granted, or its holder has a time to live.
     pub(super) fn end(&self, name: &Name) {
+        // Relaxed, and read without the lock: a value that is out of date costs a warning that is not
+        // repeated, and this runs for each grant of the client.
         if self.any.load(Ordering::Relaxed) {
             let mut names = self.names.lock();
             names.remove(name);

@@ -1,4 +1,4 @@
-//! What the worker does for many leases at once.
+//! The requests of the worker, many leases at once.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-/// What the worker has to say about one lease.
+/// One request of the worker about one lease.
 #[derive(Debug)]
 pub(crate) struct LeaseRequest<'a> {
     pub(crate) target: &'a Target,
@@ -17,9 +17,10 @@ pub(crate) struct LeaseRequest<'a> {
 }
 
 impl LeaseRequest<'_> {
-    /// Reads the answer. A renewal is not answered like a release, so that no reply to another command is
-    /// taken for one.
+    /// Parses the reply.
     pub(crate) fn read(&self, reply: &Reply) -> Result<OwnershipReply, Failure> {
+        // Not one parser for both. A release of some kinds returns an array; if a renewal accepted that,
+        // a reply that is out of step by one would renew a lease in this process alone.
         match self.command {
             LeaseCommand::Renew { .. } => renewed(reply),
             LeaseCommand::Release { .. } => {
@@ -29,7 +30,7 @@ impl LeaseRequest<'_> {
         }
     }
 
-    /// The command that does it.
+    /// The command to send.
     pub(crate) fn call(&self) -> Call {
         match self.command {
             LeaseCommand::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
@@ -40,11 +41,11 @@ impl LeaseRequest<'_> {
     }
 }
 
-/// What the request is for.
+/// What to do with the lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaseCommand {
-    /// Make it live this long from now on, and show its hold count where its kind does.
+    /// Make it last this long from now on, and write its hold count if the kind shows one.
     Renew { ttl: Duration, count: u32 },
-    /// Give it back, or take it out of the queue.
+    /// Release it, or leave the queue.
     Release { ttl: Duration, last_token: Option<u64> },
 }

@@ -1,4 +1,4 @@
-//! The recipe of a kind of lock, and a lock of some kind.
+//! What defines a kind of lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
 pub(crate) trait LockKind: Send + Sync + fmt::Debug {
-    /// What the kind is called.
+    /// The kind's name, in errors and logs.
     fn name(&self) -> &'static str;
 
-    /// The keys that every script of the kind is given after the lock's own and its fence.
+    /// The keys of the kind's scripts after the lock's own and its fence.
     fn extra_keys(&self, _name: &Name) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
-    /// The owner's value of one attempt. `hands_over` tells that its holder serves the queue, and
-    /// `window` for how long the lock may be kept for it until it is heard of.
+    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the queue.
+    /// `window` is the lease that a hand-over gives it before its first renewal.
     fn owner(
         &self,
         identity: &Identity,
@@ -31,17 +31,17 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         hands_over: bool,
     ) -> Vec<u8>;
 
-    /// Whether several holds of one process may exist at once.
+    /// Whether several holds of one process may exist at the same time.
     fn overlaps(&self) -> bool {
         false
     }
 
-    /// How one is waited for where its user does not say.
+    /// How to wait for it if the options do not say.
     fn usual_wait(&self) -> Wait {
         Wait::notify()
     }
 
-    /// Whether to delete its key is all that a release has to do, so that `Release::watch` can.
+    /// Whether a release only deletes the key, so that `Release::watch` can do it.
     fn can_be_watched(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The channel of one name on which releases are told, if the kind has one.
+    /// The channel on which releases of one name are published, if the kind has one.
     fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
         None
     }
@@ -82,10 +82,9 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 
 /// The scripts of a kind.
 ///
-/// Those of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
-/// the last token; [`LockKind::extra_keys`] follow, and in a cluster one that is never there. `renew` and `touch`
-/// are given the first two only, and `inspect` those, or those and
-/// [`Kind::waiters_key`].
+/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
+/// the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that never exists. `renew` and `touch`
+/// get the first two only, and `inspect` those, or those and [`LockKind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
@@ -95,21 +94,22 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 /// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
-/// | `request` | none | how many heard it |
-/// | `inspect` | how many waiters to list | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
+/// | `request` | none | how many clients received it |
+/// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
 ///
-/// A lease and a time to live are in milliseconds. A deadline is a time of the server in microseconds, after
-/// which the script does nothing; 0 is none. The number of arguments tells requests apart on their way.
+/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in microseconds; after it
+/// the script does nothing, and 0 is none. Each script takes another number of arguments, by which a proxy in the
+/// tests recognises it.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) release: Script,
     pub(crate) renew: Script,
-    /// Writes what is there already, so that `WAIT` has a write to wait for.
+    /// Changes nothing, but counts as a write that `WAIT` can wait for.
     pub(crate) touch: Script,
     pub(crate) force: Script,
     /// Tells who has it and who waits. It writes nothing.
     pub(crate) inspect: Script,
-    /// Asks the holder to let go, where the kind can.
+    /// Asks the holder to release the lock, where the kind supports that.
     pub(crate) request: Option<Script>,
 }

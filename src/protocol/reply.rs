@@ -1,4 +1,4 @@
-//! What scripts answer.
+//! The replies of the scripts, parsed.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use crate::protocol::holder::{ReportedHolder, known};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 
-/// The answer to an attempt to take a lock.
+/// The reply to a request to take a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
-    /// It is the attempt's.
+    /// The attempt has the lock.
     Granted(Granted),
-    /// It is another's.
+    /// Another owner has it.
     Busy(Busy),
-    /// It is nobody's, as far as is known: of several that asked at the same moment each has part of
-    /// it, or others were faster. How long they should drift apart.
+    /// Nobody has it, as far as is known: several attempts at the same moment share the votes. Contains the
+    /// longest pause before the next try, by which the attempts drift apart.
     Split(Duration),
     /// The request ran after its deadline, and did nothing.
     Late,
-    /// The attempt is not in the queue any longer.
+    /// The attempt is no longer in the queue.
     Gone,
 }
 
-/// What one request for the lock came to.
+/// The outcome of one request for the lock.
 #[derive(Debug)]
 pub(crate) struct AcquireOutcome {
     pub(crate) outcome: Result<AcquireReply, Failure>,
-    /// Whether the attempt is over although it was not granted: it was given back at once, which may
+    /// Whether the attempt is over without a grant: its votes were released at once, and those releases may
     /// arrive late. The next request needs another owner's value (rule 5).
     pub(crate) is_spent: bool,
 }
@@ -41,29 +41,29 @@ pub(crate) struct Granted {
     pub(crate) ttl: Duration,
     /// The moment from which `ttl` counts at the latest.
     pub(crate) sent: Moment,
-    /// The server's time at the grant in microseconds, and a moment at which it was surely past.
+    /// The server's time at the grant in microseconds, and a moment by which that time had passed.
     pub(crate) micros: u64,
     pub(crate) received: Moment,
     pub(crate) waiters: u32,
 }
 
-/// What is known of a holder that is another.
+/// What a reply says about another holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Busy {
-    /// How long it is to be waited for from now on; `None`: without an end.
+    /// How long to wait for it from now on, at most; `None` if it has no end.
     pub(crate) ttl: Option<Duration>,
     /// Who it is.
     pub(crate) holder: ReportedHolder,
     /// How many wait before this attempt, at most.
     pub(crate) ahead: u32,
-    /// Whether it will hand over; if not, nobody tells of its release.
+    /// Whether the holder hands over. If not, no message follows its release.
     pub(crate) hands_over: bool,
 }
 
 /// What Redis says about an owner's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// It was the owner's, and what was asked is done.
+    /// The owner had it, and the request was carried out.
     Owned,
     /// The key is gone.
     Gone,
@@ -75,8 +75,8 @@ pub(crate) enum Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     pub(crate) ownership: Ownership,
-    /// How many listen for the release of this lock, this client included. A hint: the server counts only
-    /// those that are connected to it, and a kind that has no such channel reports none.
+    /// How many clients listen for releases of this lock, this one included. A hint: the server counts only
+    /// those that are connected to it, and a kind without such a channel reports none.
     pub(crate) listeners: u32,
 }
 
@@ -86,16 +86,18 @@ impl From<Ownership> for Released {
     }
 }
 
-/// The ownership, and when it was asked for on the holder's clock.
+/// The ownership, and when the request was sent on the holder's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnershipReply {
     pub(crate) ownership: Ownership,
     pub(crate) sent: Moment,
 }
 
-/// An attempt's answer, and the server's time in microseconds.
+/// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
 pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
     let odd = || unexpected(&reply.value);
+    // The fast path of the script returns the token alone, which is the server's time then. It grants what
+    // was asked for, so the rest is known here.
     if let Value::Int(now) = reply.value {
         let now = u64::try_from(now).map_err(|_| odd())?;
         let granted = Granted {
@@ -132,6 +134,8 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
         [1, token, ttl, now, waiters] => {
             let granted = Granted {
                 token: time(token)?,
+                // -1 if somebody has removed the key's time to live. Redis keeps the lock for longer then,
+                // so what was asked for is safe.
                 ttl: span(ttl).unwrap_or(asked),
                 sent: reply.sent,
                 micros: time(now)?,
@@ -146,7 +150,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
     }
 }
 
-/// The answer to a renewal, or to a release of which nobody was told.
+/// Parses the reply to a renewal, or to a release that nobody listened for.
 pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     match value {
         Value::Int(1) => Ok(Ownership::Owned),
@@ -156,10 +160,11 @@ pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     }
 }
 
-/// The answer to a release.
+/// Parses the reply to a release.
 pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     let Value::Array(_) = value else { return ownership(value).map(Released::from) };
     match *numbers(value)?.as_slice() {
+        // Without listeners the scripts return a plain 1, so a pair with 0 is another command's reply.
         [1, listeners] if listeners > 0 => {
             let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
             Ok(Released { ownership: Ownership::Owned, listeners })
@@ -168,21 +173,21 @@ pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     }
 }
 
-/// The answer to a renewal, and when it was asked for.
+/// Parses the reply to a renewal, and adds when that was sent.
 pub(crate) fn renewed(reply: &Reply) -> Result<OwnershipReply, Failure> {
     Ok(OwnershipReply { ownership: ownership(&reply.value)?, sent: reply.sent })
 }
 
-/// The answer to a forced release.
+/// The reply to a forced release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forced {
-    /// Whether the owner that it was aimed at had the lock, and has it no more.
+    /// Whether the named owner had the lock, and now has lost it.
     Done(bool),
     /// The request ran after its deadline, and did nothing. The server's time in microseconds.
     Late(u64),
 }
 
-/// Reads the answer to a forced release, and the server's time where it was late.
+/// Parses the reply to a forced release.
 pub(crate) fn forced(value: &Value) -> Result<Forced, Failure> {
     if let Value::Int(had @ (0 | 1)) = value {
         return Ok(Forced::Done(*had == 1));
@@ -193,7 +198,7 @@ pub(crate) fn forced(value: &Value) -> Result<Forced, Failure> {
     }
 }
 
-/// Whether anybody heard it.
+/// Parses a number of receivers: whether there were any.
 pub(crate) fn flag(value: &Value) -> Result<bool, Failure> {
     match value {
         Value::Int(number) => Ok(*number > 0),
@@ -212,8 +217,10 @@ pub(crate) fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
         .collect()
 }
 
-/// An answer that none of our scripts gives: it is somebody else's, so ours never came.
+/// The failure for a reply that none of our scripts returns. It belongs to another command, so the outcome of ours
+/// is unknown.
 pub(crate) fn unexpected(value: &Value) -> Failure {
+    // The value itself stays out of the error: it may be another caller's data.
     let kind = match value {
         Value::Nil => "nothing",
         Value::Int(_) => "a number",
@@ -222,7 +229,7 @@ pub(crate) fn unexpected(value: &Value) -> Failure {
     };
     Failure::Unknown(RedisError::from((
         ErrorKind::UnexpectedReturnType,
-        "an answer of another form than was asked for",
+        "the reply does not have the form of one to this command",
         kind.to_owned(),
     )))
 }

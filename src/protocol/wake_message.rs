@@ -10,7 +10,7 @@ use crate::wire::script::Call;
 use crate::wire::subscription::Subscriber;
 use crate::wire::transport::Transport;
 
-/// Makes a listener look at what it was asked to do.
+/// The payload that makes a listener check its list of channels.
 pub(crate) const WAKE_LISTENER: &[u8] = b"n";
 
 /// The channel of one client.
@@ -18,34 +18,35 @@ pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
     format!("leasehold:{}", identity.id()).into_bytes()
 }
 
-/// The command that makes this client's listener look at what it was asked to do.
+/// The command that makes this client's listener check its list of channels.
 pub(crate) fn wake_listener(identity: &Identity) -> Call {
+    // A thread that blocks on its subscription cannot be given work through the socket that it reads, least
+    // of all over TLS. A message on its own channel ends that read at once.
     Call::plain(&[b"PUBLISH", &client_channel(identity), WAKE_LISTENER])
 }
 
-/// What a message says. All of them are hints but the grant, which is believed for what is in it.
+/// A message, parsed. All are hints except the grant, whose content is relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WakeMessage {
     /// An attempt of ours was made the owner.
     Grant { name: Vec<u8>, grant: GrantMessage },
-    /// An attempt of ours was taken for dead, or a lock was released: ask again.
+    /// An attempt of this client counts as dead, or a lock was released: ask again.
     Retry { name: Vec<u8> },
-    /// Somebody waits for a lock that an attempt of ours owns.
+    /// Somebody waits for a lock that an attempt of this client owns.
     Wanted { name: Vec<u8>, number: u64, waiters: u32 },
-    /// Somebody asks the holder to let go.
+    /// Somebody asks the holder to release the lock.
     Request { name: Vec<u8>, number: u64 },
-    /// An attempt of ours was taken its lock from, or so it is said: ask about it.
+    /// An attempt of this client is said to have been evicted: ask whether it was.
     Evicted { name: Vec<u8>, number: u64 },
-    /// The client's own channel is listened to.
+    /// The subscription to the client's own channel is confirmed.
     Listening,
-    /// Something may have been said about names in these slots of a cluster, in ascending order, and to
-    /// nobody.
+    /// Messages about names in these cluster slots, in ascending order, may have been missed.
     Missed { slots: Vec<u16> },
-    /// Nothing, or nothing of ours.
+    /// Not for the slots of this client.
     Ignored,
 }
 
-/// A grant as its message tells it.
+/// The content of a grant message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GrantMessage {
     pub(crate) number: u64,
@@ -54,31 +55,31 @@ pub(crate) struct GrantMessage {
     pub(crate) micros: u64,
     pub(crate) window: Duration,
     pub(crate) waiters: u32,
-    /// In which epoch of the server it was heard.
+    /// The server's epoch in which the message was received.
     pub(crate) epoch: u64,
 }
 
 /// The servers that publish what wakes a client's waiters.
 pub(crate) trait Publishers: Send + Sync {
-    /// The servers to listen to now.
+    /// The servers to subscribe to now.
     fn all(&self) -> Vec<Arc<dyn Publisher>>;
 
-    /// Changes whenever [`all`](Publishers::all) or [`Publisher::has`] may return something else.
+    /// Changes whenever [`all`](Publishers::all) or [`Publisher::serves`] may return something else.
     fn version(&self) -> u64 {
         0
     }
 
-    /// How many servers must be listened to, so that no release is missed.
+    /// How many of them must have confirmed a subscription, so that no release is missed.
     fn required(&self) -> usize {
         1
     }
 
-    /// Whether a message is to be believed that came on the client's own channel, or on that of a name.
+    /// Whether to process a message, from the client's own channel or from that of a name.
     fn accepts(&self, _is_own: bool, _payload: &[u8]) -> bool {
         true
     }
 
-    /// How long a release is kept from those that wait for it, so that not all clients ask at once.
+    /// How long waiters are woken after a release, so that not all clients ask at once.
     fn pause(&self) -> Duration {
         Duration::ZERO
     }
@@ -86,7 +87,7 @@ pub(crate) trait Publishers: Send + Sync {
 
 /// A server that publishes.
 pub(crate) trait Publisher: Send + Sync {
-    /// Tells it from the others.
+    /// A number that differs between servers.
     fn number(&self) -> usize {
         0
     }
@@ -94,23 +95,23 @@ pub(crate) trait Publisher: Send + Sync {
     /// Its address, without user information.
     fn address(&self) -> String;
 
-    /// Connects and listens to a first channel, on the caller's thread.
+    /// Connects and subscribes to a first channel, on the caller's thread.
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure>;
 
-    /// How many connections were tried for callers so far, whether they succeeded or not.
+    /// How many connection attempts were made for callers so far, whether they succeeded or not.
     fn connect_attempts(&self) -> u64 {
         0
     }
 
-    /// Whether the channel of a name is to be listened to here.
+    /// Whether to subscribe to the channel of a name at this server.
     fn serves(&self, _channel: &[u8]) -> bool {
         true
     }
 
-    /// The client's own channel is confirmed there, or listened to no longer.
+    /// Notes that the subscription to the client's own channel was confirmed here, or has ended.
     fn set_listening(&self, _heard: bool) {}
 
-    /// What makes those ask again that may have missed a message of this server alone.
+    /// The message that makes the waiters ask again which may have missed a message of this server alone.
     fn missed_wake(&self) -> WakeMessage {
         WakeMessage::Ignored
     }
@@ -118,6 +119,8 @@ pub(crate) trait Publisher: Send + Sync {
 
 impl Publisher for Transport {
     fn number(&self) -> usize {
+        // Unique among the servers of a client: the listener keeps each of them alive with its state, so
+        // no other can be allocated at the same address meanwhile.
         std::ptr::from_ref(self).addr()
     }
 
@@ -127,6 +130,8 @@ impl Publisher for Transport {
 
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
         fork_guard::check()?;
+        // Not from the pool: a subscribed connection never serves another caller, and while one is in use
+        // for good the pool would have one less.
         Ok(Box::new(self.manager().subscribe(channel)?))
     }
 
@@ -144,8 +149,10 @@ impl Publishers for SinglePublisher {
     }
 }
 
-/// What a message on the client's own channel says.
+/// Parses a message on the client's own channel.
 pub(crate) fn read(payload: &[u8]) -> WakeMessage {
+    // Anybody may publish on the channel. What cannot be parsed is dropped without a log line, or a
+    // stranger could fill the user's log.
     read_inner(payload).unwrap_or(WakeMessage::Ignored)
 }
 
@@ -159,11 +166,15 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
+                // Not in the message. The listener knows on which connection the message came, and fills
+                // the epoch in: only a reading of the same server's clock may date the grant (rule 10).
                 epoch: 0,
             };
             Some(WakeMessage::Grant { name: fields.rest(), grant })
         }
         b"r" => {
+            // Which attempt is meant does not matter: to ask again is harmless for any of this name, and
+            // the one that was meant may have been replaced since.
             fields.hexadecimal()?;
             Some(WakeMessage::Retry { name: fields.rest() })
         }
@@ -174,6 +185,8 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
         }
         b"p" => {
             let number = fields.hexadecimal()?;
+            // The server's time is not used here. It makes two requests different messages, so that a
+            // cluster's client, which receives each from several nodes, drops copies and no second request.
             fields.number()?;
             Some(WakeMessage::Request { name: fields.rest(), number })
         }
@@ -181,12 +194,12 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
             let number = fields.hexadecimal()?;
             Some(WakeMessage::Evicted { name: fields.rest(), number })
         }
-        // Of a newer version.
+        // A newer version may send more kinds. Clients of both versions share a server during a rollout.
         _ => None,
     }
 }
 
-/// Fields with a space after each; the last, a name, is the rest and may contain anything.
+/// Fields that end with a space. The last one, a name, is the rest, and may contain any bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

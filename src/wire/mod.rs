@@ -16,7 +16,7 @@
 //! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `fork_guard` | whether this process made the first client, or was forked from the one that did |
-//! | `error_conversion` | what a caller is told of a failure, and what to do |
+//! | `error_conversion` | the public error for a failure, with what to do |
 //! | `failure` | what became of a command that brought no reply |
 //! | `error_context` | the driver's errors in words, with the server's address |
 //! | `locator` | where connections lead, and what a new one has to show |

@@ -1,4 +1,4 @@
-//! How Redis is told that this process no longer has a lease.
+//! The release requests of a slot, sent at once or by the worker.
 
 use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
@@ -12,7 +12,7 @@ use crate::protocol::request::ReleaseRequest;
 use crate::wire::failure::Failure;
 
 impl Slot {
-    /// Asks Redis once to release a lease.
+    /// Sends one release request for a lease.
     pub(crate) fn send_release(
         &self,
         lease: &HeldLease,
@@ -24,36 +24,42 @@ impl Slot {
             last_token: lease.terms.last_token(),
             kind: lease.terms.options.release.0,
         };
+        // The last token goes along: holds to which the lease was passed on used tokens that Redis has
+        // not seen, and the next owner must get a higher one (rule 19).
         let reply = self.context.protocol.release(&self.target, &request, deadline);
         reply.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
     }
 
-    /// Gives a lease back that lingers no longer; what cannot be done until `deadline` is left to the
-    /// worker.
+    /// Releases a lease that lingers no longer. The worker goes on after `deadline`.
     pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
         let reply = self.send_release(lease, deadline);
+        // Anything but a confirmed release goes to the worker, which repeats it until Redis has replied.
+        // No thread holds the lease, so there is nobody to whom a loss could be reported.
         if !reply.is_ok_and(|released| released.ownership == Ownership::Owned) {
             self.release_in_background(lease);
         }
     }
 
-    /// Makes the worker give a lease back.
+    /// Makes the worker release a lease.
     pub(crate) fn release_in_background(&self, lease: &HeldLease) {
         self.context.worker.release_in_background(self.pending_release(lease));
     }
 
-    /// Gives back what Redis may have of a lost lease, now that its thread is done:
+    /// Releases what Redis may still have of a lost lease, now that its thread is done. There may be
+    /// something left:
     ///
-    /// - beyond the end that its holder knew, by a renewal or an extension that was never answered, or was
-    ///   confirmed too late, or may yet be: the worker gives it back after it has read that reply;
-    /// - until its end, where `max_hold` ended the hold;
-    /// - of several servers, on the few that have not forgotten it.
+    /// - beyond the end that the holder knew, after a renewal or an extension that had no reply, or a
+    ///   late one;
+    /// - until the end of the lease, if `max_hold` ended the hold;
+    /// - on a minority of several servers.
     pub(crate) fn release_remainder(&self, lease: &HeldLease) {
         let Some(loss) = lease.loss() else { return };
         let mut end = lease.perhaps_until();
         if loss.cause() == LossCause::MaxHold {
             end = end.max(lease.leased_until());
         }
+        // A renewal that is under way may lengthen the lease after this look at its end. The worker sends
+        // the release on the same connection, after it has read that reply.
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
         let votes = protocol.may_still_own(&lease.terms.owner);
@@ -62,32 +68,39 @@ impl Slot {
         }
     }
 
-    /// Makes the worker take the attempt of a lost lease out of Redis, where a request for it that was never
-    /// answered may still run and make it the owner once more: nobody here would know of it (rules 6, 30).
+    /// Makes the worker remove the attempt of a lost lease from Redis, if a request for it without a
+    /// reply may still run and make it the owner again: nobody here would know of that (rules 6, 30).
     ///
-    /// That is done once no such request can run any longer. What `max_hold` ended is left alone until its
-    /// lease ends too, as its thread may still be at work. What a shutdown ended is given back already.
+    /// The removal is due when no such request can run any more. After `max_hold` it waits for the end of
+    /// the lease too, because the thread may still be at work. After a shutdown the release is under way
+    /// already.
     pub(super) fn release_later(&self, lease: &HeldLease, cause: LossCause) {
         if lease.terms.settled <= self.context.now() {
             return;
         }
         let due = match cause {
             LossCause::ShutDown => return,
+            // This lease is still good in Redis, unlike one that ran out: to release it now would let
+            // another holder in beside a thread that has not noticed the end of its hold.
             LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
             _ => lease.terms.settled,
         };
         self.context.worker.release_later(due, self.pending_release(lease));
     }
 
-    /// What the worker needs to give a lease back.
+    /// What the worker needs to release a lease.
     fn pending_release(&self, lease: &HeldLease) -> PendingRelease {
         let now = self.context.now();
         let end = lease.leased_until().max(lease.perhaps_until());
         PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&lease.terms.owner),
+            // At least from now on: a reply to a release that was sent earlier, by the thread, must not
+            // end the task.
             settled: lease.terms.settled.max(now),
-            // It may have been extended beyond its usual length.
+            // How long the worker goes on trying. The lease may have been extended beyond its usual
+            // length, and it ends in Redis later than here: by the allowance, and by the drift in the
+            // time since.
             ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
             last_token: lease.terms.last_token(),
         }

@@ -1,4 +1,4 @@
-//! The holders of a slot: the leases that its process has.
+//! The holders of a slot: the leases that this process has.
 
 use std::any::Any;
 use std::fmt;
@@ -8,20 +8,22 @@ use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::lease::HeldLease;
 
-/// Keeps the slot alive while its lease lingers.
+/// A reference to the slot, which keeps it alive while its lease lingers.
 pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;
 
-/// What is known of those who wait in other processes for what an attempt has (rule 18).
+/// What is known about waiters of other processes for the lock of one attempt (rule 18).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
-    /// How many wait, as far as is known.
+    /// How many wait, as far as this client knows.
     pub(super) remote: u32,
-    /// Whether any was heard of since the attempt began.
+    /// Whether there was a waiter at any time since the attempt began. This never goes back to false.
     pub(super) wanted: bool,
 }
 
 impl Demand {
     pub(super) fn add(&mut self, waiters: u32) {
+        // The count of the grant. A message may have come before the reply with the grant, and counts
+        // later waiters.
         self.remote = self.remote.max(waiters);
         self.wanted |= waiters > 0;
     }
@@ -35,39 +37,43 @@ impl Demand {
 /// A lease that this process has.
 #[derive(Debug)]
 pub(super) struct SlotHolder {
-    /// Of the attempt that got it.
+    /// The number of the attempt that acquired it.
     pub(super) number: u64,
     pub(super) hold: HoldState,
     /// What those who wait are told of it.
     pub(super) blocker: Blocker,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,
-    /// How often the lease was passed on since it was granted.
+    /// How many times the lease was passed on since it was granted.
     pub(super) passed: u32,
 }
 
-/// In whose hands a lease is.
+/// What this process does with a lease.
 pub(super) enum HoldState {
-    /// A thread's.
+    /// A thread holds it. Only that thread keeps the lease alive, so that a lease that was dropped
+    /// without a release is found abandoned.
     Held(Weak<HeldLease>),
-    /// Nobody's: the process keeps it, and the slot.
+    /// No thread holds it. The process keeps it, and with it the slot.
     Lingering { lease: Arc<HeldLease>, until: Moment, _keep: KeepAlive },
-    /// It is being given back.
+    /// It is being released.
     Releasing { lease: Weak<HeldLease>, since: Moment },
 }
 
 impl SlotHolder {
-    /// Whether this lease is meant.
+    /// Whether this holder has that lease.
     pub(super) fn has(&self, lease: &Arc<HeldLease>) -> bool {
         match &self.hold {
             HoldState::Held(held) | HoldState::Releasing { lease: held, .. } => {
+                // Compared by address without an upgrade, which might leave the last reference here,
+                // under the slot's lock. A weak reference keeps the allocation, so no other lease can
+                // have the address.
                 std::ptr::eq(held.as_ptr(), Arc::as_ptr(lease))
             }
             HoldState::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
         }
     }
 
-    /// Whether it is the one of this attempt, and not being given back.
+    /// Whether the attempt of this number acquired it, and it is not being released.
     pub(super) fn is_attempt(&self, number: u64) -> bool {
         self.number == number && self.releasing_since().is_none()
     }
@@ -94,12 +100,13 @@ impl SlotHolder {
         }
     }
 
-    /// Whether nobody has it any longer, or can give it back.
+    /// Whether no thread has it any more, so that nobody can release it.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(&self.hold, HoldState::Held(lease) if lease.strong_count() == 0)
     }
 
-    /// The lease that a thread has. The caller drops it once the slot is unlocked: it may be the last reference.
+    /// The lease that a thread holds. The caller drops it once the slot is unlocked: it may be the last
+    /// reference.
     pub(super) fn lease(&self) -> Option<Arc<HeldLease>> {
         match &self.hold {
             HoldState::Held(lease) => lease.upgrade(),
@@ -107,8 +114,10 @@ impl SlotHolder {
         }
     }
 
-    /// The next thread has it.
+    /// The next thread gets it.
     pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>, now: Moment) {
+        // `granted_at` and the demand stay: the bounds on passing on count from the grant by Redis, or
+        // threads of one process could keep the lock for ever by passing it around.
         self.hold = HoldState::Held(Arc::downgrade(successor));
         self.blocker = Blocker::local(successor, now);
         self.passed = self.passed.saturating_add(1);

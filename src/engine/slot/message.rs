@@ -1,4 +1,4 @@
-//! What a slot is told by messages.
+//! The messages that a slot receives.
 
 use crate::base::sync::Arc;
 use crate::engine::callback::Notification;
@@ -7,22 +7,25 @@ use crate::engine::slot::Slot;
 use crate::protocol::wake_message::GrantMessage;
 
 impl Slot {
-    /// A grant was heard.
+    /// A message reports a grant.
     pub(crate) fn on_grant(self: &Arc<Slot>, grant: GrantMessage) {
         self.transition(|state, step| state.on_grant(grant, step));
     }
 
-    /// Another process waits for what this attempt has. A lease that lingers is given back.
+    /// Another process waits for the lock of this attempt. If its lease lingers, it is released.
     pub(crate) fn on_wanted(self: &Arc<Slot>, number: u64, waiters: u32) {
         let ours = self.transition(|state, _| state.on_wanted(number, waiters));
+        // Not in the step above: the release is I/O, and no slot is locked during I/O.
         if ours {
             self.revoke_linger(number);
         }
     }
 
-    /// Somebody asks for what this attempt has. A lease that lingers is given back, and the user is told
-    /// of what a thread here holds.
+    /// Somebody requests the release of the lock of this attempt. If its lease lingers, it is released;
+    /// if a thread holds it, the user is notified.
     pub(crate) fn on_request(self: &Arc<Slot>, number: u64) {
+        // First the linger, then the holder: a thread that takes the lingering lease in between is found
+        // below, as its holder. The other way round it would not be notified.
         self.revoke_linger(number);
         if self.state.lock().is_held(number) {
             let name = self.target.name().as_bytes().to_vec();
@@ -30,17 +33,19 @@ impl Slot {
         }
     }
 
-    /// This attempt is said to have been evicted: the worker asks Redis at once whether that is so. A lease
-    /// that lingers is given back.
+    /// A message reports that this attempt was evicted. It is a hint that anybody can publish, so the
+    /// worker asks Redis at once. If the lease lingers, it is released.
     pub(crate) fn on_evicted(self: &Arc<Slot>, number: u64) {
-        // Dropped once the slot is unlocked: ours may be the last reference.
+        // Dropped once the slot is unlocked: this may be the last reference.
         drop(self.transition(|state, step| state.on_evicted(number, step)));
         self.revoke_linger(number);
     }
 
-    /// Gives back a lease of this attempt that lingers: at once and here, since another thread would take
-    /// longer to wake than this takes.
+    /// Releases the lease of this attempt if it lingers.
     fn revoke_linger(self: &Arc<Slot>, number: u64) {
+        // On this thread, which received the message: to wake another takes longer than the release, and
+        // a waiter of another process waits for it. The deadline of an exchange bounds how long no
+        // message is read.
         if let Some(ending) = self.end_linger(|holder| holder.is_attempt(number)) {
             ending.release_now(self.context.exchange_deadline());
         }
@@ -53,6 +58,8 @@ impl ReleaseListener for Slot {
     }
 
     fn on_release(&self) {
+        // Two steps, and the acquirer may run between them. It then sees the release already, and asks;
+        // the retry makes it ask once more, which is harmless.
         self.state.lock().fairness.on_release();
         self.request_retry();
     }
@@ -61,8 +68,11 @@ impl ReleaseListener for Slot {
         self.state.lock().fairness.on_resubscribe();
     }
 
-    /// Wakes nobody but the acquirer.
+    /// Makes the acquirer ask at once, and wakes no other thread.
     fn request_retry(&self) {
+        // Not a `transition`, which needs an `Arc` of the slot: the listener knows it as a trait object.
+        // The event uses neither the moment nor the flags of the step, and its only effect is to wake the
+        // acquirer.
         let mut step = self.begin_step();
         self.state.lock().request_retry(&mut step);
         if step.wakes_acquirer {

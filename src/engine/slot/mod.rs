@@ -1,7 +1,7 @@
-//! One name in one process: whose turn it is among its threads.
+//! One name in one process: which of its threads acquires, holds or waits.
 //!
-//! The states and their transitions are in `state`, which only computes. A slot is the lock around them: it
-//! has the threads wait, and carries out the effects.
+//! The states and their transitions are in `state`, which does no I/O and never blocks. A slot is the
+//! lock around that state: it makes threads wait, and carries out the effects.
 
 mod acquirer;
 mod attempt;
@@ -47,7 +47,7 @@ use waiter::{EnterRequest, Waiter};
 /// One name, one kind, one client.
 pub(crate) struct Slot {
     context: Arc<Context>,
-    /// From which it takes itself out.
+    /// The table that it leaves when it is dropped.
     table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
@@ -74,21 +74,30 @@ impl Slot {
     }
 
     fn begin_step(&self) -> Step {
+        // Called while the slot is locked, so that the moments of successive steps are in order, and so
+        // that a shutdown either finds a thread in the slot or is seen by that thread here.
         Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_shut_down())
     }
 
-    /// Changes the state by an event, and carries out what follows from it.
+    /// Changes the state by an event, and carries out the effects.
     fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut state = self.state.lock();
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
+        // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
+        // or a slot, whose destructor must run under no lock.
         self.carry_out(state, &step);
         outcome
     }
 
-    /// The worker is told under the lock, so that it has an entry for the slot exactly while that has a lease.
+    /// Carries out the effects of a step, and unlocks the slot.
     fn carry_out(self: &Arc<Slot>, state: MutexGuard<'_, SlotState>, step: &Step) {
+        // Still under the lock, because the order counts. Of two steps that ran one after the other, the
+        // first may want a check and the second may cancel it. The other way round, the worker would keep
+        // an entry for a slot without a lease, or have none for a lease, which then runs out.
         let wakes_worker = self.schedule_worker(step.next_check);
+        // The threads are woken without the lock: they need it first of all, and to wake one takes a
+        // system call. The admissions stand in the waiters already, so none can be missed.
         drop(state);
         if step.wakes_acquirer {
             self.pause.notify_all();
@@ -97,7 +106,8 @@ impl Slot {
         self.context.worker.wake_if(wakes_worker);
     }
 
-    /// Returns whether the worker is to be woken once the slot is unlocked.
+    /// Passes on when the worker has to check the slot. Returns whether the caller must wake the worker
+    /// once the slot is unlocked.
     fn schedule_worker(self: &Arc<Slot>, next_check: NextCheck) -> bool {
         match next_check {
             NextCheck::Unchanged => false,
@@ -109,13 +119,15 @@ impl Slot {
         }
     }
 
-    /// Waits for this thread's turn.
+    /// Waits until this thread is admitted.
     pub(crate) fn enter(
         self: &Arc<Slot>,
         options: &LockOptions,
         wait_limit: WaitLimit,
         long_wait: &mut LongWait,
     ) -> Admission {
+        // Drawn before the lock. A thread that acquires nothing wastes a number, and numbers are
+        // plentiful.
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
@@ -128,16 +140,24 @@ impl Slot {
             }
             EnterOutcome::After(lease, admission) => {
                 self.carry_out(state, &step);
+                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
+                // goes first, or the new attempt would find its own process as the holder. What does not
+                // get through within the caller's time is left to the worker.
                 let end = wait_limit.end().unwrap_or(Moment::FAR);
                 self.release_now(&lease, self.context.exchange_deadline().min(end));
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
         };
+        // Not `carry_out`, which unlocks: the wait below begins with the lock. Nobody was admitted, and
+        // nothing wants an earlier check (a lease that was abandoned may cancel one), so neither a thread
+        // nor the worker is woken.
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
         self.schedule_worker(step.next_check);
+        // A thread that makes one attempt waits here for the reply to another thread's request, or for
+        // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline, long_wait)
     }
@@ -151,16 +171,23 @@ impl Slot {
     ) -> Admission {
         let since = self.context.now();
         loop {
+            // Before the deadline is looked at: an admission that came at the last moment makes this
+            // thread the acquirer, or a holder. A thread that left it here would leave the slot without
+            // either for ever.
             if let Some(admission) = waiter.take() {
                 return admission;
             }
             let until = deadline.min(long_wait.due);
             if until == Moment::FAR {
+                // Without an end, and not in slices as the clock would wait: slices are there so that a
+                // deadline is not missed after a suspend, and would wake thousands of idle waiters every
+                // second.
                 waiter.woken.wait(&mut state);
                 continue;
             }
             let now = self.context.now();
             if deadline <= now {
+                // Under the same lock as the look at the admission, so none can come in between.
                 return state.time_out(waiter, since, now);
             }
             if long_wait.due <= now {
@@ -178,59 +205,64 @@ impl Slot {
         }
     }
 
-    /// The outage has lasted for longer than anybody waits for its end.
+    /// Ends the waits of all threads, since the outage has lasted longer than the client rides one out.
     pub(crate) fn give_up(self: &Arc<Slot>, silence: Duration) {
         self.transition(|state, step| state.give_up(silence, step));
     }
 
-    /// The acquirer begins another attempt: what was heard of an earlier one no longer counts.
+    /// The acquirer begins another attempt: messages for an earlier one no longer count.
     pub(crate) fn restart(&self, number: u64) {
         self.state.lock().restart(number);
     }
 
-    /// The acquirer was told that another process has the lock.
+    /// Redis has replied that another process has the lock.
     pub(crate) fn held_elsewhere(self: &Arc<Slot>, blocker: Option<Blocker>) {
         self.transition(|state, step| state.held_elsewhere(blocker, step));
     }
 
-    /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
+    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
+    /// notes that the acquirer asks Redis now.
     pub(crate) fn take_grant(&self, asks: bool) -> Option<ReceivedGrant> {
         self.state.lock().take_grant(asks, self.context.now())
     }
 
-    /// The acquirer has the lease now, and the worker renews it.
+    /// The acquirer has the lease now, and the worker watches it.
     pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) {
         self.transition(|state, step| state.granted(lease, waiters, step));
     }
 
-    /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
-    /// cannot use it.
+    /// The acquirer gives up, and the next thread acquires. Returns the attempt if that thread cannot use
+    /// it.
     pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
         self.transition(|state, step| state.stop_acquiring(attempt, step))
     }
 
-    /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
+    /// A thread gives its lease up: the next thread gets it, or it lingers, or the caller must release
+    /// it.
     pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<HeldLease>) -> Unlocked {
         let unlocked =
             self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
         if unlocked == Unlocked::ToThread {
+            // From now on waiters elsewhere should be able to report themselves. Without a listener they
+            // count as present, and passing on stays short.
             self.context.listen_for_waiters(&lease.terms.options);
         }
         unlocked
     }
 
-    /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
+    /// Removes a lease that was lost or released. The next thread acquires.
     pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<HeldLease>) {
         self.transition(|state, step| state.remove(lease, step));
     }
 
-    /// The same once its release is done, as far as it can be, where so many heard it.
+    /// Removes a lease after its release was sent, and notes how many clients received that.
     pub(crate) fn released(
         self: &Arc<Slot>,
         lease: &Arc<HeldLease>,
         listener_count: Option<ListenerCount>,
     ) {
         self.transition(|state, step| {
+            // First the count: `remove` makes the next thread the acquirer, whose pause depends on it.
             if let Some(listener_count) = listener_count {
                 state.fairness.released(listener_count, step.now);
             }
@@ -238,22 +270,22 @@ impl Slot {
         });
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment.
+    /// Whether a thread here is acquiring the lock or releasing it.
     pub(crate) fn is_in_exchange(&self) -> bool {
         self.state.lock().is_in_exchange(self.context.is_shut_down())
     }
 
-    /// The leases that threads here have.
+    /// The leases that threads here hold.
     pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.state.lock().leases()
     }
 
-    /// How many are known to wait, here and in other processes.
+    /// How many waiters are known, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
         self.state.lock().waiters()
     }
 
-    /// Calls off all waits of this process for this name. Returns how many there were.
+    /// Cancels all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
         self.transition(|state, step| state.cancel(step))
     }
@@ -267,6 +299,8 @@ impl fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        // A slot whose lease was abandoned still has an entry there, which would keep its memory until it
+        // is due.
         self.context.worker.forget(self);
         self.table.forget(self.target.name());
     }

@@ -1,4 +1,4 @@
-//! The pauses of an acquirer: between two attempts, and before the first of them where it leaves the lock to
+//! The pauses of an acquirer: between two requests, and before the first one where it yields to
 //! listeners, as the fairness of its slot says.
 
 #[cfg(test)]
@@ -17,23 +17,27 @@ pub(crate) enum Paused {
 }
 
 impl Slot {
-    /// The acquirer pauses until it is told something, called off, or the time is over.
+    /// The acquirer pauses until a message comes for it, it is cancelled, or the time is over.
     pub(crate) fn pause(&self, span: Duration) -> Paused {
         let mut state = self.state.lock();
         if !span.is_zero() {
             let until = self.context.now().after(span);
+            // Asked under the lock that a message needs to change the answer: a message that came since
+            // the last reply is seen here, and a later one finds this thread waiting.
             while state.is_quiet() && self.context.now() < until {
                 self.context.wait_until(until, &mut |left| {
                     self.pause.wait_for(&mut state, left);
                 });
             }
         }
+        // Also where the pause has no length: whatever asked for a retry is served by the request that
+        // follows.
         state.end_pause();
         if state.is_cancelled() { Paused::Cancelled } else { Paused::Over }
     }
 
-    /// The acquirer leaves the lock to others until then, or until one of them has had it, or for as long as
-    /// its caller and those behind it have time.
+    /// The acquirer leaves the lock to others until `until`, or until one of them has had it. It pauses
+    /// no longer than its caller has time, nor than the threads behind it.
     pub(crate) fn yield_to_others(&self, until: Moment, last: Moment) -> Paused {
         let mut state = self.state.lock();
         while !state.is_cancelled()
@@ -45,24 +49,28 @@ impl Slot {
                 self.pause.wait_for(&mut state, left);
             });
         }
-        // What was heard meanwhile is no reason for another attempt after the next.
+        // The next request answers every retry that messages asked for during the pause.
         state.end_pause();
         if state.is_cancelled() {
             return Paused::Cancelled;
         }
+        // A pause that its caller's time cut short is still due: the next acquirer of this process goes
+        // on with it.
         let to_the_end = until <= self.context.now();
         if to_the_end || state.fairness.was_released_elsewhere() {
             state.fairness.until = Moment::PAST;
         }
         let listens = state.fairness.listens;
-        // The listener looks at slots while it has what the next question needs.
+        // Lock order: the listener locks a slot while it has its own state locked, which `is_subscribed`
+        // locks.
         drop(state);
         let counts = to_the_end && listens && self.hears_all_releases();
         self.state.lock().fairness.paused = Some(counts);
         Paused::Over
     }
 
-    /// Whether this client hears the releases of all others.
+    /// Whether this client receives the releases of all others. If not, a pause without a message proves
+    /// nothing.
     fn hears_all_releases(&self) -> bool {
         let channel = self.target.channel().filter(|_| self.target.hears_every_release());
         channel.is_some_and(|channel| self.context.listener.is_subscribed(channel))

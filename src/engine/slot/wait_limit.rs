@@ -12,7 +12,7 @@ pub(crate) enum WaitLimit {
 }
 
 impl WaitLimit {
-    /// Until when the caller waits, if it does.
+    /// Until when the caller waits; `None` if it makes one attempt.
     pub(crate) fn end(self) -> Option<Moment> {
         match self {
             WaitLimit::TryOnce => None,

@@ -10,42 +10,44 @@ use crate::engine::lease::HeldLease;
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::wait_limit::WaitLimit;
 
-/// What a thread is told at the slot.
+/// What a slot tells a thread.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// It is the acquirer now, with an attempt of this number. It must call [`Slot::granted`] or
-    /// [`Slot::stop_acquiring`]. If it waits by notification, it leaves the lock to others until that moment.
+    /// [`Slot::stop_acquiring`]. If it waits by notification, it does not ask before `yield_until`.
     ///
     /// [`Slot::granted`]: crate::engine::slot::Slot::granted
     /// [`Slot::stop_acquiring`]: crate::engine::slot::Slot::stop_acquiring
     Acquire { number: u64, yield_until: Option<Moment> },
-    /// The same, with the attempt of the acquirer before.
+    /// The same, with the attempt of the previous acquirer.
     TakeOver(Attempt),
     /// It has the lease.
     Held(Arc<HeldLease>),
-    /// Somebody has the lock, and the thread will not wait longer.
+    /// Somebody has the lock, and the thread does not wait any longer.
     Busy(Option<Blocker>),
-    /// The thread will not wait longer, and for so long Redis has not answered the acquirer.
+    /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),
-    /// The wait was called off.
+    /// The wait was cancelled.
     Cancelled,
 }
 
-/// What a thread wants.
+/// What a thread asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EnterRequest {
     pub(super) options: LockOptions,
     pub(super) wait_limit: WaitLimit,
-    /// Of its attempt, should it make one.
+    /// The number of its attempt, if it makes one.
     pub(super) number: u64,
 }
 
-/// A thread that waits for its turn.
+/// A thread that waits for its admission.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) request: EnterRequest,
+    /// One for each thread: a shared one would wake all waiters of the slot for each that is admitted.
     pub(super) woken: Condvar,
-    /// Written once, under the slot's lock.
+    /// Written once, and only accessed while the slot is locked. The mutex is never contended; it is
+    /// there because the waiter is shared by its thread and the queue.
     admission: Mutex<Option<Admission>>,
 }
 
@@ -54,7 +56,7 @@ impl Waiter {
         Waiter { request, woken: Condvar::new(), admission: Mutex::new(None) }
     }
 
-    /// What it was told, once.
+    /// Takes the admission, if there is one.
     pub(super) fn take(&self) -> Option<Admission> {
         self.admission.lock().take()
     }

@@ -1,9 +1,8 @@
 //! The thread that keeps leases alive: one per client, with its own connection.
 //!
-//! The work stands in a task queue with one entry for each slot that has a lease, however often the
-//! lease is taken again or passed on inside the process; a release takes the entry out. The
-//! task queue so is bounded by the leases that live, and by what is owed: values that must not stay in
-//! Redis, losses that the user is told.
+//! The work stands in a task queue with one entry for each slot that has a lease, however often the lease is
+//! taken again or passed on inside the process. A release takes the entry out. So the queue is bounded by the
+//! leases that live, the pending releases, and the losses that the user has yet to be told.
 //!
 //! The channel holds one request at a time: to wake, because something is due before the worker would
 //! wake by itself. A caller that puts work in learns from the task queue whether that is so, and most of the
@@ -15,14 +14,13 @@
 //! times are rounded down to ticks of a fraction of the lease, so that what falls due about the same time
 //! travels together.
 //!
-//! One piece of work has four names on its way:
+//! Work takes these forms:
 //!
-//! | name | what it is | where |
-//! | --- | --- | --- |
-//! | `ScheduledTask` | what is taken from the task queue; with the moment when it is due again, an `Entry` | `duty` |
-//! | `WorkerRequest` | a duty that is due and goes to Redis, with the lease kept for its answer | `request` |
-//! | `LeaseRequest` | the request of a job: for which lock and owner | `protocol` |
-//! | `Task` | what an errand asks for: to renew, or to release | `protocol` |
+//! | type | what it is |
+//! | --- | --- |
+//! | `ScheduledTask` | a task of the queue; with its due time it is a `TimedTask` |
+//! | `WorkerRequest` | a task that is due and goes to Redis, with the lease that its reply is about |
+//! | `LeaseRequest` | the request itself: the lock, the owner, and a `LeaseCommand` to renew or to release |
 
 mod report;
 mod runner;
@@ -144,7 +142,7 @@ impl Worker {
         !self.started.load(Ordering::Acquire) || (sleeps && self.wake_sender.is_empty())
     }
 
-    /// How many slots, values to give back, and news there are.
+    /// How many checks, releases and notifications there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> (usize, usize, usize) {
         self.task_queue.len()

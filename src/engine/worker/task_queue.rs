@@ -2,9 +2,9 @@
 //!
 //! | part | one entry for each | leaves when |
 //! | --- | --- | --- |
-//! | looks | slot with a lease, held or lingering | the lease is given back or lost, or the worker takes it |
-//! | returns | owner's value that is to be taken out of Redis | the worker takes it |
-//! | news | loss; request to let go, up to a limit | the worker takes it |
+//! | checks | slot with a lease, held or lingering | the lease is given back or lost, or the worker takes it |
+//! | releases | owner's value that is to be taken out of Redis | the worker takes it |
+//! | notifications | loss; request to let go, up to a limit | the worker takes it |
 //!
 //! The lock is a leaf: a thread that has it takes no other, and drops nothing that is the user's. A slot
 //! puts its entry in and takes it out while the slot itself is locked, so the entry is there exactly
@@ -39,7 +39,7 @@ struct State {
     checks: Timers<usize, Weak<dyn RenewableSlot>>,
     releases: Timers<Arc<[u8]>, Arc<PendingRelease>>,
     notifications: Timers<u64, Notification>,
-    /// The number of the last of the news.
+    /// The number of the last notification.
     last_notification: u64,
     /// The owners' values that are still to be taken out of Redis, and their locks.
     unreleased: HashMap<Arc<[u8]>, Arc<Target>>,
@@ -211,7 +211,7 @@ impl TaskQueue {
         state.sleeps_until.map(|until| until.min(state.next()))
     }
 
-    /// How many slots, values to give back, and news there are.
+    /// How many checks, releases and notifications there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize, usize) {
         let state = self.state.lock();

@@ -5,7 +5,7 @@
 //! | empty | no node was asked yet | asked for |
 //! | asked for | one thread asks the nodes, one after the other; a caller that knows no better waits for it | good; due, if none told |
 //! | good | followed | due, at any redirection and any sign that a node is gone |
-//! | due | followed all the same; the next call has it asked for, but not within a [`REST`] of the last time | asked for |
+//! | due | followed all the same; the next call has it asked for, but not within a [`REFRESH_PAUSE`] of the last time | asked for |
 //!
 //! A call whose slot is at a node of which nothing bad is known does not wait for the others, of which
 //! each may be dead and take a time-out: a thread of its own asks. A call asks itself, or waits, where
@@ -102,7 +102,7 @@ impl Directory {
         self.masters(self.query_deadline()).map(drop)
     }
 
-    /// Changes whenever [`known`](Self::known) or [`is_listened_to_for`](Self::has_word) may return something else.
+    /// Changes whenever [`known`](Self::known) or [`is_listened_to_for`](Self::is_listened_to_for) may return something else.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

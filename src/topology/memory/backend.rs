@@ -78,7 +78,7 @@ impl Backend for MemoryBackend {
         Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link })))
     }
 
-    /// The nudge is no part of what is played: it meets no fault.
+    /// The wake-up of the listener is no part of what is played: it meets no fault.
     fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
         let channel = wake_message::client_channel(&self.identity);
         let told = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | starts three threads for each pool | all pools to a server share one, the [`ConnectThread`] |
 //! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a bell wakes it |
-//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](Attempts) |
+//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](ConnectAttempts) |
 //! | counts a connection only when it is in the pool, after it was made | each connection points to its pool while it lives |
 //! | makes no other if the thread panics | what may panic is [`guarded`] |
 //! | panics if it cannot start its thread | that is an error |

@@ -1,5 +1,5 @@
-//! The state machine of a slot: events in, effects out. It does no I/O, waits for nothing and starts nothing;
-//! `Slot` is the lock around it and carries out its step.
+//! The state machine of a slot: events in, effects out. It does no I/O, waits for nothing and starts
+//! nothing. `Slot` is the lock around it, and carries out its effects.
 //!
 //! A slot has **zero or more holders and at most one acquirer**. The kind says whether holds may overlap; an
 //! exclusive lock is the case of one holder, during which nobody acquires.
@@ -8,32 +8,33 @@
 //! | --- | --- | --- |
 //! | acquirer | none | no thread asks Redis |
 //! | | asking | one thread asks Redis, or waits for the reply to its first request |
-//! | | held elsewhere | Redis has told that thread of a holder, and it waits |
+//! | | held elsewhere | Redis has replied that the lock is held, and that thread waits |
 //! | holder | held | a thread has the lease |
 //! | | lingering | no thread has the lease, and the process keeps it for a while |
-//! | | releasing | the lease is being given back |
-//! | queue | | threads that wait, in the order in which they came |
+//! | | releasing | the lease is being released |
+//! | queue | | threads that wait, first come first served |
 //!
 //! | event | from | to | effects |
 //! | --- | --- | --- | --- |
 //! | `enter` | nobody acquires, and no hold is in the way | asking | the thread acquires |
 //! | | lingering, with suitable options | held | the thread holds |
-//! | | lingering, with others | asking | the thread gives the old lease back and acquires |
+//! | | lingering, with others | asking | the thread releases the old lease and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
-//! | `held_elsewhere` | asking | held elsewhere | threads with one attempt are told that it is busy |
-//! | `granted` | asking, held elsewhere | held | those too; the worker looks at the lease |
+//! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
+//! | `granted` | asking, held elsewhere | held | these too; the worker checks the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
-//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; the worker looks |
+//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; the worker checks the lease |
 //! | `remove` | held (lost), releasing (done) | no holder | the next thread acquires |
-//! | `end_linger` | lingering | releasing | the caller gives the lease back |
+//! | `end_linger` | lingering | releasing | the caller releases the lease |
 //! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
-//! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
-//! | `cancel` | any | the queue is empty | all who wait are told, the acquirer too |
+//! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
+//! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
 //! | `time_out` | queued | not queued | |
 //!
-//! A thread that makes one attempt waits for no holder, but it does wait for the acquirer's first reply, for a
-//! fresh one, or for a release under way: before that it could not tell a holder from an outage.
+//! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
+//! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
+//! outage.
 
 mod check;
 mod message;
@@ -57,19 +58,19 @@ use crate::engine::slot::step::Step;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
 
-/// A reply that takes no longer than this is not missed yet.
+/// A reply may take this long before its absence counts as silence.
 pub(crate) const USUAL_REPLY_TIME: Duration = Duration::from_millis(200);
-/// Word of a holder that is older than this does not answer a new question.
+/// How old a reply that found a holder may be to count for a new single attempt.
 const MAX_HOLDER_AGE: Duration = Duration::from_millis(50);
 
-/// What a thread does that comes to the slot.
+/// The outcome of `enter`.
 #[derive(Debug)]
 pub(super) enum EnterOutcome {
-    /// It has its turn, or goes without.
+    /// The thread is admitted, or gives up.
     Now(Admission),
-    /// It waits to be told.
+    /// The thread waits for its admission.
     Wait(Arc<Waiter>),
-    /// It gives back this lease, which lingered, before it has its turn.
+    /// The thread releases this lease, which lingered, and then goes on.
     After(Arc<HeldLease>, Admission),
 }
 
@@ -81,10 +82,10 @@ pub(super) struct SlotState {
     acquirer: Option<Acquirer>,
     holders: Vec<SlotHolder>,
     queue: VecDeque<Arc<Waiter>>,
-    /// When somebody was last known to have the lock: the acquirer was told so, or it was a thread here.
+    /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
     pub(super) fairness: Fairness,
-    /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
+    /// When the worker checks the slot; [`Moment::FAR`] if it has no entry.
     check_at: Moment,
 }
 
@@ -101,13 +102,15 @@ impl SlotState {
         }
     }
 
-    /// A thread wants the lock.
+    /// A thread asks for the lock.
     pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
         let once = request.wait_limit == WaitLimit::TryOnce;
         if step.shut_down {
             return EnterOutcome::Now(Admission::Cancelled);
         }
+        // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
+        // Before the question whether to acquire, to which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(&request, step) {
             return entered;
         }
@@ -123,33 +126,41 @@ impl SlotState {
                     let blocker = acquirer.blocker.clone();
                     return EnterOutcome::Now(Admission::Busy(blocker));
                 }
-                // What was true then is no reply now: the acquirer asks for both.
+                // The holder may have released the lock since. A single attempt promises a fresh look, so
+                // the acquirer asks at once, and the reply serves both threads.
                 acquirer.retry_now = true;
                 step.wakes_acquirer = true;
             }
             _ => {}
         }
-        // The acquirer may have to end its pause.
+        // An acquirer that yields to listeners looks at the queue again: if this thread has less time
+        // than the pause, the pause ends, or the thread would time out without anybody having asked
+        // Redis.
         step.wakes_acquirer |= self.fairness.yields_at(step.now);
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
     }
 
-    /// A thread that comes while a lease lingers takes that, or has it given back where it is in the way.
+    /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
+    /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
         let index = self.holders.iter().position(SlotHolder::lingers)?;
         let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
         let Some(next) = lease.successor(&request.options, step.now) else {
+            // Holds may overlap, so the lingering lease is in nobody's way.
             if self.overlaps {
                 return None;
             }
             let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold else {
                 return None;
             };
+            // This thread becomes the acquirer before the old lease is released. Between the two the slot
+            // has no holder, and another thread would otherwise ask Redis ahead of the release.
             return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
         };
         let held = HoldState::Held(Arc::downgrade(&next));
+        // It has what may be the last references to the old lease and to the slot.
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
         self.holders[index].blocker = Blocker::local(&next, step.now);
         self.schedule_check(&next, step);
@@ -162,12 +173,13 @@ impl SlotState {
 
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
         let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
+        // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
         let asked_at = yield_until.is_none().then_some(now);
         self.acquirer = Some(Acquirer::new(request, asked_at));
         Admission::Acquire { number: request.number, yield_until }
     }
 
-    /// The time of a thread that waits since then is over.
+    /// The time of a thread is over that has waited since `since`.
     pub(super) fn time_out(
         &mut self,
         waiter: &Arc<Waiter>,
@@ -193,13 +205,18 @@ impl SlotState {
         Some(before + usize::from(self.acquirer.is_some()) + 1)
     }
 
-    /// For how long Redis has not replied to a thread that waits since then, if that is longer than usual:
-    /// one acquirer, or several that failed in turn.
+    /// How long Redis has not replied while a thread waited since `since`, if that is longer than usual.
+    /// The silence may have met one acquirer, or several that failed in turn.
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
+        // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
+        // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
             || self.last_held_at >= lately;
         let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
+        // With a holder known, only the request that is under way can be unanswered. Without one this
+        // thread has learned nothing since it came: acquirers that fail one after the other, each of them
+        // quickly, have no long silence of their own.
         let asked_at = match &self.acquirer {
             Some(acquirer) => acquirer.asked_at,
             None => releasing(),
@@ -208,14 +225,14 @@ impl SlotState {
         (silence > USUAL_REPLY_TIME).then_some(silence)
     }
 
-    /// The acquirer begins another attempt: what was heard of the earlier one no longer counts.
+    /// The acquirer begins another attempt: messages for the earlier one no longer count.
     pub(super) fn restart(&mut self, number: u64) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.restart(number);
         }
     }
 
-    /// The acquirer was told that another process has the lock.
+    /// Redis has replied to the acquirer that another process has the lock.
     pub(super) fn held_elsewhere(&mut self, blocker: Option<Blocker>, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.held_elsewhere = true;
@@ -223,6 +240,7 @@ impl SlotState {
             acquirer.asked_at = None;
         }
         self.last_held_at = step.now;
+        // Another client has the lock: the pause for listeners was worth it, and none is due any more.
         self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
     }
@@ -241,20 +259,26 @@ impl SlotState {
         });
     }
 
-    /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
+    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
+    /// notes that the acquirer asks Redis now.
     pub(super) fn take_grant(&mut self, asks: bool, now: Moment) -> Option<ReceivedGrant> {
         let acquirer = self.acquirer.as_mut()?;
         let grant = acquirer.grant.take();
         if grant.is_none() && asks {
+            // The first request without a reply counts: each repetition would otherwise begin the silence
+            // anew, and an outage would never be seen by the threads that wait here.
             acquirer.asked_at.get_or_insert(now);
         }
         grant
     }
 
-    /// The acquirer has the lease now, and so many wait in other processes.
+    /// The acquirer has the lease now. `waiters` is how many wait in other processes.
     pub(super) fn granted(&mut self, lease: &Arc<HeldLease>, waiters: u32, step: &mut Step) {
         let Some(mut acquirer) = self.acquirer.take() else { return };
+        // What messages said about this attempt before the reply came stays valid (rule 18).
         acquirer.demand.add(waiters);
+        // Almost always the only element. A vector would reserve four, in each of what may be 100,000
+        // slots.
         self.holders.reserve_exact(1);
         self.holders.push(SlotHolder {
             number: acquirer.number,
@@ -266,11 +290,14 @@ impl SlotState {
         });
         self.fairness.end(false, step.now);
         if acquirer.evicted {
+            // The eviction is later than the grant, though its message came first. Only Redis can say
+            // whether it is true, so the lease is in doubt from the start, and the worker asks now.
             lease.doubt(step.now);
             self.check_by(step.now, step);
         } else {
             self.schedule_check(lease, step);
         }
+        // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
         } else {
@@ -278,8 +305,8 @@ impl SlotState {
         }
     }
 
-    /// The acquirer goes without the lease: the next thread has its turn, with the place in the queue if it
-    /// can use that. Returns the attempt if nobody can.
+    /// The acquirer gives up, and the next thread acquires. That thread takes over the attempt, with its
+    /// place in the queue of Redis, if it can use it; otherwise the attempt is returned.
     pub(super) fn stop_acquiring(
         &mut self,
         attempt: Option<Attempt>,
@@ -288,6 +315,8 @@ impl SlotState {
         let Some(before) = self.acquirer.take() else { return attempt };
         self.fairness.forget_pause();
         match (attempt, self.queue.front()) {
+            // Only the first thread is asked. Another one further back that could use the attempt would
+            // overtake it.
             (Some(attempt), Some(next))
                 if attempt.queued
                     && attempt.can_serve(&next.request.options, next.request.wait_limit) =>
@@ -298,13 +327,15 @@ impl SlotState {
                 None
             }
             (attempt, _) => {
+                // The next thread acquires before the caller removes this attempt. Its attempt has a
+                // value of its own, so the two do not mix, and it need not wait for that exchange.
                 self.admit_next(step);
                 attempt
             }
         }
     }
 
-    /// The first thread that waits acquires, if nothing is in the way.
+    /// The first thread in the queue acquires, if nothing is in its way.
     fn admit_next(&mut self, step: &mut Step) {
         if self.may_acquire()
             && let Some(next) = self.queue.pop_front()
@@ -314,15 +345,20 @@ impl SlotState {
         }
     }
 
-    /// The outage has lasted for longer than anybody waits for its end.
+    /// The outage has lasted longer than the client rides one out: all waits end.
     pub(super) fn give_up(&mut self, silence: Duration, step: &mut Step) {
+        // All of them, and not only the acquirer: the next acquirer would ride the same outage out from
+        // its start, and the last thread of the queue would wait as many times that long.
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::NoReply(silence)));
     }
 
-    /// A lease is no longer this process's: it was lost or given back.
+    /// Removes a lease that was lost or released.
     pub(super) fn remove(&mut self, lease: &Arc<HeldLease>, step: &mut Step) {
+        // By the lease itself. A loss may be reported after the slot has another holder, which must stay.
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
         step.dropped = Some(self.take_out(index, step).hold);
+        // It was held here until now, which the threads in the queue know as well as if Redis had
+        // replied.
         self.last_held_at = step.now;
         self.admit_next(step);
     }
@@ -335,26 +371,28 @@ impl SlotState {
         holder
     }
 
-    /// Forgets the leases that nobody has and nobody gives back: a guard was left to its thread, which was
-    /// past that.
+    /// Removes the leases that no thread has any more and that nobody will release.
     fn forget_abandoned(&mut self, step: &mut Step) {
         while let Some(index) = self.holders.iter().position(SlotHolder::is_abandoned) {
+            // Dropped here, under the lock: all that is left of an abandoned lease is a weak reference.
             self.take_out(index, step);
         }
     }
 
-    /// Calls off all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
         let Some(acquirer) = &mut self.acquirer else { return waiting };
-        // A thread that makes one attempt does not wait, but a shutdown ends it all the same.
+        // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
+        // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
+        // does not wait; a shutdown does not.
         acquirer.cancelled |= acquirer.waits || step.shut_down;
         step.wakes_acquirer = true;
         waiting + usize::from(acquirer.waits)
     }
 
-    /// Whether the acquirer has no reason to end its pause.
+    /// Whether the acquirer has a reason to go on pausing.
     pub(super) fn is_quiet(&self) -> bool {
         self.acquirer.as_ref().is_none_or(Acquirer::is_quiet)
     }
@@ -363,39 +401,41 @@ impl SlotState {
         self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
     }
 
-    /// The acquirer is about to ask after a pause: what it was nudged for is done by that.
+    /// The acquirer is about to ask after a pause, which is the retry that a message requested.
     pub(super) fn end_pause(&mut self) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.retry_now = false;
         }
     }
 
-    /// Whether a thread waits that has no more time than until then, and would not be told of the lock.
+    /// Whether the time of a waiting thread ends by then.
     pub(super) fn is_out_of_time_by(&self, until: Moment) -> bool {
         let is_short = |wait_limit| matches!(wait_limit, WaitLimit::Until(end) if end <= until);
         self.queue.iter().any(|waiter| is_short(waiter.request.wait_limit))
     }
 
-    /// Whether anybody here waits for the lock.
+    /// Whether a thread here waits for the lock.
     pub(super) fn has_waiters(&self) -> bool {
         self.acquirer.is_some() || !self.queue.is_empty()
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was taken
-    /// away, what still looks held is about to be given back.
+    /// Whether a thread here is acquiring the lock or releasing it.
     pub(super) fn is_in_exchange(&self, shut_down: bool) -> bool {
         let releases = self.holders.iter().any(|holder| holder.releasing_since().is_some());
+        // A shutdown ends all leases first. A holder that it still finds is a thread between the end of
+        // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
         self.acquirer.is_some() || releases || (shut_down && holds)
     }
 
-    /// The leases that threads here have.
+    /// The leases that threads here hold.
     pub(super) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.holders.iter().filter_map(SlotHolder::lease).collect()
     }
 
-    /// How many are known to wait, here and in other processes.
+    /// How many waiters are known, here and in other processes.
     pub(super) fn waiters(&self) -> usize {
+        // The maximum and not the sum: each holder counts the same waiters.
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         self.queue.len() + remote.unwrap_or(0) as usize
     }

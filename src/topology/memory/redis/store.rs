@@ -250,7 +250,7 @@ impl Execution {
         }
     }
 
-    /// The fields of a hash to change, an empty one where there is none. [`settle`](Run::settle) is owed.
+    /// The fields of a hash to change, an empty one where there is none. [`settle`](Execution::settle) is owed.
     pub(super) fn hash_mut(&mut self, key: &[u8]) -> Result<&mut Vec<Field>, ErrorReply> {
         match self.data_mut(key, Data::Hash(Vec::new())) {
             Data::Hash(fields) => Ok(fields),
