@@ -163,11 +163,11 @@ impl Target {
         let inspect = &self.kind.scripts().inspect;
         match view {
             View::Owners => self.kind.look(self.key()),
-            View::Holders => inspect.call(self.lease_keys(), [Number(0)]),
+            View::Holders => inspect.call(self.lease_keys(), [Number(0), Bytes(b"inspect")]),
             View::Waiters => {
                 let mut keys = self.lease_keys().to_vec();
                 keys.extend(self.kind.waiters_key(&self.name));
-                inspect.call(&keys, [Number(MOST_WAITERS)])
+                inspect.call(&keys, [Number(MOST_WAITERS), Bytes(b"inspect")])
             }
         }
     }

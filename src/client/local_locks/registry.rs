@@ -10,6 +10,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
+use crate::base::inspection::{Holder, Inspection, Origin, WaitingProcess};
 use crate::base::name::Name;
 use crate::base::option::Lease;
 use crate::base::sync::{Arc, Condvar, Mutex};
@@ -33,13 +34,20 @@ struct State {
 struct Lock {
     /// Its lease may be over.
     holder: Option<LocalGrant>,
-    queue: VecDeque<Arc<Condvar>>,
+    queue: VecDeque<Arc<Waiter>>,
+}
+
+/// A thread that waits.
+struct Waiter {
+    since: Moment,
+    woken: Condvar,
 }
 
 /// One hold, which its token tells from all others.
 #[derive(Clone, Copy)]
 pub(super) struct LocalGrant {
     pub(super) token: FencingToken,
+    since: Moment,
     valid_until: Moment,
 }
 
@@ -50,8 +58,9 @@ impl Registry {
 
     /// Waits for the lock and takes it; `None` if others have it for that long.
     pub(super) fn acquire(&self, name: &Name, wait: Duration, lease: Lease) -> Option<LocalGrant> {
-        let deadline = self.clock.now().after(wait);
-        let waiter = Arc::new(Condvar::new());
+        let since = self.clock.now();
+        let deadline = since.after(wait);
+        let waiter = Arc::new(Waiter { since, woken: Condvar::new() });
         let mut state = self.state.lock();
         state.locks.entry(name.clone()).or_default().queue.push_back(Arc::clone(&waiter));
         loop {
@@ -63,7 +72,7 @@ impl Registry {
             if is_first && free_at <= now {
                 let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
                 let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
-                let grant = LocalGrant { token: state.next_token(), valid_until: end };
+                let grant = LocalGrant { token: state.next_token(), since: now, valid_until: end };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);
                     lock.queue.pop_front();
@@ -76,7 +85,7 @@ impl Registry {
             }
             let until = if is_first { deadline.min(free_at) } else { deadline };
             self.clock.wait_until(until, &mut |span| {
-                waiter.wait_for(&mut state, span);
+                waiter.woken.wait_for(&mut state, span);
             });
         }
     }
@@ -90,6 +99,35 @@ impl Registry {
             lock.holder = lock.holder.filter(|holder| holder.token != grant.token);
         });
         was_valid
+    }
+
+    /// Who has the lock and who waits: threads of this process.
+    pub(super) fn inspect(&self, name: &Name) -> Inspection {
+        let (state, now) = (self.state.lock(), self.clock.now());
+        let origin = || Some(Origin { pid: Some(std::process::id()), ..Origin::default() });
+        let holder = |grant: &LocalGrant| Holder {
+            owner: grant.token.to_string().into_bytes(),
+            origin: origin(),
+            token: Some(grant.token),
+            since: Some(now.since(grant.since)),
+            ttl: (grant.valid_until != Moment::FAR).then(|| grant.valid_until.since(now)),
+        };
+        let waiter = |(index, waiter): (usize, &Arc<Waiter>)| WaitingProcess {
+            owner: Vec::new(),
+            origin: origin(),
+            place: index + 1,
+            since: Some(now.since(waiter.since)),
+        };
+        let lock = state.locks.get(name);
+        let held = lock.and_then(|lock| lock.holder).filter(|grant| now < grant.valid_until);
+        let waiters: Vec<_> =
+            lock.map_or_else(Vec::new, |lock| lock.queue.iter().enumerate().map(waiter).collect());
+        Inspection {
+            holders: held.iter().map(holder).collect(),
+            waiting: Some(waiters.len()),
+            waiters,
+            servers: Vec::new(),
+        }
     }
 
     pub(super) fn is_valid(&self, grant: LocalGrant) -> bool {
@@ -116,7 +154,7 @@ impl State {
         change(lock);
         match lock.queue.front() {
             Some(first) => {
-                first.notify_one();
+                first.woken.notify_one();
             }
             None if lock.holder.is_none() => {
                 self.locks.remove(name);

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
 --       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
--- ARGV  1 how many waiters to list at most
+-- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
 --         a holder: {owner, time to live in ms (-1: none), last token (-1: none)}
 --         a waiter: {attempt, its place}; those that are passed over are left out
