@@ -1,6 +1,7 @@
-//! The client: how it is built, what it makes, and the interface of the articles on top of it.
+//! The clients and their builders, and locking by key on top of them.
 
 mod builder;
+mod close;
 mod servers;
 #[macro_use]
 mod distributed;

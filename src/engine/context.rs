@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::{Arc, AtomicBool, Ordering};
+use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
+use crate::engine::closing::{Closing, Phase};
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
 use crate::engine::no_expiry_warnings::NoExpiryWarnings;
@@ -35,10 +36,9 @@ pub(crate) struct Context {
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
     pub(crate) no_expiry_warnings: NoExpiryWarnings,
-    /// Whether the user wants to hear of requests to let go.
+    /// Whether the user has a callback for release requests.
     wants_release_requests: bool,
-    /// Set once, by a shutdown: no thread gets a lock after that.
-    pub(super) shut_down: AtomicBool,
+    pub(crate) closing: Closing,
 }
 
 impl Context {
@@ -64,12 +64,13 @@ impl Context {
             listener,
             no_expiry_warnings: NoExpiryWarnings::default(),
             wants_release_requests,
-            shut_down: AtomicBool::new(false),
+            closing: Closing::new(),
         }
     }
 
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.shut_down.load(Ordering::SeqCst)
+    /// Whether nobody gets a lock any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.phase() != Phase::Open
     }
 
     /// Starts to listen if a holder with these options must learn of waiters elsewhere from the start.

@@ -1,10 +1,11 @@
-//! What a holder asks Redis about its lease while it has it.
+//! The requests of a holder about its lease: extend, check, transaction.
 
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
-use crate::base::time::Moment;
+use crate::base::text::Span;
+use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
@@ -18,59 +19,111 @@ use crate::wire::{Pipeline, Value};
 impl Holding {
     /// Makes a lease last at least `ttl` from now.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
-        self.extend_inner(ttl).map_err(|error| error.of(self.name()))
+        check_span(TTL_OF_EXTEND, ttl)
+            .and_then(|()| self.lengthen(ttl))
+            .map(|sent| self.lease.lengthen(sent, ttl))
+            // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
+            .and_then(|()| self.check_valid())
+            .map_err(|error| error.of(self.name()))
     }
 
-    fn extend_inner(&self, ttl: Duration) -> Result<()> {
-        check_span(TTL_OF_EXTEND, ttl)?;
+    /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
+    pub(crate) fn confirm(&self) -> Result<()> {
+        let claim = self.check_valid().map(|()| self.lease.is_claim());
+        let whole = claim.and_then(|is_claim| {
+            if is_claim {
+                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?);
+            }
+            self.check_valid()
+        });
+        whole.map_err(|error| error.of(self.name()))
+    }
+
+    /// Keeps the lock for at least this long after the hold began, whatever becomes of the hold.
+    pub(crate) fn keep_for(&self, least: Duration) -> Result<()> {
+        self.keep_for_inner(least).map_err(|error| error.of(self.name()))
+    }
+
+    fn keep_for_inner(&self, least: Duration) -> Result<()> {
+        check_span("keep_for", least)?;
+        self.check_valid()?;
+        let until = self.lease.began().after(least);
+        if self.lease.leased_until() < until {
+            // Longer by what two clocks may differ: the server's may be fast, and the validity is less than
+            // what was asked for.
+            let left = until.since(self.now());
+            let ttl = left + drift_allowance(left) * 2;
+            let sent = self.lengthen(ttl).map_err(|error| {
+                if !error.is_config() {
+                    return error;
+                }
+                let wrong = format_args!("{} is too long", Span(least));
+                Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
+            })?;
+            self.lease.lengthen(sent, ttl);
+        }
+        // Last: if the lease could not be made longer, the hold is an ordinary one.
+        self.lease.keep_until(until);
+        self.check_valid()
+    }
+
+    /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.
+    fn lengthen(&self, ttl: Duration) -> Result<Moment> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+        // Counted before it is sent, so that a release by another thread does not pass the lease on
+        // meanwhile (rule 17).
         let under_way = self.lease.command();
+
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
             let told =
                 context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
-            // Each request counts: the first may be carried out after the second was answered (rule 31).
+            // Kept over both requests: the first may be carried out after the second has its reply (rule
+            // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
                 |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
+            // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
+            // must still reach that far.
             if told.as_ref().is_err_and(may_remain) {
                 self.lease.may_last_until(context.now().after(ttl));
             }
             told
         });
+        // A reply to the repetition says nothing about the first request, which stays under way (rule
+        // 17).
         if unanswered {
             under_way.keep_pending();
         }
+
         let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
                 let ownership = taken_by_wrong_type(failure).map_err(|failure| {
                     let error = Error::from(failure);
-                    if is_unknown {
-                        error.with_consequence("extending it again is safe")
-                    } else {
-                        error
-                    }
+                    if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
+                // Never *owned*, so the moment is not used.
                 OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
+
         self.check_ownership(ownership)?;
-        self.lease.lengthen(sent, ttl);
-        // Where the answer came when validity was over, it changed nothing.
-        self.check_valid()
+        Ok(sent)
     }
 
-    /// Asks Redis whether a lease is still its owner's.
+    /// Asks Redis whether the owner still has the lock.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_inner().map_err(|error| error.of(self.name()))
     }
 
     fn check_inner(&self) -> Result<()> {
+        // Redis is not asked about a hold that is over here: a late request may have made it the owner
+        // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let is_ours = |holder: &ReportedHolder| holder.owner == self.lease.terms.owner;
@@ -81,17 +134,19 @@ impl Holding {
                 Ok(_) => Ownership::Taken,
                 Err(failure) => taken_by_wrong_type(failure)?,
             };
+        // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
         self.check_valid()
     }
 
-    /// Runs commands that apply only if a lease is still its owner's.
+    /// Runs commands that apply only if the owner still has the lock.
     pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
         self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
     }
 
     fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        // The next to use the connection would find it in another database, or be somebody else there.
+        // Such a command would change the pooled connection for its next user: another database, or
+        // another user of Redis.
         if let Some(name) = forbidden_command(pipeline) {
             return Err(Error::config(
                 "transaction",
@@ -99,27 +154,33 @@ impl Holding {
                 "commands on data, and none about connections, subscriptions or transactions",
             ));
         }
+
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
+
         let ownership = match settle_command(applied, under_way) {
             Ok(Applied::Done(replies)) => return Ok(replies),
             Ok(Applied::Gone) => Ownership::Gone,
             Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
+                // Never repeated: the commands of the user may have been applied.
                 return Err(Error::from(failure)
                     .with_consequence("look whether the transaction was applied"));
             }
-            // What a command of the user's says of its own key is a value among the answers.
+            // This is about the lock's key. An error about a key of the user is a value among the
+            // replies.
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+
         self.check_ownership(ownership)?;
         Ok(Vec::new())
     }
 
-    /// Ends a lease as lost where Redis says that it is not its owner's.
+    /// Ends a lease as lost if Redis replied that its owner does not have the lock.
     pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
         if ownership == Ownership::Owned {
             return Ok(());
@@ -131,7 +192,7 @@ impl Holding {
     }
 }
 
-/// A command that was never answered keeps its lease from being passed on (rule 17).
+/// Keeps a command without a reply counted, so that its lease is not passed on (rule 17).
 fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
         under_way.keep_pending();

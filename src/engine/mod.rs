@@ -40,6 +40,7 @@
 //! | `blocker` | who has a lock for which a thread waits |
 //! | `worker` | the thread that renews, finds losses, and releases in the background |
 //! | `listener` | the threads that receive the messages for waiters |
+//! | `closing` | how far a client has come with its end |
 //! | `context` | what the slots of a client share |
 //! | `long_wait` | a wait that takes long, and its line in the log |
 //! | `slot_table` | the slots of a client, one for each name and kind |
@@ -71,7 +72,7 @@
 //!
 //! # Lock order
 //!
-//! First the state of the listener, then a slot, then one of: a waiter's admission, a lease's phase, the
+//! First the state of the listener, then the lock of `closing`, then a slot, then one of: a waiter's admission, a lease's phase, the
 //! task queue of the worker. The lock of the slot table is never held together with another. No slot is
 //! locked during I/O.
 //!
@@ -83,6 +84,7 @@ pub(crate) mod acquire;
 mod backoff;
 mod blocker;
 pub(crate) mod callback;
+pub(crate) mod closing;
 pub(crate) mod context;
 mod dispatch;
 mod durability;

@@ -1,71 +1,59 @@
-//! How a client ends before its time: no waits, no renewals, everything given back.
+//! The end of a client before its time.
+//!
+//! 1. The client is *closing*: it grants no lock any more. All waits are cancelled, and lingering leases are released.
+//! 2. Until the grace is over, holders have time to release. They are renewed meanwhile.
+//! 3. The client has *ended*: the other holds are lost, and the worker releases them.
+//! 4. The call waits until threads and the worker have finished their exchanges, within a bound.
+//!
+//! The holds are those that the first step finds. A thread that was granted a lock at that moment either has its
+//! hold in the slot by then, or finds the client closing and releases it.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use crate::base::error::{Error, Result};
-use crate::base::sync::{self, Arc, Ordering};
-use crate::base::text::Span;
+use crate::base::close_report::CloseReport;
 use crate::base::time::Moment;
 use crate::engine::Engine;
+use crate::engine::closing::Phase;
 use crate::engine::holding::Holding;
-use crate::protocol::target::Target;
 
-/// What is under way in threads of the user is looked at this often.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Cancels all waits, lets holders release until `grace` is over, takes the other locks, and waits for at most
+/// `within` until all are released.
+pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> CloseReport {
+    let (closing, clock) = (&engine.closing, &*engine.clock);
+    let end = engine.now().after(grace);
 
-/// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
-/// most `within`.
-pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
-    let deadline = engine.now().after(within);
-    engine.shut_down.store(true, Ordering::SeqCst);
-    // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
-    engine.worker.flush_releases();
-    let left = loop {
-        // An exchange that is under way may still bring a lease.
-        let mut left = end_all(engine);
-        left.extend(engine.worker.wait_released(deadline));
-        if left.is_empty() || engine.now() >= deadline {
-            break left;
-        }
-        sync::sleep(POLL_INTERVAL);
-    };
-    if left.is_empty() {
-        return Ok(());
-    }
-    Err(Error::unreachable(format!(
-        "{} could not be released within {} ({}); each ends with its lease, and the release goes on in \
-         the background",
-        if left.len() == 1 { "1 lock".to_owned() } else { format!("{} locks", left.len()) },
-        Span(within),
-        shown(&left)
-    )))
-}
-
-/// Ends what slots have and wait for. Answers those whose threads are talking to Redis.
-fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
-    let mut talking = Vec::new();
-    for slot in engine.table().all() {
-        slot.cancel();
-        for lease in slot.leases() {
-            Holding::new(&slot, lease).shut_down();
-        }
+    // Before the slots are visited. A thread that enters a slot later is refused, under the lock of that slot; one
+    // that entered earlier is found there below.
+    closing.advance(Phase::Closing);
+    let slots = engine.table().all();
+    let (mut cancelled, mut holdings) = (0, Vec::new());
+    for slot in &slots {
+        let (waits, leases) = slot.close();
+        cancelled += waits;
+        holdings.extend(leases.into_iter().map(|lease| Holding::new(slot, lease)));
+        // Dropped, which leaves the releases to the worker: it sends those of all slots together.
         drop(slot.end_lingers(Moment::FAR));
-        if slot.is_in_exchange() {
-            talking.push(Arc::clone(slot.target()));
-        }
     }
-    talking
-}
+    // Another call may have a shorter grace.
+    let works = |holding: &Holding| {
+        closing.phase() != Phase::Ended && holding.lease.is_valid_at(engine.now())
+    };
+    drop(closing.wait(clock, end, &holdings, works));
 
-/// The names of a few locks.
-fn shown(targets: &[Arc<Target>]) -> String {
-    const FEW: usize = 5;
-    let mut names: Vec<String> =
-        targets.iter().map(|target| format!("\"{}\"", target.name())).collect();
-    names.sort();
-    if names.len() > FEW {
-        names.truncate(FEW);
-        names.push("…".to_owned());
-    }
-    names.join(", ")
+    closing.advance(Phase::Ended);
+    let deadline = engine.now().after(within);
+    // A release after `max_hold` is due only when the lease ends, so as not to let others in beside a
+    // thread that is still at work. After the grace the locks of such threads are taken anyway.
+    engine.worker.flush_releases();
+    holdings.iter().for_each(Holding::shut_down);
+    // The slots first, because everything in a slot is recorded with the worker before it leaves the slot. The
+    // other way round a lease could move from the one to the other between the two looks.
+    let busy = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
+    let mut left: Vec<_> = busy.map(|slot| slot.target().name().clone()).collect();
+    let pending = engine.worker.wait_released(deadline);
+    left.extend(pending.iter().map(|target| target.name().clone()));
+    CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }

@@ -21,8 +21,8 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the queue.
-    /// `window` is the lease that a hand-over gives it before its first renewal.
+    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the
+    /// queue. `window` is the lease that a hand-over gives it before its first renewal.
     fn owner(
         &self,
         identity: &Identity,
@@ -82,9 +82,10 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 
 /// The scripts of a kind.
 ///
-/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
-/// the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that never exists. `renew` and `touch`
-/// get the first two only, and `inspect` those, or those and [`LockKind::waiters_key`].
+/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
+/// fence, which keeps the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that
+/// never exists. `renew` and `touch` get the first two only, and `inspect`
+/// those, or those and [`LockKind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
@@ -97,9 +98,9 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 /// | `request` | none | how many clients received it |
 /// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
 ///
-/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in microseconds; after it
-/// the script does nothing, and 0 is none. Each script takes another number of arguments, by which a proxy in the
-/// tests recognises it.
+/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
+/// microseconds; after it the script does nothing, and 0 is none. Each script takes another number
+/// of arguments, by which a proxy in the tests recognises it.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,

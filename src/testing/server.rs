@@ -417,6 +417,12 @@ impl Server {
         &self.inner
     }
 
+    /// Whether a thread waits for the moment that is so far ahead.
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self, ahead: Duration) -> bool {
+        self.clock.is_awaited(self.clock.now().after(ahead))
+    }
+
     /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
     #[cfg(test)]
     pub(crate) fn is_queued_for(&self, key: &str) -> bool {

@@ -8,9 +8,13 @@
 //! | `task_queue` | what the worker has to do while leases come and go |
 //! | `shared_channel` | two locks whose releases are published on one channel |
 //! | `shutdown` | a shutdown that comes during a release |
+//! | `close` | a client that is closed with a grace |
+//! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
+mod close;
 mod double;
+mod keep;
 mod model;
 mod renewal;
 #[cfg(leasehold_shuttle)]

@@ -207,6 +207,9 @@ macro_rules! life {
                 other => assert!(other?.is_none()),
             }
             guard.extend(ms(3_200))?;
+            guard.confirm()?;
+            // Until after its release.
+            guard.keep_for(ms(2_000))?;
             thread::scope(|scope| -> Result<()> {
                 let waiter = scope.spawn(|| -> Result<()> {
                     other.try_lock_for(SOON)?.expect("its turn").release()

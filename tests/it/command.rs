@@ -9,8 +9,10 @@ const OPTIONS: [(&str, &str); 4] =
 
 fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pages = std::fs::read_dir(root.join("docs")).expect("the guide");
-    let pages = pages.map(|page| page.expect("a page").path());
+    let folders = ["docs", "docs/how-it-works"].map(|folder| root.join(folder));
+    let pages =
+        folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).expect("the guide"));
+    let pages = pages.map(|page| page.expect("a page").path()).filter(|path| path.is_file());
     let paths =
         ["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)).into_iter().chain(pages);
     paths

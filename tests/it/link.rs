@@ -10,7 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Where rustdoc's pages are once the crate is published.
+/// Where the files of the package are once the crate is published.
+const SOURCE: &str = "https://docs.rs/crate/leasehold/latest/source/";
+/// Where rustdoc's pages are then.
 const DOCS: &str = "https://docs.rs/leasehold/latest/leasehold/";
 /// Items whose pages do not begin with `struct.`.
 const TRAITS: [&str; 1] = ["DistributedLock"];
@@ -29,9 +31,14 @@ fn files() -> Files {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths: Vec<String> =
         ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(str::to_owned).into();
-    for entry in std::fs::read_dir(root.join("docs")).expect("the guide") {
-        let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
-        paths.push(format!("docs/{name}"));
+    for folder in ["docs", "docs/how-it-works"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("the guide") {
+            let entry = entry.expect("an entry");
+            if entry.path().is_file() {
+                let name = entry.file_name().into_string().expect("a plain name");
+                paths.push(format!("{folder}/{name}"));
+            }
+        }
     }
     paths.extend(["LICENSE-MIT", "LICENSE-APACHE"].map(str::to_owned));
     paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
@@ -184,6 +191,9 @@ fn dead(file: &str, files: &Files) -> Vec<String> {
 
 /// Where a definition of the guide must lead on the forge, for where it leads in rustdoc.
 fn twin(item: &str) -> String {
+    if let Some(path) = item.strip_prefix(SOURCE) {
+        return path.trim_start_matches("docs/").to_owned();
+    }
     let (path, anchor) = item.split_once('#').unwrap_or((item, ""));
     let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
     let Some(path) = path.strip_prefix("crate::") else {
@@ -234,8 +244,9 @@ fn rustdoc() -> BTreeMap<String, String> {
     texts.iter().flat_map(|text| Links::of(text).defined).collect()
 }
 
+/// What rustdoc renders too. The chapters with drawings are for the forge alone.
 fn pages(files: &Files) -> impl Iterator<Item = (&String, &String)> {
-    files.iter().filter(|(path, _)| path.starts_with("docs/"))
+    files.iter().filter(|(path, _)| path.starts_with("docs/") && path.matches('/').count() == 1)
 }
 
 /// The links in the documentation of items that lead to no heading: of the guide, or of the crate's page.

@@ -2,6 +2,7 @@
 
 mod acl;
 mod blocker;
+mod close;
 mod cluster;
 mod command;
 mod common;
@@ -20,6 +21,7 @@ mod hold;
 mod holder;
 mod input;
 mod inspect;
+mod keep;
 mod layer;
 mod linger;
 mod link;

@@ -3,8 +3,8 @@
 #[allow(unused_imports, reason = "named in the documentation")]
 use crate::base::error::Error;
 
-/// What kind of failure an [`Error`] is. Each kind has a predicate, such as [`Error::is_timeout`], which says
-/// more about it.
+/// The kind of an [`Error`]. Each kind has a predicate, such as [`Error::is_timeout`], whose
+/// documentation says more.
 ///
 /// | kind | predicate | [transient](Error::is_transient) | why |
 /// | --- | --- | --- | --- |
@@ -16,7 +16,7 @@ use crate::base::error::Error;
 /// | [`Config`](ErrorKind::Config) | [`is_config`](Error::is_config) | no | the setting or the argument has to change |
 /// | [`Denied`](ErrorKind::Denied) | [`is_denied`](Error::is_denied) | no | the password or the permissions have to change |
 /// | [`WrongType`](ErrorKind::WrongType) | [`is_wrong_type`](Error::is_wrong_type) | no | the name has to change, or the key has to be deleted |
-/// | [`Cancelled`](ErrorKind::Cancelled) | [`is_cancelled`](Error::is_cancelled) | no | the wait was ended on purpose, and after a shutdown no other succeeds |
+/// | [`Cancelled`](ErrorKind::Cancelled) | [`is_cancelled`](Error::is_cancelled) | no | the wait was ended on purpose, and once the client is closed no other succeeds |
 /// | [`PoolExhausted`](ErrorKind::PoolExhausted) | [`is_pool_exhausted`](Error::is_pool_exhausted) | yes | other calls return their connections |
 /// | [`Refused`](ErrorKind::Refused) | [`is_refused`](Error::is_refused) | no | the server or the program has to change: the text says how |
 /// | [`NotReplicated`](ErrorKind::NotReplicated) | [`is_not_replicated`](Error::is_not_replicated) | yes | replicas catch up |
@@ -55,7 +55,7 @@ pub enum ErrorKind {
     Denied,
     /// The key holds something that is not a lock of this kind.
     WrongType,
-    /// Another thread ended the wait, or the client was shut down.
+    /// Another thread ended the wait, or closed the client.
     Cancelled,
     /// Every connection of the pool was in use.
     PoolExhausted,
@@ -68,7 +68,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The table above in code. A kind to come has to choose.
+    /// The table above in code. There is no `_` arm, so that the compiler demands a decision for a
+    /// new kind.
     pub(super) fn is_transient(self) -> bool {
         match self {
             ErrorKind::Timeout

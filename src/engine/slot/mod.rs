@@ -25,6 +25,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
+use crate::engine::closing::Phase;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
@@ -75,8 +76,8 @@ impl Slot {
 
     fn begin_step(&self) -> Step {
         // Called while the slot is locked, so that the moments of successive steps are in order, and so
-        // that a shutdown either finds a thread in the slot or is seen by that thread here.
-        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_shut_down())
+        // that a client that closes either finds a thread in the slot or is seen by that thread here.
+        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_closing())
     }
 
     /// Changes the state by an event, and carries out the effects.
@@ -104,6 +105,9 @@ impl Slot {
         }
         step.wake();
         self.context.worker.wake_if(wakes_worker);
+        if step.closing {
+            self.context.closing.tell();
+        }
     }
 
     /// Passes on when the worker has to check the slot. Returns whether the caller must wake the worker
@@ -133,6 +137,7 @@ impl Slot {
         let mut step = self.begin_step();
         let entered =
             state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
+
         let waiter = match entered {
             EnterOutcome::Now(admission) => {
                 self.carry_out(state, &step);
@@ -272,10 +277,11 @@ impl Slot {
 
     /// Whether a thread here is acquiring the lock or releasing it.
     pub(crate) fn is_in_exchange(&self) -> bool {
-        self.state.lock().is_in_exchange(self.context.is_shut_down())
+        self.state.lock().is_in_exchange(self.context.closing.phase() == Phase::Ended)
     }
 
     /// The leases that threads here hold.
+    #[cfg(test)]
     pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.state.lock().leases()
     }
@@ -288,6 +294,11 @@ impl Slot {
     /// Cancels all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
         self.transition(|state, step| state.cancel(step))
+    }
+
+    /// The same as the client is closing, with the leases that threads here have: there will be no others.
+    pub(crate) fn close(self: &Arc<Slot>) -> (usize, Vec<Arc<HeldLease>>) {
+        self.transition(|state, step| (state.cancel(step), state.leases()))
     }
 }
 

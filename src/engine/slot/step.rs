@@ -11,7 +11,8 @@ pub(super) struct Step {
     pub(super) now: Moment,
     /// Whether the client listens, so that it would receive messages about waiters elsewhere.
     pub(super) hears: bool,
-    pub(super) shut_down: bool,
+    /// Whether the client grants no lock any more.
+    pub(super) closing: bool,
     /// The threads to wake. Most events wake at most one, so the first needs no allocation.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
@@ -31,11 +32,11 @@ pub(super) enum NextCheck {
 }
 
 impl Step {
-    pub(super) fn new(now: Moment, hears: bool, shut_down: bool) -> Step {
+    pub(super) fn new(now: Moment, hears: bool, closing: bool) -> Step {
         Step {
             now,
             hears,
-            shut_down,
+            closing,
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,

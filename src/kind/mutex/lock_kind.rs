@@ -1,10 +1,10 @@
 //! The mutex: a string whose value is its owner.
 //!
-//! The value reads `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
-//! tells whether the holder hands the lock over to the next in the queue (`q`) or not (`-`); the
-//! window, in milliseconds, for how long the lock is given to a waiter that has not yet been heard
-//! of. Any other value is a foreign owner's, and excludes ours just as well: so is one of another version of
-//! this layout, of which the scripts need to know the part up to the window alone.
+//! The value is `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
+//! says whether the holder hands the lock over to the queue (`q`) or not (`-`). The window, in
+//! milliseconds, is the lease that a hand-over gives to this attempt. Any other value belongs to a
+//! foreign owner, which excludes ours just as well. So does a value of another version of this
+//! layout, of which the scripts need to know only the part up to the window.
 
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
+// `acquire` and `release` begin with their fast path, which returns before the functions of the
+// other files are defined. The remaining scripts need those functions in any case.
 static SCRIPTS: Scripts = Scripts {
     acquire: script!("mutex/acquire.lua", "token.lua", "mutex/queue.lua", "mutex/wait.lua"),
     release: script!("mutex/release.lua", "token.lua", "mutex/queue.lua", "mutex/pass.lua"),
@@ -50,6 +52,8 @@ impl LockKind for MutexKind {
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        // Two keys, because a waiter's place and its death change apart: a heartbeat must not move
+        // it in the queue.
         vec![name.side_key(reserved::QUEUE), name.side_key(reserved::BEATS)]
     }
 
@@ -60,6 +64,8 @@ impl LockKind for MutexKind {
         window: Duration,
         hands_over: bool,
     ) -> Vec<u8> {
+        // The value contains what a hand-over must know about this attempt: the channel of its
+        // client, its number and its window. So no further key is needed for each waiter.
         let mark = if hands_over { HANDS_OVER } else { FOREIGN };
         let mut owner = Vec::with_capacity(128);
         for text in [VERSION, mark, ":", identity.id(), ":"] {
@@ -69,6 +75,7 @@ impl LockKind for MutexKind {
         owner.push(b':');
         put(&mut owner, millis(window), 10);
         owner.push(b':');
+        // Last, because the label may contain colons. It serves people only: no script reads it.
         owner.extend_from_slice(identity.host_and_pid().as_bytes());
         owner
     }
@@ -78,6 +85,7 @@ impl LockKind for MutexKind {
     }
 
     fn can_be_watched(&self) -> bool {
+        // The key is a string, and without a queue there is nothing else to change in a release.
         true
     }
 
@@ -106,8 +114,10 @@ impl LockKind for MutexKind {
     }
 }
 
-/// Appends a number. `write!` would be a good part of what a lock costs besides its round trips.
+/// Appends a number.
 fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
+    // Not `write!`: its formatting would be a good part of what a lock costs besides the round
+    // trips.
     let start = text.len();
     loop {
         // Below 16.
@@ -123,6 +133,7 @@ fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
 
 /// Reads where an owner is. A value of another form, or of another version, is a foreign one.
 fn origin(owner: &[u8]) -> Option<Origin> {
+    // Any client that may write the key chooses this text. It is cleaned for display.
     let text = std::str::from_utf8(owner).ok()?;
     let mut parts = text.splitn(7, ':');
     let begin = parts.next()?;

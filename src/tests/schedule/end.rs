@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shuttle::thread::spawn;
 
+use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
 use crate::engine::Callbacks;
 use crate::tests::schedule::faults::{Count, FaultyBackend};
@@ -15,6 +16,9 @@ use crate::{Lease, LockOptions, LossCause};
 pub(super) const SCENARIOS: Group = &[
     ("shutdown against holders and waiters", 0, shutdown),
     ("shutdown against a linger", 0, shutdown_while_lingering),
+    ("close with a grace against holders and waiters", 0, close_with_a_grace),
+    ("close against a shutdown", 0, close_against_shutdown),
+    ("a kept lock against those who wait for it", 0, kept_against_waiters),
     ("a holder that panics", 0, holder_panics),
     ("a worker that panics at a renewal", 0, worker_panics_renewing),
     ("a worker that panics giving back", 0, worker_panics_giving_back),
@@ -85,6 +89,72 @@ fn shutdown_while_lingering() {
     join([relock, other.worker(LockOptions::new(), 1)]);
     assert_at_once();
     world.end([ending, other]);
+}
+
+fn close_with_a_grace() {
+    let world = World::new();
+    let (ending, other) = (world.process(), world.process());
+    let threads = [(); 2].map(|()| {
+        let (process, witness) = (ending.clone(), world.witness.clone());
+        spawn(move || match process.mutex().lock() {
+            Ok(guard) => {
+                witness.visit(&guard);
+                drop(process.mutex().lock().expect("it is this thread's"));
+                released(guard.release());
+            }
+            Err(error) => {
+                assert!(error.is_cancelled(), "{error}");
+                assert!(process.client.is_closed(), "it is still open");
+            }
+        })
+    });
+    let stranger = other.worker(LockOptions::new(), 1);
+    // Nobody works for that long, so nothing is taken.
+    let report = ending.client.close(ENOUGH, ENOUGH);
+    assert!(report.taken().is_empty() && report.lost().is_empty(), "{report}");
+    // One may have been granted at that moment, and given back.
+    assert!(report.finished() <= 1, "{report}");
+    let error = ending.mutex().lock().expect_err("it is closed");
+    assert!(error.is_cancelled(), "{error}");
+    join(threads.into_iter().chain([stranger]));
+    report.into_result().expect("given back in time");
+    assert_at_once();
+    world.end([ending, other]);
+}
+
+fn close_against_shutdown() {
+    let world = World::new();
+    let (ending, other) = (world.process(), world.process());
+    let guard = ending.mutex().lock().expect("granted");
+    world.witness.enter(&guard);
+    let patient = ending.clone();
+    let closing = spawn(move || {
+        let report = patient.client.close(Duration::from_secs(3600), ENOUGH);
+        // Nobody releases it, so a call without a grace has ended this one, or came first.
+        assert!(report.finished() == 0 && report.taken().len() <= 1, "{report}");
+    });
+    let hasty = ending.clone();
+    let shutdown = spawn(move || hasty.client.shutdown(ENOUGH).expect("given back in time"));
+    join([closing, shutdown, other.worker(LockOptions::new(), 1)]);
+    assert!(!guard.is_valid() && guard.release().is_err_and(|error| error.is_lost()));
+    assert_at_once();
+    world.end([ending, other]);
+}
+
+fn kept_against_waiters() {
+    const KEPT: Duration = Duration::from_secs(2);
+    let world = World::new();
+    let (here, there) = (world.process(), world.process());
+    let guard = here.mutex().lock().expect("granted");
+    world.witness.enter(&guard);
+    guard.keep_for(KEPT).expect("kept");
+    let waiters = [&here, &there].map(|process| process.worker(LockOptions::new(), 1));
+    let visits = world.witness.visits();
+    released(guard.release());
+    join(waiters);
+    assert!(passed() >= KEPT, "somebody had it after {:?}", passed());
+    assert_eq!(world.witness.visits(), visits + 2);
+    world.end([here, there]);
 }
 
 fn holder_panics() {

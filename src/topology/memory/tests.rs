@@ -239,7 +239,7 @@ fn wait_for_replicas_lasts_its_timeout_and_counts_none() {
     assert!(found.unwrap_err().to_string().contains("appendonly"));
 }
 
-/// What a kind's scripts return one after the other.
+/// The replies of a kind's scripts, in order.
 fn replies(
     kind: &'static dyn LockKind,
     acquire: impl Fn(&Target, &AcquireRequest<'_>) -> Call,

@@ -1,4 +1,4 @@
-//! What several real servers, and replies made by hand, come to.
+//! Attempts on several real servers, and tallies of replies made by hand.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ fn contended_attempts_leave_no_claims() {
     assert!(busy > ATTEMPTS / 2, "{busy}");
     let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.may_still_own(owner)).count();
     assert_eq!(quorum.claims.count(), owed(&quorum));
-    // What could not be taken back at once is owed to the worker, and forgotten when that is done.
+    // A vote that could not be withdrawn at once is left to the worker, and its claim ends with that.
     while owed(&quorum) > 0 {
         let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
         let requests: Vec<LeaseRequest<'_>> =
@@ -134,7 +134,7 @@ fn refused() -> Result<i64, Failure> {
     Err(Failure::Refused(redis::make_extension_error("OOM".into(), text)))
 }
 
-/// What three servers say of an owner, where the others cannot be reached.
+/// The ownership by the outcomes of three servers.
 fn judged(
     ask: TallyKind,
     said: [Result<i64, Failure>; 3],

@@ -46,6 +46,8 @@ fn holds() -> Vec<Row> {
     rows.push(row("a command with too few arguments in a transaction", "correct it", error));
     let error = guard.extend(ms(0)).unwrap_err();
     rows.push(row("`extend` by zero", "choose a span", error));
+    let error = guard.keep_for(ms(40 * 86_400_000)).unwrap_err();
+    rows.push(row("`keep_for` for 40 days", "choose a span", error));
     guard.release().unwrap();
     let panicked = thread::scope(|scope| {
         let work = || -> () {

@@ -18,7 +18,7 @@ use leasehold_support::lag::Spent as _;
 /// As much as a waiting thread needs, without optimisation.
 const STACK: usize = 128 * 1024;
 const THREADS: usize = 5_000;
-/// So many take their time where others want the machine too.
+/// This many threads take long on a shared machine.
 const LATEST: Duration = Duration::from_secs(60);
 
 fn connections(server: &Server) -> usize {
@@ -147,7 +147,8 @@ fn two_hundred_clients_are_served_in_order() {
                 count.unwrap() == number + 1
             });
         }
-        // Each has one for what it asks and one to listen; the first has one that renews.
+        // Each has a connection for requests and one for messages; the first also has one for
+        // renewals.
         assert!(connections(&server) <= CLIENTS * 2 + 4, "{}", connections(&server));
         let begin = Instant::now();
         guard.release().unwrap();
@@ -158,12 +159,12 @@ fn two_hundred_clients_are_served_in_order() {
     assert!(served.iter().map(|(number, _)| *number).eq(0..CLIENTS), "{served:?}");
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "tokens must grow");
     assert!(!exists(&server, "x") && waiting(&server, "x") == 0);
-    // What listened for them ends with them.
+    // Their subscriptions end with them.
     drop(clients);
     until("their connections are closed", || connections(&server) <= 4);
 }
 
-/// A name that nobody has any longer costs nothing.
+/// An unused name costs no memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_million_names_leave_nothing_in_memory() {
@@ -193,7 +194,8 @@ fn a_million_names_leave_nothing_in_memory() {
     thread::sleep(ms(100));
     let worked = common::resident().saturating_sub(before);
     assert!(worked < 8 << 20, "{} KiB for 2,000 locks that were given back", worked >> 10);
-    // All at once, and then none: what they had is had by as many others. No allocator gives all back.
+    // All at once, and then none: what they had is had by as many others. No allocator gives all
+    // back.
     let many = |letter: char| -> usize {
         let names = (0..100_000).map(|number| format!("{letter}{number}"));
         let locks: Vec<Mutex> = names.map(|name| client.mutex(name).unwrap()).collect();

@@ -26,7 +26,7 @@ struct Hold {
     token: u64,
 }
 
-/// What was done to the servers, by kind.
+/// The faults of the servers, by kind.
 #[derive(Debug, Default)]
 struct Faults([AtomicU64; 6]);
 

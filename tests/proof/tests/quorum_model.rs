@@ -1,6 +1,7 @@
 //! The argument for locks and tokens over several servers, checked in all cases of a small model:
-//! three servers, two clients, a few ticks of time; requests and releases that arrive late, out of order
-//! or never, servers that restart empty, clocks that are apart. Each rule is left out once, and missed.
+//! three servers, two clients, a few ticks of time; requests and releases that arrive late, out of
+//! order or never, servers that restart empty, clocks that are apart. Each rule is left out once,
+//! and missed.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ enum Plant {
     Nothing,
     /// A restarted server counts at once.
     NoQuarantine,
-    /// A token is above what was seen, and not above the clocks.
+    /// A token is above the last one, and not above the clocks.
     NotAboveClocks,
     /// A fence is kept for the lease only, not until the clock has come to its token.
     ShortFence,
@@ -23,13 +24,13 @@ enum Plant {
     SameToken,
     /// A server accepts any token.
     AnyToken,
-    /// A majority of those that were asked, not of all.
+    /// A majority of the servers that replied, not of all.
     MajorityOfAsked,
-    /// The validity counts from the last answer.
+    /// The validity counts from the last reply.
     ValidFromAnswer,
     /// A grant needs no validity left.
     ValidityUnchecked,
-    /// A renewal counts although only a minority has it.
+    /// A renewal counts although only a minority has the lock.
     RenewedByAny,
     /// The next attempt has the value of the one before, whose release may be on its way still.
     AskedAgain,
@@ -37,8 +38,8 @@ enum Plant {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Server {
-    /// The client that has it, counted from 1, and until when. Two more for an attempt that it gave up,
-    /// whose release may still come, at any time.
+    /// The client that has it, counted from 1, and until when. Two more for an attempt that it gave
+    /// up, whose release may still come, at any time.
     owner: u8,
     until: u8,
     /// The last token, and the time of the server's clock until which it is kept.
@@ -97,7 +98,8 @@ struct State {
     now: u8,
     servers: [Server; SERVERS],
     clients: [Client; 2],
-    /// Where releases of a client's attempts are under way that its next ones could be hit by.
+    /// The servers to which releases of a client's earlier attempts are under way, which could hit
+    /// its next ones.
     strays: [u8; 2],
     /// The highest token that was granted.
     highest: u8,
@@ -107,11 +109,11 @@ struct State {
 
 struct Model {
     plant: Plant,
-    /// What each server's clock is ahead by.
+    /// The lead of each server's clock.
     ahead: [u8; SERVERS],
     restarts: u8,
-    /// In how many rounds servers are asked, by both together. All of them may be in one tick, so tokens
-    /// run ahead of the clocks by as many.
+    /// In how many rounds servers are asked, by both together. All of them may be in one tick, so
+    /// tokens run ahead of the clocks by as many.
     rounds: u8,
     end: u8,
 }
@@ -129,7 +131,8 @@ impl Model {
         }
     }
 
-    /// A request reaches a server. Answers its answer: accepted, and the last token if that is too high.
+    /// A request reaches a server. Returns the reply: accepted, and the last token if that is too
+    /// high.
     fn deliver(
         &self,
         state: &mut State,
@@ -164,7 +167,7 @@ impl Model {
         (true, 0)
     }
 
-    /// All that may happen next, or what must not.
+    /// All possible next states, or a violation.
     fn next(&self, state: &State) -> Result<Vec<State>, String> {
         let mut found = Vec::new();
         if state.now < self.end {
@@ -181,7 +184,7 @@ impl Model {
                 let counts_from = state.now + quarantine;
                 next.servers[server] = Server { counts_from, ..Server::default() };
                 next.restarts += 1;
-                // Its connections break, and what was on its way to it is lost.
+                // Its connections break, and messages on their way to it are lost.
                 for client in &mut next.clients {
                     if let Client::Asking { pending, .. } | Client::Holding { pending, .. } = client
                     {
@@ -387,7 +390,7 @@ impl Model {
         state
     }
 
-    /// Looks at everything that may happen. Answers how many states there are, or what went wrong.
+    /// Explores all states. Returns their number, or a violation.
     fn explore(&self) -> Result<usize, String> {
         let mut seen = HashSet::new();
         let mut open = vec![State::default()];
@@ -422,7 +425,7 @@ fn model(plant: Plant, ahead: [u8; SERVERS], restarts: u8) -> Result<usize, Stri
     Model { plant, ahead, restarts, rounds, end: LEASE * 2 }.explore()
 }
 
-/// Clocks that are apart by more than a lease are borne while nobody forgets.
+/// Clocks that differ by more than a lease do no harm while no server loses its data.
 const APART: [u8; SERVERS] = [0, 0, 4];
 const TOGETHER: [u8; SERVERS] = [0; SERVERS];
 
@@ -438,7 +441,7 @@ fn exclusion_and_tokens_hold_with_clocks_apart() {
     assert!(states > 10_000, "{states}");
 }
 
-/// The limit that the documentation tells of.
+/// The limit that the documentation states.
 #[test]
 fn forgetful_servers_with_clocks_apart_break_tokens() {
     let error = model(Plant::Nothing, APART, 2).unwrap_err();

@@ -22,7 +22,7 @@ fn child(builder: ChildBuilder) -> ChildBuilder {
     builder.test("torture_holder_process")
 }
 
-/// What the child processes run, and nothing in the process that people started.
+/// The entry point of child processes; it does nothing in the process that people started.
 #[test]
 fn torture_holder_process() -> Result<()> {
     if role().as_deref() == Some(holder::ROLE) { holder::serve() } else { Ok(()) }
@@ -50,7 +50,7 @@ fn a_short_round_has_no_violation() -> Result<()> {
     Ok(())
 }
 
-/// Runs trials over several servers until so many were not void.
+/// Runs trials over several servers until this number was not void.
 fn over_several(plan: impl Fn(u64) -> quorum::Plan, wanted: u64, pause: Duration) -> Result<Tally> {
     let mut crew = quorum::Crew::hire(PROCESSES, child)?;
     let mut tally = Tally::default();
@@ -124,7 +124,7 @@ fn planted_bugs_are_found() -> Result<()> {
         (Planted::Litter, "C5"),
     ] {
         let mut found = false;
-        // Whether something is left is not asked of a trial that is void.
+        // A void trial is not checked for leftover keys.
         for number in 0..12 {
             let Report { violations, .. } =
                 trial::run(&mut crew, &Plan::planted(SEED, number, planted))?;

@@ -52,8 +52,8 @@ fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
     held.release().unwrap();
 }
 
-/// What a worker that is in a hurry for one lease does to the others: every lease that is about to
-/// run out must not cut short the exchange that renews the rest.
+/// The effect of an urgent lease on the others: a lease that is about to end must not cut short the
+/// exchange that renews the rest.
 #[test]
 fn expiring_leases_do_not_cut_short_other_renewals() {
     let lost_alone = lost_beside(0);
@@ -79,7 +79,7 @@ fn lost_beside(threads: usize) -> usize {
             let lock = client.mutex_with(format!("short{number}"), fixed(300)).unwrap();
             scope.spawn(move || {
                 while Instant::now() < end {
-                    // Held until it ends by itself, as somebody who is too slow does.
+                    // Held until its lease ends, as by a holder that is too slow.
                     if let Ok(Some(guard)) = lock.try_lock_for(ms(500)) {
                         while guard.is_valid() {
                             thread::sleep(ms(2));

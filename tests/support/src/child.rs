@@ -1,4 +1,4 @@
-//! This very program, run again as a child process that plays a role.
+//! This program, started again as a child process with a role.
 //!
 //! Parent and child talk in lines: [`Child::say`] to [`hear`], and [`tell`] to
 //! [`Child::expect_line`].
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::signal::{self, Signal};
 
 const VARIABLE: &str = "LEASEHOLD_ROLE";
-/// Tells a role's lines from what the test harness prints.
+/// Marks the lines of a role, to separate them from those of the test harness.
 const MARK: &str = "@ ";
 
 /// Returns the role this process was started for, or `None` in the process that people started.
@@ -133,7 +133,8 @@ impl Child {
         ChildBuilder { role: role.to_owned(), arguments: Vec::new(), variables: Vec::new() }
     }
 
-    /// Waits for a told line that begins with `prefix`, skips others, and returns the rest of it.
+    /// Waits for a line of the role that begins with `prefix`, skips others, and returns the rest
+    /// of it.
     ///
     /// # Panics
     ///
@@ -234,7 +235,7 @@ impl Child {
         }
     }
 
-    /// What it started may hold its output open for longer.
+    /// Processes that it started may hold its output open for longer.
     fn read_to_the_end(&self) {
         let end = Instant::now() + Duration::from_secs(2);
         while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < end {
@@ -254,7 +255,8 @@ impl Drop for Child {
     }
 }
 
-/// Reads a stream to its end on a thread; told lines go to `lines`, all of them to `output`.
+/// Reads a stream to its end on a thread; lines of the role go to `lines`, and all lines to
+/// `output`.
 fn collect(
     stream: Option<impl Read + Send + 'static>,
     output: Arc<Mutex<String>>,

@@ -1,4 +1,4 @@
-//! A wall clock of a process's own, which jumps as told.
+//! A wall clock of a process's own, which a test can set.
 
 use std::ffi::OsString;
 use std::io;
@@ -33,20 +33,20 @@ impl WallClock {
         }
     }
 
-    /// Makes it jump, so that it is ahead of the system's by so many microseconds.
+    /// Sets the lead over the system's clock, in microseconds.
     ///
     /// # Errors
     ///
     /// If its file cannot be written.
     pub fn set(&self, micros: i64) -> io::Result<()> {
         use std::io::Write;
-        // In place: those who have it look at this very file.
+        // In place: processes with this clock have the file mapped.
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false);
         options.open(self.path("ahead"))?.write_all(&micros.to_ne_bytes())
     }
 
-    /// Returns the environment variables of a process that is to have it.
+    /// Returns the environment variables of a process with this clock.
     pub fn variables(&self) -> [(OsString, OsString); 2] {
         let variable = |name: &str, file: &str| (name.into(), self.path(file).into_os_string());
         [variable("LD_PRELOAD", "clock.so"), variable("LEASEHOLD_CLOCK", "ahead")]

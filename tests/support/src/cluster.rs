@@ -19,8 +19,8 @@ const DEAD: &str = "2000";
 
 /// Masters that share the slots evenly, and their replicas.
 ///
-/// A node that dies is replaced by a replica of its own after some three seconds. All nodes die with
-/// their owner, as a [`Server`] does.
+/// A node that dies is replaced by a replica of its own after some three seconds. All nodes die
+/// with their owner, as a [`Server`] does.
 #[derive(Debug)]
 pub struct Cluster {
     /// The masters first, then the replicas of the first master, and so on.
@@ -29,8 +29,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster with so many masters, and so many replicas of each, and waits until all of
-    /// them know of each other and serve.
+    /// Starts a cluster with these numbers of masters and of replicas of each, and waits until all
+    /// of them know each other and serve.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Cluster {
         lag::watch();
         let start = |_| {
             let node = Server::builder().cluster().arg("--cluster-node-timeout").arg(DEAD);
-            // A replica that lags is better than none, and nobody waits to begin with copying.
+            // A replica that lags is better than none, and copying begins without a delay.
             let node = node.arg("--cluster-replica-validity-factor").arg("0");
             let node = node.arg("--repl-diskless-sync-delay").arg("0");
             arguments.iter().fold(node, |node, argument| node.arg(argument)).start()
@@ -88,7 +88,7 @@ impl Cluster {
         for (number, replica) in self.nodes[self.masters..].iter().enumerate() {
             let master = self.id(number / replicas);
             let follow = || tell::<()>(replica, &["CLUSTER", "REPLICATE", &master]);
-            // It is refused until the replica has heard of its master.
+            // It is refused until the replica knows its master.
             let why = || follow().map_or_else(|error| error.to_string(), |()| "late".to_owned());
             wait(why, || follow().is_ok())?;
         }
@@ -136,7 +136,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If it does not reply.
     pub fn id(&self, node: usize) -> String {
         tell(&self.nodes[node], &["CLUSTER", "MYID"]).expect("a node knows its id")
     }
@@ -160,7 +160,7 @@ impl Cluster {
         names.find(|name| self.home(name) == master).expect("names without end")
     }
 
-    /// Begins to move a slot: from then on the source sends whoever asks for what it has not to the
+    /// Begins to move a slot: from then on the source redirects requests for missing keys to the
     /// target.
     ///
     /// # Panics
@@ -176,7 +176,7 @@ impl Cluster {
         set(from, ["MIGRATING", &target]);
     }
 
-    /// Moves the keys of a slot that is being moved, so many at once, and answers how many there were.
+    /// Moves up to a number of keys of a slot that is being moved, and returns how many there were.
     ///
     /// # Panics
     ///
@@ -197,11 +197,11 @@ impl Cluster {
         keys.len()
     }
 
-    /// Ends the move of a slot: all masters are told who has it.
+    /// Ends the move of a slot: all masters are told its new master.
     ///
     /// # Panics
     ///
-    /// If a node refuses it, or the target does not hear of the moves before within a minute.
+    /// If a node refuses it, or the target does not learn of the earlier moves within a minute.
     pub fn close(&self, slot: usize, from: usize, to: usize) {
         self.catch_up(to);
         let (target, slot) = (self.id(to), slot.to_string());
@@ -212,8 +212,9 @@ impl Cluster {
         }
     }
 
-    /// Waits until a node knows the newest epoch. Before, what it is given would have an older one than
-    /// what the source said last, and whoever hears that late would believe it.
+    /// Waits until a node knows the newest epoch. Before that, a slot given to it would have an
+    /// older epoch than the source's last announcement, and a node that receives that late would
+    /// believe the source.
     fn catch_up(&self, node: usize) {
         let epoch = |node: usize, name: &str| {
             let told = tell::<String>(&self.nodes[node], &["CLUSTER", "INFO"]).unwrap_or_default();

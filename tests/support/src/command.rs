@@ -1,8 +1,8 @@
-//! What a server has been asked to do.
+//! The commands that a server has run.
 
 use std::collections::BTreeMap;
 
-/// How often each command ran, as `INFO commandstats` tells.
+/// How often each command ran, by `INFO commandstats`.
 ///
 /// Names are in lower case; a subcommand is `container|name`, as in `client|setinfo`. Calls made
 /// inside scripts are counted too, one by one, beside the `eval` or `evalsha` that made them.
@@ -32,7 +32,7 @@ impl CommandStats {
 
     /// Returns how often clients themselves sent `eval`, `evalsha` or one of `others`.
     ///
-    /// The server does not tell a script's calls from a client's, so `others` must be commands
+    /// The server counts a script's calls like a client's, so `others` must be commands
     /// that no script calls.
     pub fn client_commands(&self, others: &[&str]) -> u64 {
         ["eval", "evalsha"]
@@ -42,7 +42,7 @@ impl CommandStats {
             .sum()
     }
 
-    /// Returns what ran after `before` was taken.
+    /// Returns the commands that ran after `before` was taken.
     pub fn since(&self, before: &Self) -> Self {
         let calls = self
             .calls

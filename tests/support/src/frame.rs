@@ -1,8 +1,8 @@
-//! Where a message of the Redis protocol ends.
+//! The end of a message of the Redis protocol.
 
 /// Takes the first whole message off the buffer.
 ///
-/// What is not the protocol at all (inline commands, TLS) comes out as it went in.
+/// Bytes of another protocol (inline commands, TLS) pass unchanged.
 pub(crate) fn take(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     if buffer.is_empty() {
         return None;
@@ -16,7 +16,7 @@ pub(crate) fn take(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(std::mem::replace(buffer, rest))
 }
 
-/// Says whether a server's message answers no request: published, or about a subscription.
+/// Returns whether a server's message is no reply: a published one, or one about a subscription.
 pub(crate) fn is_push(message: &[u8]) -> bool {
     const RESP2: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
     message.starts_with(b">")

@@ -20,11 +20,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// What the sentinels call the master.
+    /// The sentinels' name for the master.
     pub const MASTER: &str = "mymaster";
 
-    /// Starts them, and waits until the replicas have caught up and all sentinels know of each other.
-    /// After so much silence they take a server for dead.
+    /// Starts them, and waits until the replicas have caught up and all sentinels know of each
+    /// other. After so much silence they take a server for dead.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Group {
     ///
     /// # Panics
     ///
-    /// If one of them does not answer.
+    /// If one of them does not reply.
     pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
         lag::watch();
         let mut servers = vec![replicating().start()?];
@@ -79,7 +79,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If one of them does not answer.
+    /// If one of them does not reply.
     pub fn start_with_replica() -> io::Result<(Server, Server)> {
         let master = replicating().start()?;
         let of = format!("127.0.0.1 {}", master.addr().port());

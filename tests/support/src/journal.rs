@@ -1,4 +1,4 @@
-//! What a proxy did with the messages that came by.
+//! The journal of a proxy: the fates of its messages.
 //!
 //! It is written where bytes are written, and knows nothing of faults: an injection's own count can
 //! be checked against it.
@@ -12,8 +12,8 @@ use crate::fault::{Direction, Operation};
 /// A message that waited this long in the proxy is late.
 pub(crate) const LATE: Duration = Duration::from_millis(20);
 
-/// What became of the messages of one operation and direction; each is in one of the fields after
-/// the first.
+/// The fates of the messages of one operation and direction; each message counts in one of the
+/// fields after the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// How many came.
@@ -31,7 +31,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns what came by since an earlier look.
+    /// Returns the counts since an earlier reading.
     pub fn since(self, before: Tally) -> Tally {
         Tally {
             seen: self.seen - before.seen,
@@ -91,7 +91,7 @@ fn key(direction: Direction, operation: Operation) -> (bool, Operation) {
     (direction == Direction::Request, operation)
 }
 
-/// What became of one message.
+/// The fate of one message.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) direction: Direction,
@@ -114,7 +114,7 @@ impl Trace {
         Self { direction, operation, arrived, length, whole: 0, altered: false, late: false }
     }
 
-    /// So many bytes are written in the place of the message.
+    /// This number of bytes is written in place of the message.
     pub(crate) fn writes(&mut self, message: bool, length: usize) {
         if message && length == self.length {
             self.whole += 1;

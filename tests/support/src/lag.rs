@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use crate::processor;
 
 const PAUSE: Duration = Duration::from_millis(5);
-/// Who is woken later than this was kept waiting.
+/// A thread that is woken later than this had to wait for a processor.
 const LATE: Duration = Duration::from_millis(2);
 
-/// What those who watch have seen.
+/// The observations of the watching threads.
 static SEEN: Mutex<Seen> = Mutex::new(Seen { lags: Vec::new(), due: Vec::new() });
 
 struct Seen {
-    /// The times in which some processor was not to be had, in no order.
+    /// The times in which some processor was withheld, in no order.
     lags: Vec<(Instant, Instant)>,
-    /// When each of those who watch is to be woken next. One that is late may have yet to say so.
+    /// When each watching thread is due next. A late one may not have reported its lateness yet.
     due: Vec<Instant>,
 }
 
 impl Seen {
-    /// What kept somebody waiting until now, too.
+    /// Includes delays that last until now.
     fn lags(&self, now: Instant) -> Vec<(Instant, Instant)> {
         let late = self.due.iter().filter(|due| now > **due + LATE).map(|due| (*due, now));
         self.lags.iter().copied().chain(late).collect()
@@ -32,7 +32,8 @@ fn seen() -> MutexGuard<'static, Seen> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to watch the processors that this process may use, for as long as it lives; once is enough.
+/// Begins to watch the processors that this process may use, for as long as it lives; once is
+/// enough.
 ///
 /// A thread on each of them asks for little and often, so that it is late only if all are.
 pub fn watch() {
@@ -47,7 +48,8 @@ pub fn watch() {
     });
 }
 
-/// Time spent, as a bound on it is to count it: less what the machine took.
+/// Time spent, without the time in which the machine withheld processors: the time that a bound
+/// counts.
 pub trait Spent {
     /// Returns how long it is since then.
     fn spent(self) -> Duration;
@@ -80,7 +82,7 @@ fn between(begin: Instant, end: Instant) -> Duration {
     sum(lags, begin, end)
 }
 
-/// What several saw counts once.
+/// Overlapping times count once.
 fn sum(mut lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Duration {
     lags.sort_unstable();
     let (mut sum, mut counted) = (Duration::ZERO, begin);
@@ -93,7 +95,7 @@ fn sum(mut lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Durat
 }
 
 fn watch_processor(number: usize, index: usize) {
-    // Where that is not allowed it watches whatever it runs on.
+    // Without that permission it watches the processor that it happens to run on.
     let _ = processor::pin(&[number]);
     let mut due = seen().due[index];
     loop {

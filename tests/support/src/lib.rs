@@ -36,6 +36,6 @@ pub use fault::{Action, Direction, Fault, Injection, Trigger};
 pub use group::Group;
 pub use journal::Tally;
 pub use monitor::{Line, Monitor};
-pub use proxy::Proxy;
+pub use proxy::{Proxy, Seen};
 pub use server::{Server, ServerBuilder};
 pub use skip::{or_skip, skip};

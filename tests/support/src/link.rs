@@ -17,7 +17,7 @@ use crate::frame;
 use crate::journal::Trace;
 use crate::proxy::Gate;
 
-/// Where a proxy leads to.
+/// The target of a proxy.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     Tcp(SocketAddr),
@@ -64,7 +64,7 @@ impl Upstream {
     }
 }
 
-/// What is to happen to a message, and the fault that wants it.
+/// The planned action on a message, and its fault.
 type Planned = (Action, Option<Injection>);
 
 /// The replies that have not come yet.
@@ -72,9 +72,9 @@ type Planned = (Action, Option<Injection>);
 struct Plan {
     sent: u64,
     answered: u64,
-    /// What is to happen to them, by their number.
+    /// The planned actions, by number.
     actions: BTreeMap<u64, Planned>,
-    /// What they answer, in their order.
+    /// The requests without a reply, in order.
     operations: VecDeque<Operation>,
 }
 
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    /// Tells what a message is for, and what is planned for it if it is a reply.
+    /// Returns the operation of a message, and the planned action if it is a reply.
     fn expected(&self, direction: Direction, message: &[u8]) -> (Operation, Option<Planned>) {
         match direction {
             Direction::Request => (Operation::of(message), None),
@@ -204,7 +204,7 @@ impl Link {
         }
     }
 
-    /// Does to a message what is planned for it. An error ends the connection.
+    /// Performs the planned action on a message. An error ends the connection.
     fn handle(
         &self,
         trace: &mut Trace,
@@ -230,7 +230,7 @@ impl Link {
             return self.forward(trace, &message, Some((later, injection)));
         }
         let gone = || Err(io::ErrorKind::ConnectionReset.into());
-        // Counted before anyone can see it: who sees the effect finds the count.
+        // Counted before the effect is visible: a test that sees the effect finds the count.
         injection.iter().for_each(Injection::fire);
         match action {
             Action::Cut | Action::LoseReply => {
@@ -258,7 +258,10 @@ impl Link {
                 self.gate.rest(Instant::now() + time, || !self.is_dead());
                 self.forward(trace, &message, None)
             }
-            Action::Drop => Ok(()),
+            Action::Drop => {
+                self.gate.show(trace, &message, true);
+                Ok(())
+            }
             Action::Twice => {
                 self.forward(trace, &message, None)?;
                 let swallow = request.then_some((Action::Drop, None));
@@ -273,7 +276,7 @@ impl Link {
         }
     }
 
-    /// Passes a message on, and plans what happens to its reply.
+    /// Passes a message on, and plans the action on its reply.
     fn forward(&self, trace: &mut Trace, message: &[u8], later: Option<Planned>) -> io::Result<()> {
         if trace.direction == Direction::Request && !frame::is_subscription(message) {
             let mut plan = self.plan();
@@ -282,6 +285,7 @@ impl Link {
             plan.operations.push_back(trace.operation);
             plan.actions.extend(later.map(|later| (number, later)));
         }
+        self.gate.show(trace, message, false);
         self.write(trace, message, true)
     }
 

@@ -1,4 +1,4 @@
-//! What a server says that it runs.
+//! The commands of a server, as it reports them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use crate::Server;
 /// How long the server may take to begin.
 const BEGIN: Duration = Duration::from_secs(10);
 
-/// A connection on which a server tells all commands that it runs (`MONITOR`), until it hangs up.
+/// A connection on which a server reports all commands that it runs (`MONITOR`), until it hangs up.
 #[derive(Debug)]
 pub struct Monitor {
     lines: Arc<Mutex<Vec<Line>>>,
@@ -19,21 +19,21 @@ pub struct Monitor {
     reader: Option<JoinHandle<()>>,
 }
 
-/// One command, as the server told it.
+/// One command, as the server reported it.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// When it was read.
     pub at: Instant,
-    /// What was told: the server's time, the client, and the quoted words.
+    /// The line: the server's time, the client, and the quoted words.
     pub text: String,
 }
 
 impl Monitor {
-    /// Begins to listen to a server that answers.
+    /// Connects to a server that replies.
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If it does not reply.
     pub fn start(server: &Server) -> Monitor {
         let mut stream = UnixStream::connect(server.socket()).expect("a connection");
         stream.set_read_timeout(Some(BEGIN)).expect("a time-out");

@@ -16,7 +16,7 @@ use redis::{Connection, ConnectionInfo, IntoConnectionInfo};
 use crate::directory::Directory;
 use crate::signal::{self, Signal};
 
-/// How long a server may take to answer.
+/// How long a server may take to reply.
 pub(crate) const START: Duration = Duration::from_secs(10);
 const END: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
@@ -121,7 +121,7 @@ impl Process {
         Ok(vec![path.into(), "--sentinel".into()])
     }
 
-    /// A node keeps what it knows of the others in a file, also where it keeps no data.
+    /// A node stores its knowledge of the others in a file, even without persistence.
     fn cluster_arguments(&self) -> Vec<String> {
         let Some(bus) = self.bus else { return Vec::new() };
         ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()].map(str::to_owned).into()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::thread;
 
-/// Returns the numbers of the processors that this thread may use; none where the system does not say.
+/// Returns the processors that this thread may use; none if the system does not report them.
 #[cfg(target_os = "linux")]
 pub fn allowed() -> Vec<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity};
@@ -27,7 +27,7 @@ pub fn pin(processors: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Returns nothing: this system does not say.
+/// Returns nothing: this system does not report them.
 #[cfg(not(target_os = "linux"))]
 pub fn allowed() -> Vec<usize> {
     Vec::new()
@@ -43,10 +43,10 @@ pub fn pin(_processors: &[usize]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Where a bench runs its server and the server's clients.
+/// The processors of a bench's server and of its clients.
 ///
 /// Unpinned, the kernel wakes a client now on the processor of the server, now on another one. What
-/// that costs is more than what a bench measures.
+/// that costs is more than the measured time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
     /// The server has one processor, and the clients have the others.
@@ -109,7 +109,7 @@ impl Placement {
     }
 }
 
-/// As a header of figures has it.
+/// For the header of a table of figures.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

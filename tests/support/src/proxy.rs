@@ -1,10 +1,11 @@
-//! A TCP proxy that fails as told.
+//! A TCP proxy with scripted faults.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,33 @@ use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
 use crate::server::Server;
 
-/// How long it takes at most until a child that is started has closed what it has from its parent.
+/// The longest time until a new child has closed the descriptors of its parent.
 const LONGEST_START: Duration = Duration::from_secs(5);
+
+/// A message that passes through a [`Proxy`], or is lost there.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Its operation.
+    pub operation: Operation,
+    /// Its bytes.
+    pub message: &'a [u8],
+    /// Whether a fault swallows it.
+    pub is_lost: bool,
+}
+
+type Watch = dyn Fn(Seen<'_>) + Send + Sync;
+
+/// The callback for the messages, once there is one.
+#[derive(Default)]
+struct Watcher(OnceLock<Box<Watch>>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watcher").field(&self.0.get().is_some()).finish()
+    }
+}
 
 /// A TCP proxy in this process, between a client and a server, with faults on demand.
 ///
@@ -27,7 +53,7 @@ pub struct Proxy {
     address: SocketAddr,
     gate: Arc<Gate>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
-    /// Keeps the port from everybody else while nobody listens there.
+    /// Reserves the port while no socket listens on it.
     _reservation: Socket,
 }
 
@@ -109,17 +135,28 @@ impl Proxy {
         injection
     }
 
-    /// Returns what became of the messages of an operation since the start.
+    /// Calls `watcher` with each message from now on, just before it is passed on.
+    ///
+    /// # Panics
+    ///
+    /// If there is a watcher already.
+    pub fn watch(&self, watcher: impl Fn(Seen<'_>) + Send + Sync + 'static) {
+        let is_first = self.gate.watcher.0.set(Box::new(watcher)).is_ok();
+        assert!(is_first, "the proxy has a watcher");
+    }
+
+    /// Returns the fates of the messages of an operation since the start.
     pub fn tally(&self, direction: Direction, operation: Operation) -> Tally {
         self.gate.journal.tally(direction, operation)
     }
 
-    /// Returns what became of all messages of a direction since the start.
+    /// Returns the fates of all messages of a direction since the start.
     pub fn tally_all(&self, direction: Direction) -> Tally {
         self.gate.journal.sum(direction)
     }
 
-    /// Returns how many messages a black hole or a delay of the whole proxy made late or kept for good.
+    /// Returns how many messages a black hole or a delay of the whole proxy made late or kept for
+    /// good.
     pub fn held_up(&self) -> u64 {
         self.gate.held_up.load(Ordering::SeqCst)
     }
@@ -131,7 +168,8 @@ impl Proxy {
             // Wakes the thread out of `accept`.
             let _ = TcpStream::connect(self.address);
             let _ = acceptor.join();
-            // A child that another thread starts has the listener too, until it becomes its own program.
+            // A child that another thread starts has the listener too, until it becomes its own
+            // program.
             let end = Instant::now() + LONGEST_START;
             while TcpStream::connect(self.address).is_ok() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
@@ -141,7 +179,7 @@ impl Proxy {
 
     /// Accepts connections but passes nothing on, either way, until [`Proxy::heal`].
     ///
-    /// What was sent meanwhile is not lost: it goes through then.
+    /// Bytes sent meanwhile are not lost: they pass then.
     pub fn black_hole(&self) {
         self.gate.state().black_hole = true;
     }
@@ -157,8 +195,8 @@ impl Proxy {
         links.iter().for_each(|link| link.cut());
     }
 
-    /// Forgets all open connections, as a NAT does with idle ones: nothing passes on them any more, and
-    /// neither side is told. New ones work.
+    /// Forgets all open connections, as a NAT does with idle ones: no byte passes on them any more,
+    /// and neither side is notified. New connections work.
     pub fn forget(&self) {
         self.gate.links().iter().for_each(|link| link.forget());
     }
@@ -167,7 +205,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// If the system lets nobody listen.
+    /// If the system provides no port.
     pub fn heal(&self) {
         let mut state = self.gate.state();
         (state.black_hole, state.delay) = (false, Duration::ZERO);
@@ -200,7 +238,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What all connections of a proxy share.
+/// The state that all connections of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     target: Mutex<Target>,
@@ -210,6 +248,7 @@ pub(crate) struct Gate {
     closed: AtomicBool,
     stopped: AtomicBool,
     pub(crate) journal: Journal,
+    watcher: Watcher,
     held_up: AtomicU64,
 }
 
@@ -232,11 +271,20 @@ impl Gate {
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             journal: Journal::default(),
+            watcher: Watcher::default(),
             held_up: AtomicU64::new(0),
         }
     }
 
-    /// Makes a message wait as long as [`Gate::pass`] says.
+    /// Shows a message to the watcher.
+    pub(crate) fn show(&self, trace: &Trace, message: &[u8], is_lost: bool) {
+        if let Some(watcher) = self.watcher.0.get() {
+            let Trace { direction, operation, .. } = *trace;
+            watcher(Seen { direction, operation, message, is_lost });
+        }
+    }
+
+    /// Delays a message for as long as [`Gate::pass`] returns.
     pub(crate) fn pass_message(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let state = self.state();
         let waits = state.black_hole || !state.delay.is_zero();
@@ -247,7 +295,7 @@ impl Gate {
         }
     }
 
-    /// Waits while nothing goes through, and then for what is left of the delay.
+    /// Waits while the gate is closed, and then for the rest of the delay.
     fn pass(&self, arrived: Instant, goes_on: impl Fn() -> bool) {
         let mut state = self.state();
         while state.black_hole && self.goes_on(&goes_on) {

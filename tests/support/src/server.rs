@@ -59,7 +59,8 @@ impl ServerBuilder {
         self.tcp()
     }
 
-    /// Makes it a node of a cluster, whose bus has a free port of its own; it listens on a port too.
+    /// Makes it a node of a cluster, whose bus has a free port of its own; it listens on a port
+    /// too.
     pub fn cluster(mut self) -> Self {
         self.cluster = true;
         self.tcp()
@@ -78,13 +79,13 @@ impl ServerBuilder {
     }
 
     /// Runs a program of at least this version: the usual one if it is new enough, else the pinned
-    /// wheel. Any Valkey has what Redis 7.2 has.
+    /// wheel. Any Valkey has the features of Redis 7.2.
     pub fn since(mut self, major: u32, minor: u32) -> Self {
         self.since = Some((major, minor));
         self
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it replies.
     ///
     /// # Errors
     ///
@@ -210,7 +211,7 @@ impl Server {
         opened.unwrap_or_else(|error| panic!("no connection to the test server: {error}"))
     }
 
-    /// Stops the process (SIGSTOP): connections stay open, nothing answers.
+    /// Stops the process (SIGSTOP): connections stay open, and no reply comes.
     ///
     /// # Panics
     ///
@@ -256,7 +257,7 @@ impl Server {
         };
     }
 
-    /// Returns what the server has written to its log.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -267,7 +268,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn commands(&self) -> CommandStats {
         CommandStats::parse(&self.ask::<String>(redis::cmd("INFO").arg("commandstats")))
     }
@@ -276,17 +277,17 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn command_calls(&self, names: &[&str]) -> u64 {
         let commands = self.commands();
         names.iter().map(|name| commands.calls(name)).sum()
     }
 
-    /// Returns how often it has answered with an error of this code, such as `OOM`.
+    /// Returns how often it has replied with an error of this code, such as `OOM`.
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn error_count(&self, code: &str) -> u64 {
         error_count(self, &format!("errorstat_{code}"))
     }
@@ -295,7 +296,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn reset_stats(&self) {
         self.ask::<()>(redis::cmd("CONFIG").arg("RESETSTAT"));
     }
@@ -304,7 +305,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server does not answer.
+    /// If the server does not reply.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         let mut connection = self.connection();
         let (mut keys, mut cursor) = (Vec::new(), 0_u64);
@@ -321,7 +322,7 @@ impl Server {
             }
         }
         keys.sort();
-        // A scan may tell a key twice.
+        // A scan may return a key twice.
         keys.dedup();
         keys
     }

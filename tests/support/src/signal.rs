@@ -28,7 +28,7 @@ pub(crate) fn try_send(process: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(pid, signal)?)
 }
 
-/// `kill` returns before the process has stopped; where the system tells, wait until it has.
+/// `kill` returns before the process has stopped; if the system reports its state, wait for that.
 fn await_stopped(process: u32) {
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Tests that cannot run here, which say so.
+//! Tests that cannot run here, and report that.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -7,8 +7,9 @@ use std::io::{self, Write};
 /// The file, if any, that gets a line for each test that was skipped.
 const FILE: &str = "LEASEHOLD_SKIPS";
 
-/// Says that this thread's test cannot run here, and why: `SKIPPED: <test>: <why>`, on standard error,
-/// past what captures the output of tests that pass, and in the file that `LEASEHOLD_SKIPS` names.
+/// Says that this thread's test cannot run here, and why: `SKIPPED: <test>: <why>`, on standard
+/// error, past what captures the output of tests that pass, and in the file that `LEASEHOLD_SKIPS`
+/// names.
 ///
 /// The test returns right after it. No test returns early without it.
 pub fn skip(why: impl Display) {
@@ -24,8 +25,8 @@ pub fn skip(why: impl Display) {
     }
 }
 
-/// Returns what was started, or says that this thread's test is [skipped](skip) where there is no program
-/// for it.
+/// Returns what was started, or says that this thread's test is [skipped](skip) where there is no
+/// program for it.
 ///
 /// # Panics
 ///

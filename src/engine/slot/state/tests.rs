@@ -15,12 +15,13 @@ use crate::protocol::target::Target;
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
-/// A slot, and what a careful owner of it knows.
+/// A slot, and a model of what it must contain.
 struct Bench {
     clock: Arc<ManualClock>,
     target: Arc<Target>,
     state: SlotState,
     hears: bool,
+    closing: bool,
     now: Moment,
     options: LockOptions,
     number: u64,
@@ -41,6 +42,7 @@ impl Bench {
             target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
             state: SlotState::new(overlaps),
             hears: true,
+            closing: false,
             now,
             options: LockOptions::new().lease(Lease::renewed(SECOND * 30)).linger(SECOND),
             clock,
@@ -53,9 +55,9 @@ impl Bench {
         }
     }
 
-    /// Lets an event happen, and its effects.
+    /// Carries out an event and its effects.
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
-        let mut step = Step::new(self.now, self.hears, false);
+        let mut step = Step::new(self.now, self.hears, self.closing);
         let outcome = event(&mut self.state, &mut step);
         match step.next_check {
             NextCheck::Unchanged => {}
@@ -83,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// A thread comes. Returns what it is told at once.
+    /// A thread enters. Returns its admission, if that comes at once.
     fn enter(&mut self, wait_limit: WaitLimit) -> Option<&'static str> {
         self.number += 1;
         let (options, number) = (self.options, self.number);
@@ -110,7 +112,7 @@ impl Bench {
         Some(text)
     }
 
-    /// The acquirer has the lock.
+    /// The acquirer gets the lock.
     fn grant(&mut self) {
         let now = self.now;
         let grant = Grant {
@@ -128,7 +130,7 @@ impl Bench {
         self.transition(|state, step| state.granted(&lease, 0, step));
     }
 
-    /// A thread gives up what it has.
+    /// A thread releases its lock.
     fn unlock(&mut self) -> Unlocked {
         let lease = self.held.remove(0);
         assert!(lease.begin_release().is_some());
@@ -156,7 +158,7 @@ impl Bench {
         is_ended
     }
 
-    /// What holds after each event.
+    /// Checks the invariants, which hold after each event.
     fn check(&self) {
         let state = &self.state;
         assert_eq!(state.acquirer.is_some(), self.acquires);
@@ -192,6 +194,27 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     bench.remove(&lease);
     assert!(bench.acquires && !bench.is_watched);
     bench.check();
+}
+
+#[test]
+fn closing_slot_refuses_threads_and_leaves_its_holder_alone() {
+    let mut bench = Bench::new(false);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    bench.grant();
+    assert_eq!(bench.enter(ALWAYS), None);
+    bench.closing = true;
+    assert_eq!(bench.enter(ALWAYS), Some("cancelled"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("cancelled"));
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 1);
+    assert!(bench.waiting.is_empty() && bench.held[0].is_live());
+    assert!(!bench.state.is_in_exchange(false));
+    // It might linger if the client were open.
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
+    assert!(bench.state.is_in_exchange(false));
+    let lease = bench.releasing.remove(0);
+    bench.remove(&lease);
+    assert!(!bench.state.is_in_exchange(true));
+    assert_eq!(bench.enter(ALWAYS), Some("cancelled"));
 }
 
 #[test]
@@ -245,8 +268,8 @@ fn linger_that_ends_during_a_check_is_checked_again() {
     assert!(bench.is_watched);
 }
 
-/// Every event in every order that a seed makes: no thread waits for nothing, none is told twice, and the
-/// worker has an entry as long as there is a lease.
+/// Random events: no thread waits for nothing, none is admitted twice, and the worker has an entry while
+/// there is a lease.
 #[test]
 fn random_events_keep_the_invariants() {
     for seed in 0..400 {
@@ -306,4 +329,96 @@ fn random_events_keep_the_invariants() {
         assert!(bench.waiting.is_empty() && bench.state.holders.is_empty(), "seed {seed}");
         assert!(!bench.is_watched);
     }
+}
+
+/// What an exclusive slot is in, for people.
+fn place(state: &SlotState) -> &'static str {
+    match (&state.acquirer, state.holders.first().map(|holder| &holder.hold)) {
+        (None, None) => "free",
+        (Some(acquirer), None) if acquirer.held_elsewhere => "held elsewhere",
+        (Some(_), None) => "asking",
+        (None, Some(HoldState::Held(_))) => "held",
+        (None, Some(HoldState::Lingering { .. })) => "lingering",
+        (None, Some(HoldState::Releasing { .. })) => "releasing",
+        (Some(_), Some(_)) => panic!("an exclusive slot is acquired and held"),
+    }
+}
+
+/// The ways of an exclusive slot from state to state, as random events take it. A drawing in the guide is made
+/// from this list; `LEASEHOLD_REMAKE=1` writes it anew.
+#[test]
+fn transitions_match_the_list() {
+    let mut found = std::collections::BTreeSet::new();
+    for seed in 0..800 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut bench = Bench::new(false);
+        let usual = bench.options;
+        let other = usual.lease(Lease::renewed(SECOND * 9));
+        for _ in 0..60 {
+            let from = place(&bench.state);
+            let event = match random.u8(0..11) {
+                0 => {
+                    _ = bench.enter(ALWAYS);
+                    "a thread comes"
+                }
+                1 => {
+                    bench.options = other;
+                    _ = bench.enter(ALWAYS);
+                    bench.options = usual;
+                    "a thread with other options comes"
+                }
+                2 => {
+                    _ = bench.enter(WaitLimit::TryOnce);
+                    "a thread comes that tries once"
+                }
+                3 if bench.acquires => {
+                    bench.grant();
+                    "granted"
+                }
+                4 if bench.acquires => {
+                    bench.stop();
+                    "the thread gives up"
+                }
+                5 if bench.acquires => {
+                    bench.transition(|state, step| state.held_elsewhere(None, step));
+                    "Redis names a holder"
+                }
+                6 if !bench.held.is_empty() => {
+                    _ = bench.unlock();
+                    "unlocked"
+                }
+                7 if !bench.held.is_empty() => {
+                    let lease = bench.held.remove(0);
+                    bench.remove(&lease);
+                    "lost"
+                }
+                8 if !bench.releasing.is_empty() => {
+                    let lease = bench.releasing.remove(0);
+                    bench.remove(&lease);
+                    "given back"
+                }
+                9 if bench.end_linger() => "the linger ends",
+                10 => {
+                    bench.hears = random.bool();
+                    bench.clock.put_forward(bench.now.after(SECOND / 50));
+                    bench.now = bench.clock.now();
+                    continue;
+                }
+                _ => continue,
+            };
+            bench.check();
+            found.insert(format!("{from} | {event} | {}\n", place(&bench.state)));
+        }
+    }
+    let found: String = found.into_iter().collect();
+    if std::env::var_os("LEASEHOLD_REMAKE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/slot/state/transitions.txt");
+        std::fs::write(path, &found).unwrap();
+        return;
+    }
+    assert!(
+        found == include_str!("transitions.txt"),
+        "transitions.txt is not what the machine does; `LEASEHOLD_REMAKE=1 cargo test --lib \
+         slot::state` writes it anew"
+    );
 }

@@ -63,6 +63,7 @@ impl SlotState {
             self.check_by(until, step);
             return Unlocked::Lingering;
         }
+
         self.holders[index].hold =
             HoldState::Releasing { lease: Arc::downgrade(lease), since: step.now };
         // Before the release is sent: its message may reach this client before its reply.
@@ -107,11 +108,8 @@ impl SlotState {
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let allowed = revocable
-            && self.queue.is_empty()
-            && !holder.demand.wanted
-            && useful
-            && !step.shut_down;
+        let allowed =
+            revocable && self.queue.is_empty() && !holder.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 

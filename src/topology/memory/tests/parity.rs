@@ -23,7 +23,7 @@ struct Pair {
     rng: Rng,
     real: Connection,
     store: Store,
-    /// What was done, to find out why the two differ.
+    /// The log of commands, to explain a difference.
     history: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ fn coded(value: Value) -> Value {
 fn ask(connection: &mut Connection, words: &Words) -> Value {
     let mut command = Cmd::new();
     words.iter().for_each(|word| _ = command.arg(word.as_slice()));
-    // Errors within an array are not told from others by `query`.
+    // `query` does not distinguish an error within an array from one of the whole reply.
     coded(connection.req_command(&command).unwrap())
 }
 
@@ -185,7 +185,7 @@ impl Pair {
         let (pattern, options) = *self.rng.choice(PATTERNS).unwrap();
         let mut slots: Vec<&str> = pattern.split(' ').collect();
         if let Some(at) = slots.iter().position(|slot| *slot == "…") {
-            // What stands before may be there several times.
+            // The option before may be repeated.
             let (whole, repeated) = (slots.split_off(at), self.rng.usize(..3));
             let unit = if whole.len() > 1 { whole[1..].to_vec() } else { vec![slots[at - 1]] };
             (0..repeated).for_each(|_| slots.extend_from_slice(&unit));
@@ -439,7 +439,7 @@ fn scripts_match_a_real_server() {
         "local x = nil return x.y",
         "this is not Lua",
         "redis.call('SET', 'a', 'kept') redis.call('GET', 'b')",
-        // What a script may not do.
+        // Forbidden actions of scripts.
         "x = 1",
         "return x",
         "function f() end",

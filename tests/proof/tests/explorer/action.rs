@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The actions that can happen next.
 
 use crate::client::{Client, Life, Part};
 use crate::network::{Line, Load, Message};
@@ -6,7 +6,7 @@ use crate::protocol::Request;
 use crate::scenario::{Budget, Scenario};
 use crate::world::{START, World};
 
-/// What becomes of a request's reply.
+/// The fate of a request's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Arrives,
@@ -57,7 +57,7 @@ impl World {
         ready && (healed || !message.delayed)
     }
 
-    /// What can happen now.
+    /// The actions that can happen now.
     pub(crate) fn actions(&self, scenario: &Scenario) -> Vec<Action> {
         let mut actions = Vec::new();
         let healed = self.now >= START + scenario.healed;

@@ -6,8 +6,8 @@
 //! | large | the long run, under a minute | more faults, more rounds, more clients |
 //! | deep | whoever has ten minutes and 4 GB | as large, with faults of two kinds together |
 //!
-//! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The rules
-//! compare times with each other, so what matters is which is longer, not by how much.
+//! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The
+//! rules compare times with each other, so what matters is which is longer, not by how much.
 
 use crate::protocol::Time;
 use crate::scenario::{Budget, Listeners, Scenario, Setting};
@@ -73,7 +73,7 @@ fn lost_messages(setting: Setting) -> Time {
     setting.heartbeat + setting.claim() + setting.exchange
 }
 
-/// …and what a holder that vanished had left, when more goes wrong.
+/// …and the rest of a vanished holder's lease, when more goes wrong.
 fn vanished_holder(setting: Setting, ttl: Time) -> Time {
     lost_messages(setting) + ttl
 }
@@ -166,7 +166,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..usual("at a replica, unasked", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
         },
         Scenario {
-            // So does a script of a user who may not ask how many listen.
+            // So does a script of a user without permission for `PUBSUB`.
             setting: Setting { listeners: Listeners::Refused, ..USUAL },
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),

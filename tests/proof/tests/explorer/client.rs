@@ -4,11 +4,11 @@
 //! | part | the thread | goes to |
 //! | --- | --- | --- |
 //! | idle | does not want the lock, or no longer | asking |
-//! | asking | waits for an answer | pausing, holding, leaving, idle |
+//! | asking | waits for a reply | pausing, holding, leaving, idle |
 //! | pausing | waits for a message, or a moment | asking, holding, leaving |
 //! | leaving | takes an attempt out of the queue | asking, idle |
 //! | holding | has the lease | releasing, idle (lost) |
-//! | releasing | waits for the answer to its release | idle |
+//! | releasing | waits for the reply to its release | idle |
 //!
 //! Simplified: several threads of a process appear only as local hand-offs; a pause between two
 //! attempts in an outage takes no time; the worker's commands do not wait for one another.
@@ -58,7 +58,7 @@ pub(crate) struct Client {
     pub(crate) life: Life,
     /// Its clock less the true time.
     pub(crate) offset: i8,
-    /// Whether it hears messages, as far as it knows.
+    /// Whether it receives messages, as far as it knows.
     pub(crate) listens: bool,
     pub(crate) reading: Reading,
     pub(crate) number: u8,
@@ -73,7 +73,7 @@ pub(crate) struct Client {
     pub(crate) clean: u32,
 }
 
-/// Where a client finds itself.
+/// The state of a client.
 pub(crate) struct Place<'a> {
     pub(crate) now: Time,
     pub(crate) setting: &'a Setting,
@@ -122,7 +122,7 @@ impl Client {
     /// A thread comes and wants the lock.
     pub(crate) fn arrive(&mut self, place: &mut Place<'_>) {
         self.rounds -= 1;
-        // The clock was read when the client connected, and since then by every answer.
+        // The clock was read when the client connected, and since then from every reply.
         let local = self.local(place.now);
         if self.reading.server == 0 {
             self.reading = Reading { server: place.now, sent: local, received: local };
@@ -183,7 +183,7 @@ impl Client {
         self.send(Line::Thread, Request::Acquire(request), place);
     }
 
-    /// A pause is over: what was heard is looked at, else Redis is asked.
+    /// A pause is over: a received grant is examined, or Redis is asked.
     fn go_on(&mut self, place: &mut Place<'_>) {
         self.nudged = false;
         match self.heard.take() {
@@ -306,7 +306,7 @@ impl Client {
         }
     }
 
-    /// The exchange brought no answer: the connection broke, or its time is over.
+    /// The exchange brought no reply: the connection broke, or its time is over.
     fn recover(&mut self, deadline: Time, broke: bool, place: &mut Place<'_>) {
         if !place.setting.has(Mutation::ReplyUnmatched) {
             place.network.abandon(self.id, Line::Thread);
@@ -348,7 +348,7 @@ impl Client {
             || self.releases.iter().any(|release| release.due() <= local)
     }
 
-    /// Does what is due.
+    /// Performs the due actions.
     pub(crate) fn wake(&mut self, place: &mut Place<'_>) {
         let local = self.local(place.now);
         self.look_after_lease(place);

@@ -3,7 +3,7 @@
 use crate::protocol::{Time, Token};
 use crate::scenario::Setting;
 
-/// What the latest answer told of the server's time (rule 10).
+/// The server's time in the latest reply (rule 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reading {
     pub(crate) server: Time,

@@ -1,4 +1,4 @@
-//! What a server keeps of one lock, in ticks.
+//! The keys of one lock at a server, in ticks.
 
 use ::redis::{Value, from_redis_value};
 
@@ -24,11 +24,11 @@ impl Sorted {
     }
 }
 
-/// Who has the lock.
+/// The owner of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) owner: Attempt,
-    /// The first tick at which nobody has it any more. `None`: without end, which no key may be.
+    /// The first tick at which the key is gone. `None`: it never expires, which no key may do.
     pub(crate) until: Option<Time>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Fence {
     pub(crate) until: Option<i64>,
 }
 
-/// The keys of a lock, and who listens.
+/// The keys of a lock, and the subscribers.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) lock: Option<Lock>,

@@ -1,4 +1,4 @@
-//! Requests as commands of Redis, and what its replies and messages mean.
+//! Requests as commands of Redis, and the meaning of its replies and messages.
 
 use ::redis::Value;
 
@@ -26,7 +26,7 @@ fn value(Attempt { client, number, window }: Attempt) -> String {
     format!("1q:{client:x}:{number:x}:{}:1:h:", millis(window))
 }
 
-/// The attempt whose value this is.
+/// The attempt of an owner's value.
 pub(crate) fn attempt(value: &[u8]) -> Attempt {
     let text = std::str::from_utf8(value).expect("a value of the explorer");
     let parts: Vec<&str> = text.split(':').collect();
@@ -70,7 +70,7 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
     }
 }
 
-/// What a script's reply to a request means.
+/// The meaning of a script's reply.
 pub(crate) fn reply(
     value: Value,
     request: &Request,
@@ -108,7 +108,7 @@ fn integer_of(part: &Value) -> Option<i64> {
     Some(*number)
 }
 
-/// What a message means, if it is more than a hint.
+/// The meaning of a message that is more than a hint.
 pub(crate) fn wake(payload: &[u8], epoch: u8, setting: &Setting) -> Option<Wake> {
     let text = std::str::from_utf8(payload).expect("a message of the scripts");
     let parts: Vec<&str> = text.split(' ').collect();

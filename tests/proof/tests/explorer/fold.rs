@@ -1,10 +1,10 @@
-//! A fast hash, by which states are told apart.
+//! A fast hash that distinguishes states.
 
 use std::hash::{Hash, Hasher};
 
-/// Hashes what it is given by multiplying to 128 bits and folding, as foldhash does. States are made
-/// of many small numbers, for which the standard hasher takes longer than all else together. So they
-/// are packed into words first, each as wide as its type.
+/// Hashes what it is given by multiplying to 128 bits and folding, as foldhash does. States are
+/// made of many small numbers, for which the standard hasher takes longer than all else together.
+/// So they are packed into words first, each as wide as its type.
 #[derive(Debug)]
 pub(crate) struct Fold {
     hash: u64,

@@ -57,7 +57,7 @@ impl PendingRelease {
 }
 
 impl Client {
-    /// A grant is taken, by an answer or a message.
+    /// A grant arrives, in a reply or a message.
     pub(crate) fn take(
         &mut self,
         token: Token,
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// The release brought no answer: the worker sees to it.
+    /// The release got no reply: the worker goes on with it.
     pub(crate) fn release_failed(&mut self, place: &mut Place<'_>) {
         place.network.abandon(self.id, Line::Thread);
         let local = self.local(place.now);
@@ -143,7 +143,7 @@ impl Client {
         self.finish();
     }
 
-    /// What Redis said to a release, a renewal, an extension or a duty.
+    /// The reply to a release, a renewal, an extension or a request of the worker.
     pub(crate) fn told(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
         match line {
             Line::Thread => self.released(ownership, place),
@@ -269,7 +269,7 @@ impl Client {
             && lease.valid_until - local > self.ttl / 4;
         let (server, at) = lease.server;
         let passed = (local - at - setting.allowance).max(0);
-        // All but a hundredth of what has passed: less than all of it.
+        // The time that has passed, less a hundredth: strictly less than all of it.
         let sure = setting.micros(server + passed) - Token::from(passed > 0);
         let next = lease.token + 1;
         (good && (next <= sure || setting.has(Mutation::LargeBlock))).then_some(next)

@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be remembered to tell.
+//! The invariants of every state, and the history that is needed to check them.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,8 @@ pub(crate) enum Invariant {
     Overlap,
     /// C2: a token is not above all earlier ones.
     Token,
-    /// C2: the counter of tokens ends before a lease does, and a clock that goes back is not noticed.
+    /// C2: the counter of tokens ends before a lease does, and a clock that goes back is not
+    /// noticed.
     Fence,
     /// Rule 3: a repeated request is answered another token.
     Repeat,
@@ -25,17 +26,17 @@ pub(crate) enum Invariant {
     Fifo,
     /// Rule 11: a waiter that lives has lost its place.
     Place,
-    /// Rule 6: what was given back for good is in Redis again.
+    /// Rule 6: an attempt that was released for good is in Redis again.
     Ghost,
     /// Rule 15: a command of one attempt touched another's lock.
     Touch,
-    /// Rule 13: nobody held the lock for too long, although somebody waited.
+    /// Rule 13: the lock was free for too long although a waiter was in the queue.
     Starved,
-    /// C5: not everybody was served, or not everything given back, long after all went well again.
+    /// C5: a waiter was not served or a lock not released long after the last fault.
     Served,
     /// C5: a key without an end.
     Immortal,
-    /// A script failed, or wrote what no client can make sense of.
+    /// A script failed, or wrote a value that no client can read.
     Nonsense,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
-    /// What a panic says about a script, or about what it wrote.
+    /// The text of a panic about a script or about the keys that it wrote.
     pub(crate) fn nonsense(panic: &(dyn Any + Send)) -> Violation {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -65,18 +66,18 @@ fn broken(invariant: Invariant, text: impl Into<String>) -> Result<(), Violation
     Err(Violation { invariant, text: text.into() })
 }
 
-/// What was seen so far, as far as a promise depends on it.
+/// The part of the history on which a promise depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     /// The greatest token of any hold.
     highest: Token,
     /// The owner, and the token with which it was granted the lock.
     grant: Option<(Attempt, Token)>,
-    /// Who queued up, in that order, and when the server last heard of them.
+    /// The attempts in the queue, in order, and the time of their last request.
     arrivals: Vec<(Attempt, Time)>,
-    /// Whom the server took for dead, and has not heard of since (rule 11).
+    /// The attempts that the server took for dead, and that have sent no request since (rule 11).
     skipped: Vec<Attempt>,
-    /// For how long nobody has held the lock that somebody waits for.
+    /// How long the lock has been free although a waiter is in the queue.
     pub(crate) starved: Time,
 }
 
@@ -91,13 +92,13 @@ impl Record {
         Ok(())
     }
 
-    /// A holder that does not know that the server was emptied has passed its lease on. What comes
-    /// later must be above that, too.
+    /// A holder that does not know of the lost data has passed its lease on. Later tokens must be
+    /// above that one, too.
     pub(crate) fn stale_token(&mut self, token: Token) {
         self.highest = self.highest.max(token);
     }
 
-    /// A script made somebody the owner.
+    /// A script wrote an owner.
     pub(crate) fn granted(
         &mut self,
         effect: &Effect,
@@ -142,7 +143,7 @@ impl Record {
         self.skipped.retain(|other| *other != attempt);
     }
 
-    /// Notes whom a script, which was asked for by `me`, has passed over as dead.
+    /// Notes the attempts that a script, requested by `me`, has skipped as dead.
     pub(crate) fn skipped(
         &mut self,
         me: Attempt,
@@ -172,7 +173,7 @@ impl Record {
         self.skipped.clear();
     }
 
-    /// Notes who queued up.
+    /// Notes the attempts that joined the queue.
     pub(crate) fn arrived(&mut self, server: &Server, now: Time) {
         for (attempt, _) in &server.queue.members {
             if !self.arrivals.iter().any(|(other, _)| other == attempt) {
@@ -181,7 +182,7 @@ impl Record {
         }
     }
 
-    /// The server heard of one who waits.
+    /// A waiter's request reached the server.
     pub(crate) fn heard(&mut self, attempt: Attempt, now: Time) {
         let entry = self.arrivals.iter_mut().find(|(other, _)| *other == attempt);
         if let Some((_, heard)) = entry {
@@ -208,7 +209,7 @@ fn is_alive(attempt: Attempt, server: &Server, now: Time, setting: &Setting) -> 
         && (server.counts(attempt.client) || !setting.counts_listeners())
 }
 
-/// Checks what must hold in a state.
+/// Checks the invariants of a state.
 pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation> {
     let held: Vec<_> = world
         .clients
@@ -275,7 +276,7 @@ pub(crate) fn name(attempt: Attempt) -> String {
     format!("attempt {}.{}", attempt.client, attempt.number)
 }
 
-/// Checks what a command of an attempt may have done to the lock.
+/// Checks the effect of an attempt's command on the lock.
 pub(crate) fn check_touch(me: Attempt, before: &Server, after: &Server) -> Result<(), Violation> {
     let mine = before.owner() == Some(me);
     if !mine && before.lock != after.lock {

@@ -1,4 +1,4 @@
-//! How a process goes without the lock: what may remain of its attempt is taken out of Redis
+//! How a process gives up an attempt: every rest of it is removed from Redis
 //! (rules 5 and 6), as the end of `src/engine/acquire.rs` has it.
 
 use crate::client::{Client, OpenAttempt, Part, Place};
@@ -28,7 +28,7 @@ impl Client {
         self.clean_up(open_attempt, false, place);
     }
 
-    /// Takes what may remain of an attempt out of Redis, then goes on with a new one or not at all.
+    /// Removes every rest of an attempt from Redis. Then a new attempt begins, or none.
     pub(crate) fn clean_up(
         &mut self,
         open_attempt: Option<OpenAttempt>,
@@ -73,7 +73,7 @@ impl Client {
 
     /// The attempt is surely out of Redis, for ever.
     pub(crate) fn is_out(&mut self, number: u8, place: &Place<'_>) {
-        // Where an attempt is used again that cannot be said.
+        // Not certain if the attempt is used again.
         if !place.setting.has(Mutation::AttemptReused) {
             self.clean |= 1 << number;
         }

@@ -12,36 +12,38 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `server` | a server: its states, and what each event makes of them |
+//! | `server` | a server: its states, and the effect of each event |
 //! | `redis` | the store, the commands and the Lua of the server in memory, included as they are |
 //! | `script`, `patch` | the scripts as they are shipped, and the bugs that can be planted in them |
 //! | `parity`, `reply` | the same scripts on the store and on a real server, in random order |
 //! | `unit`, `encoding`, `content` | ticks as milliseconds; requests, replies and keys as text |
-//! | `protocol` | what clients ask, and what they hear |
-//! | `network` | what is under way |
-//! | `client`, `clock` | a process: its acquirer, and what it knows of the server's time |
+//! | `protocol` | the requests of clients, and the replies and messages to them |
+//! | `network` | the messages under way |
+//! | `client`, `clock` | a process: its acquirer, and its view of the server's time |
 //! | `leave`, `holder` | the same: how it goes without the lock; its lease, release and worker |
-//! | `world`, `action` | all of it at one moment, and what can happen next |
-//! | `scenario`, `catalogue` | who takes part, and what may go wrong |
-//! | `invariant` | what must hold |
+//! | `world`, `action` | the whole state at one moment, and the actions that can follow |
+//! | `scenario`, `catalogue` | the participants, and the faults that may happen |
+//! | `invariant` | the invariants |
 //! | `mutation` | bugs planted on purpose, each of which must be found |
 //! | `search`, `fold`, `trace` | breadth first through all states, their hashes, and the way to a violation |
 //!
-//! The server runs the Lua that is shipped: no script has a second implementation here. That the store and its
-//! commands are like those of a real server is tested beside them, by `tests::parity`, and that the scripts are, by
-//! `parity`. A script runs once for each state of the server, moment and request, and its outcome is noted for
-//! all other ways that lead there.
+//! The server runs the Lua that is shipped: no script has a second implementation here. That the
+//! store and its commands are like those of a real server is tested beside them, by
+//! `tests::parity`, and that the scripts are, by `parity`. A script runs once for each state of the
+//! server, moment and request, and its outcome is noted for all other ways that lead there.
 //!
 //! Time goes by in ticks. In a tick everything happens that is due, in any order; only what a fault
 //! holds up is left for later. From a moment on nothing goes wrong any more, and from then all must
 //! be served in bounded time. Server time is true time; a client's clock may be off by as much as
-//! the drift allowance says. All spans are whole ticks, and a script that writes any other has an error.
+//! the drift allowance says. All spans are whole ticks, and a script that writes any other has an
+//! error.
 //!
-//! The clients are modelled. The model is what the library does, not the letter of the rules. After a
-//! broken connection it asks again at once (rule 2), notes until when the first request may still run,
-//! and cleans up after that; it reserves one token and lets the server's clock pay for more (rule 19).
-//! Windows are compared between FLUSHALLs only: across one, nothing but the tokens is promised. A request
-//! is never doubled by the network, as a connection delivers it once; messages, releases and renewals are.
+//! The clients are modelled. The model is what the library does, not the letter of the rules. After
+//! a broken connection it asks again at once (rule 2), notes until when the first request may still
+//! run, and cleans up after that; it reserves one token and lets the server's clock pay for more
+//! (rule 19). Windows are compared between FLUSHALLs only: across one, nothing but the tokens is
+//! promised. A request is never doubled by the network, as a connection delivers it once; messages,
+//! releases and renewals are.
 #![allow(clippy::print_stdout, reason = "it tells what was explored")]
 
 mod action;

@@ -1,8 +1,8 @@
 //! Bugs planted into the protocol one at a time, each of which the explorer must find.
 //!
-//! A bug of a client is a [`Mutation`], which the client looks for. A bug of a script replaces a piece of its
-//! text. Where the library departs from the letter of a rule, the bug is planted where the library keeps its
-//! spirit; `note` says so.
+//! A bug of a client is a [`Mutation`], which the client looks for. A bug of a script replaces a
+//! piece of its text. Where the library departs from the letter of a rule, the bug is planted where
+//! the library keeps its spirit; `note` says so.
 
 use Invariant::{
     Fence, Fifo, Ghost, Immortal, Nonsense, Overlap, Place, Repeat, Served, Starved, Token, Touch,
@@ -11,7 +11,7 @@ use Mutation::*;
 
 use crate::invariant::Invariant;
 
-/// What is wrong with the clients.
+/// The planted bug of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     AttemptReused,
@@ -34,13 +34,13 @@ pub(crate) enum Mutation {
 /// One line of the table of planted bugs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planted {
-    /// What is wrong with the clients.
+    /// The planted bug of the clients.
     pub(crate) mutation: Option<Mutation>,
     /// The name of the patches that put a bug into the scripts.
     pub(crate) script_bug: Option<&'static str>,
     pub(crate) name: &'static str,
     pub(crate) rule: u8,
-    /// Where it is looked for.
+    /// The scenario that finds it.
     pub(crate) scenario: &'static str,
     /// Which promises it may break first.
     pub(crate) breaks: &'static [Invariant],
@@ -67,8 +67,8 @@ const fn in_script(
     Planted { mutation: None, script_bug: Some(name), name, rule, scenario, breaks, note: "" }
 }
 
-/// Bugs of the scripts besides those in `tests/proof/tests/mutation/script.rs`: name, script, the piece to replace,
-/// and its replacement.
+/// Bugs of the scripts besides those in `tests/proof/tests/mutation/script.rs`: name, script, the
+/// piece to replace, and its replacement.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "repeated-grant-mints",
@@ -156,7 +156,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "  return string.format('%.0f', number)",
         "  return '' .. number",
     ),
-    // Rule 12, of a user who may not ask how many listen.
+    // Rule 12, for a user without permission for `PUBSUB`.
     (
         "unasked-listener-taken-for-deaf",
         "kind/mutex/queue.lua",
@@ -169,7 +169,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "redis.pcall('PUBSUB'",
         "redis.call('PUBSUB'",
     ),
-    // Nobody is told of the grant.
+    // The grant is not published.
     (
         "silent-grant-to-the-last",
         "kind/mutex/queue.lua",

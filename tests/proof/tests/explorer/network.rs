@@ -1,11 +1,11 @@
-//! What is under way between clients and the server: a bag, from which anything may come next.
+//! The messages under way between clients and the server: a bag, from which any one may come next.
 //!
 //! A real connection keeps its order; the bag allows more, which can only find more. It is kept
 //! sorted, so that two ways to the same bag are one state.
 
 use crate::protocol::{Reply, Request, Wake};
 
-/// Who of a client waits for a reply; one at most each.
+/// The part of a client that waits for a reply; each has one request at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Line {
     /// The thread that acquires or releases.
@@ -27,7 +27,7 @@ pub(crate) enum Load {
     Push(Wake),
 }
 
-/// One message: whose it is (the sender of a request, the receiver of all else).
+/// One message and its client: the sender of a request, the receiver of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Message {
     pub(crate) client: u8,

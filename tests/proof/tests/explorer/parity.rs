@@ -1,10 +1,10 @@
-//! The scripts do on the store what they do on a real server: both are given the commands of the explorer in
-//! random order, must return and publish the same, and are left with the same keys.
+//! The scripts do on the store what they do on a real server: both are given the commands of the
+//! explorer in random order, must return and publish the same, and are left with the same keys.
 //!
-//! Each keeps its own time, so that spans are long here, or over at once, and numbers that depend on the time
-//! may be a little apart.
+//! Each keeps its own time, so that spans are long here, or over at once, and numbers that depend
+//! on the time may be a little apart.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! | --- | --- |
 //! | `LEASEHOLD_SEQUENCES` | how many sequences of commands are tried, 60 unless told |
 //! | `LEASEHOLD_SEED` | the seed of the first sequence, which is printed; the next one's is one more |
@@ -29,8 +29,8 @@ const COMMANDS: usize = 60;
 /// Ends the messages of a command.
 const END: &str = "leasehold:end";
 const SECOND: Token = 1_000_000;
-/// Bugs that are not looked for here, by a part of their names: spans are not compared so closely, the clock
-/// is seldom just past a second, and a queue seldom comes to that state.
+/// Bugs that are not looked for here, by a part of their names: spans are not compared so closely,
+/// the clock is seldom just past a second, and a queue seldom comes to that state.
 const UNSEEN: [&str; 3] = ["999-ms-short", "unpadded", "newcomer-overtakes-the-skipped"];
 
 /// Tokens as they are shipped, and the time of this machine.
@@ -49,7 +49,7 @@ struct Pair {
     /// The scripts of the real server, and those of the store.
     scripts: [Scripts; 2],
     is_full: bool,
-    /// What was done, to find out why the two differ.
+    /// The log of actions, to explain a difference.
     history: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// What others may do to the keys.
+    /// What other programs may do to the keys.
     fn disturbance(&mut self) -> Words {
         let key = self.choose(&[LOCK, FENCE, QUEUE, BEATS]);
         let commands: [&[&str]; 7] = [
@@ -172,7 +172,7 @@ impl Pair {
         words(self.choose(&commands))
     }
 
-    /// Does one thing to both, and says how they differ after it.
+    /// Does one thing to both, and returns their difference after it.
     fn act(&mut self, server: &Server) -> Result<(), String> {
         match self.rng.u8(..40) {
             0..3 => {
@@ -269,7 +269,7 @@ impl Pair {
     }
 }
 
-/// Plays one sequence, and says where the two differ.
+/// Plays one sequence, and returns the first difference.
 fn play(server: &Server, seed: u64, setting: &Setting) -> Result<(), String> {
     let mut pair = Pair::new(server, seed, setting);
     (0..COMMANDS).try_for_each(|_| pair.act(server))
@@ -293,7 +293,7 @@ fn scripts_match_a_real_server_on_the_store() {
     }
 }
 
-/// What is planted in the scripts of the store alone makes a difference soon.
+/// A bug planted only in the scripts of the store soon makes a difference.
 #[test]
 fn most_planted_script_bugs_change_replies() {
     let server = Server::start().expect("a server");

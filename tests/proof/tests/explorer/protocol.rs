@@ -1,4 +1,4 @@
-//! What clients ask of the server, and what they hear from it, at whole ticks of time.
+//! The requests of clients, and the replies and messages to them, at whole ticks of time.
 
 /// A moment or a span, in ticks.
 pub(crate) type Time = i16;
@@ -13,7 +13,7 @@ pub(crate) struct Attempt {
     pub(crate) window: Time,
 }
 
-/// What a client may be asked to do where another has the lock.
+/// The actions of a client while another has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Mode {
     Try,

@@ -7,7 +7,7 @@ const APART: i64 = 20_000;
 /// …and moments in microseconds, from here on.
 const MOMENTS: i64 = 1_000_000_000_000_000;
 
-/// A reply whose errors are their codes.
+/// A reply, with the code of an error in its place.
 pub(crate) fn coded(value: Value) -> Value {
     match value {
         Value::ServerError(error) => Value::SimpleString(format!("-{}", error.code())),

@@ -1,4 +1,4 @@
-//! What is explored: who takes part, how much may go wrong, and for how long.
+//! An explored scenario: its participants, its faults, and its length.
 
 use crate::action::{Action, Fate};
 use crate::client::Client;
@@ -9,18 +9,18 @@ use crate::protocol::{Time, Token};
 use crate::server::Server;
 use crate::world::{START, World};
 
-/// What a script learns of who listens to a channel.
+/// What a script learns about the subscribers of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listeners {
-    /// The server says how many it counts.
+    /// The server returns its count.
     Counted,
-    /// It refuses to say: not every user may ask.
+    /// It refuses: the user has no permission for `PUBSUB`.
     Refused,
     /// A node of a cluster is not asked, as it counts its own alone.
     InACluster,
 }
 
-/// The times of a scenario, in ticks, and what is wrong with the protocol.
+/// The times of a scenario, in ticks, and the planted bug.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) heartbeat: Time,
@@ -32,7 +32,7 @@ pub(crate) struct Setting {
     pub(crate) epoch: i64,
     /// How far the server's tokens grow in a tick.
     pub(crate) tokens_per_tick: Token,
-    /// What a holder extends its lease to.
+    /// The lease after an extension.
     pub(crate) extension: Time,
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
@@ -47,7 +47,7 @@ impl Setting {
         self.mutation == Some(mutation)
     }
 
-    /// Whether a script learns that nobody listens, and takes all for listeners otherwise.
+    /// Whether a script learns that a channel has no subscriber. Otherwise it assumes one.
     pub(crate) fn counts_listeners(&self) -> bool {
         self.listeners == Listeners::Counted
     }
@@ -61,7 +61,7 @@ impl Setting {
         3 * self.heartbeat
     }
 
-    /// For how long a lock is given to a waiter that has not been heard of (rules 7, 8).
+    /// The lease of a lock handed to a waiter that has not shown itself (rules 7, 8).
     pub(crate) fn claim(&self) -> Time {
         2 * self.heartbeat + self.exchange
     }
@@ -83,7 +83,7 @@ pub(crate) struct Budget {
     pub(crate) lose: u8,
     pub(crate) delay: u8,
     pub(crate) duplicate: u8,
-    /// Connections that break, the answer unknown.
+    /// Connections that break before the reply.
     pub(crate) cut: u8,
     pub(crate) pause: u8,
     /// Processes that end for good, …
@@ -95,7 +95,7 @@ pub(crate) struct Budget {
     pub(crate) drift: u8,
     /// The subscriber's connection breaks.
     pub(crate) deafen: u8,
-    /// The server is demoted under a subscriber, who goes on listening there.
+    /// The server is demoted under a subscriber, which stays there.
     pub(crate) demote: u8,
     pub(crate) stop_server: u8,
     /// Waits called off.
@@ -104,7 +104,7 @@ pub(crate) struct Budget {
     pub(crate) extend: u8,
 }
 
-/// One part of what can happen.
+/// One kind of action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -114,13 +114,13 @@ pub(crate) struct Scenario {
     pub(crate) renewed: bool,
     /// Whether all try again and again instead of queueing.
     pub(crate) spin: bool,
-    /// Who has queued up, in this order, before anything goes wrong.
+    /// The attempts in the queue, in order, before any fault.
     pub(crate) lined_up: &'static [usize],
     pub(crate) budget: Budget,
     pub(crate) setting: Setting,
-    /// Until when things go wrong; from then on what was held up moves on.
+    /// The end of the faults. From then on delayed messages move on.
     pub(crate) healed: Time,
-    /// How long a live waiter may find nobody holding the lock (rule 13).
+    /// How long the lock may be free for a live waiter (rule 13).
     pub(crate) longest_unheld: Time,
 }
 

@@ -1,4 +1,5 @@
-//! The scripts of the mutex as they are shipped, at the scale of a scenario, with a bug planted or none.
+//! The scripts of the mutex as they are shipped, at the scale of a scenario, with a bug planted or
+//! none.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -48,7 +49,7 @@ pub(crate) struct Scripts {
 #[derive(Debug)]
 struct Script(RefCell<Vec<Vec<u8>>>);
 
-/// A command that no server knows. A script hears of its refusal as it hears that its user may not ask.
+/// A command that no server knows. A script sees its refusal like that of a missing permission.
 const REFUSED: Patch<'_> =
     ("who listens is not told", "kind/mutex/queue.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
 
@@ -58,7 +59,7 @@ impl Scripts {
         let mut patches: Vec<Patch<'_>> =
             planted.filter(|(name, ..)| setting.script_bug == Some(name)).collect();
         assert!(setting.script_bug.is_none() || !patches.is_empty(), "no {:?}", setting.script_bug);
-        // What is not a bug finds its place also in the text of one.
+        // A patch of the original text also applies to a text with a bug.
         let above = format!("tonumber(last) + {})", step(setting));
         patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
         let behind = format!("-first) + {}", step(setting));

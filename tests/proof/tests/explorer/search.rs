@@ -1,8 +1,8 @@
-//! Breadth first through all states, each looked at once.
+//! A breadth-first search through all states, each visited once.
 //!
-//! States are told apart by a hash of 64 bits; for ten million states the chance that any two share
-//! one is about 3 in a million. Of a state that was dealt with only the way to it is kept, from which
-//! a counter-example is played again.
+//! States are distinguished by a hash of 64 bits; for ten million states the chance that any two
+//! share one is about 3 in a million. Of a visited state only the path to it is kept, from which a
+//! counter-example is replayed.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ use crate::invariant::Violation;
 use crate::scenario::Scenario;
 use crate::trace;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) states: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
     /// The first violation, and the shortest way to it.
     pub(crate) found: Option<(Violation, Vec<String>)>,
-    /// The longest that a lock stood free while somebody waited.
+    /// The longest time for which a lock was free while a waiter was in the queue.
     pub(crate) starved: i16,
 }
 
@@ -46,7 +46,7 @@ impl Hasher for Same {
     }
 }
 
-/// Where a state came from: the index of the state before, and which of its actions it was.
+/// The origin of a state: the index of the state before, and the number of the action.
 type Step = (u32, u16);
 
 /// Visits every state of a scenario, or those before the first violation.

@@ -1,7 +1,8 @@
 //! One Redis, as far as one lock is concerned. It runs the scripts that are shipped.
 //!
-//! Many ways through the states ask the same of the same server. So a script runs once for each state of the
-//! server, moment and request, and its outcome is noted: a script has nothing else to go by.
+//! Many ways through the states ask the same of the same server. So a script runs once for each
+//! state of the server, moment and request, and its outcome is noted: a script has nothing else to
+//! go by.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,16 +19,16 @@ use crate::scenario::Setting;
 use crate::script::Scripts;
 use crate::unit::micros_at;
 
-/// What a script did besides its reply.
+/// The effects of a script besides its reply.
 #[derive(Debug)]
 pub(crate) struct Effect {
-    /// The messages, and the clients that hear them.
+    /// The messages, and the clients that receive them.
     pub(crate) published: Vec<(u8, Wake)>,
     /// The attempt that became the owner and stayed it, with its token.
     pub(crate) granted: Option<(Attempt, Token)>,
 }
 
-/// What may happen to a server.
+/// The events of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
     /// A moment has come, and what ends then is gone.
@@ -58,13 +59,13 @@ struct State {
     hash: u64,
 }
 
-/// A request that was carried out: the state after it, the reply, and what else it did.
+/// A request that ran: the state after it, the reply, and its other effects.
 type Outcome = (Rc<State>, Reply, Rc<Effect>);
 
 /// A table from a state, a moment and something that happens.
 type Table<E, T> = RefCell<HashMap<(u64, Time, E), T, BuildHasherDefault<Fold>>>;
 
-/// What happens to servers in one scenario, and what came of it so far.
+/// The transitions of servers in one scenario, computed so far.
 #[derive(Debug)]
 struct Machine {
     setting: Setting,
@@ -111,7 +112,7 @@ impl Server {
     }
 }
 
-/// What a table has, or else what is put there now.
+/// The entry of a table, or the one that is inserted now.
 fn known<E: Hash + Eq, T: Clone>(
     table: &Table<E, T>,
     key: (u64, Time, E),
@@ -197,7 +198,7 @@ impl Machine {
         let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));
         let granted = new.and_then(|owner| {
             let told = granted_to(owner, &request, reply, &published);
-            // Where nobody is told, the next to ask is told what is written. No renewal may grant.
+            // Without a message, the next to ask learns the written grant. No renewal may grant.
             let written = after.content.fence.filter(|_| !matches!(request, Request::Renew { .. }));
             Some((owner, told.or(written.map(|fence| fence.token))?))
         });
@@ -206,7 +207,8 @@ impl Machine {
     }
 }
 
-/// The token with which a new owner was granted the lock: by the reply to its own request, or by a message.
+/// The token with which a new owner was granted the lock: by the reply to its own request, or by a
+/// message.
 fn granted_to(
     owner: Attempt,
     request: &Request,

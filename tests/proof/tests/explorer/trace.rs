@@ -1,4 +1,4 @@
-//! A way through the states, told for people.
+//! A path through the states, shown for people.
 
 use crate::action::{Action, Fate};
 use crate::invariant::name;
@@ -7,7 +7,7 @@ use crate::protocol::Request;
 use crate::scenario::Scenario;
 use crate::world::{START, World};
 
-/// Plays a way again and tells each step.
+/// Replays a path and shows each step.
 pub(crate) fn play(scenario: &Scenario, way: &[u16]) -> Vec<String> {
     let mut world = scenario.start();
     let mut lines = Vec::new();

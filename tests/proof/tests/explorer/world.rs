@@ -1,4 +1,4 @@
-//! Everything at one moment, and what an action makes of it.
+//! The whole state at one moment, and the effect of an action on it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,7 +26,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Whether nobody wants, has or owes anything any more.
+    /// Whether no client wants or holds the lock or has a release left.
     pub(crate) fn is_quiet(&self) -> bool {
         let rests = |client: &Client| {
             client.life == Life::Crashed
@@ -37,8 +37,8 @@ impl World {
 
     /// The world after an action.
     ///
-    /// Where a script failed, or what it wrote cannot be read, that is a violation too, and told with the way
-    /// to it.
+    /// A script that failed, or that wrote an unreadable value, is a violation too, and is reported
+    /// with the path to it.
     pub(crate) fn step(&self, action: Action, scenario: &Scenario) -> Result<World, Violation> {
         // Nobody looks at a world any more in which something panicked.
         catch_unwind(AssertUnwindSafe(|| self.after(action, scenario)))
@@ -91,7 +91,7 @@ impl World {
                 let token =
                     self.clients[index].next_token(self.now, scenario.renewed, &scenario.setting);
                 if let Some(token) = token {
-                    // Who does not know that the server was emptied is told by the resource.
+                    // A holder that does not know of the lost data is refused by the resource.
                     let lease = self.clients[index].lease.as_ref();
                     if lease.is_some_and(|lease| lease.epoch == self.server.epoch()) {
                         self.record.token(token)?;
@@ -235,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs a script, and checks what it did.
+    /// Runs a script, and checks its effect.
     fn carry_out(&mut self, request: Request, scenario: &Scenario) -> Result<Reply, Violation> {
         let (now, setting) = (self.now, &scenario.setting);
         let before = self.server.clone();
@@ -273,7 +273,7 @@ impl World {
         Ok(reply)
     }
 
-    /// Forgets what makes no difference any more, so that more states are the same.
+    /// Removes details that make no difference any more, so that more states are equal.
     fn forget(&mut self) {
         for client in &mut self.clients {
             if client.part == Part::Idle && client.rounds == 0 {

@@ -10,7 +10,7 @@ use crate::{edit, tree};
 /// The library's own tests are named after it.
 pub(crate) const LIBRARY: &str = "leasehold";
 
-/// What was built.
+/// The result of a build.
 pub(crate) struct Build {
     /// The copy of the workspace.
     pub(crate) tree: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Builds what has these checkers.
+    /// Builds the programs that have these checkers.
     pub(crate) fn make(checkers: impl Iterator<Item = &'static str>) -> Build {
         let root = crate::root();
         let target =

@@ -1,16 +1,16 @@
-//! The gate that tests the tests: each bug planted in the library must be caught by the test that is
-//! named for it.
+//! The gate that tests the tests: each bug planted in the library must be caught by the test that
+//! is named for it.
 //!
 //! ```sh
 //! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture
 //! ```
 //!
-//! copies the workspace, plants all bugs in the copy (`edit`, `script`), builds that once, into a target
-//! directory of its own, runs every checker without a bug and then with it, and prints what caught what. A bug counts as caught
-//! if its checker passes without it and fails, or does not end, with it, and the bug came to pass. A
-//! checker that says `SKIPPED` has not run, and the gate does not pass. With
-//! `LEASEHOLD_MUTATION` only those run whose name has that in it, and with `LEASEHOLD_SAMPLE` so many of
-//! these, drawn by `LEASEHOLD_SEED`, which is printed.
+//! copies the workspace, plants all bugs in the copy (`edit`, `script`), builds that once, into a
+//! target directory of its own, runs every checker without a bug and then with it, and prints what
+//! caught what. A bug counts as caught if its checker passes without it and fails, or does not end,
+//! with it, and the bug came to pass. A checker that says `SKIPPED` has not run, and the gate does
+//! not pass. With `LEASEHOLD_MUTATION` only those run whose name has that in it, and with
+//! `LEASEHOLD_SAMPLE` so many of these, drawn by `LEASEHOLD_SEED`, which is printed.
 
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
@@ -143,7 +143,7 @@ fn source(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Where each bug is planted.
+/// The places where each bug is planted.
 fn places() -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
     for edit in edit::all() {

@@ -332,6 +332,61 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::shutdown::shutdown_waits_for_a_linger_the_listener_ends",
     ),
     bug(
+        "lock-while-closing",
+        "close",
+        "leasehold::tests::close::waits_end_at_once_and_later_ones_are_refused",
+    ),
+    bug(
+        "close-without-its-grace",
+        "close",
+        "leasehold::tests::close::holder_goes_on_until_the_grace_is_over",
+    ),
+    bug(
+        "release-ends-no-grace",
+        "close",
+        "leasehold::engine::shutdown::tests::release_wakes_the_thread_that_closes",
+    ),
+    bug(
+        "grant-kept-while-closing",
+        "close",
+        "leasehold::tests::close::grant_that_arrives_while_closing_is_given_back_untold",
+    ),
+    bug(
+        "linger-while-closing",
+        "close",
+        "leasehold::tests::close::released_hold_does_not_linger_while_closing",
+    ),
+    bug(
+        "kept-lock-passed-on",
+        "a kept lock",
+        "leasehold::tests::keep::kept_lock_is_neither_passed_on_nor_lingers",
+    ),
+    bug(
+        "kept-lock-released",
+        "a kept lock",
+        "leasehold::tests::keep::kept_lock_is_nobodys_until_its_time_is_over",
+    ),
+    bug(
+        "kept-lease-not-made-longer",
+        "a kept lock",
+        "leasehold::tests::keep::kept_lock_outlasts_its_process_and_ends_with_its_lease",
+    ),
+    bug(
+        "shutdown-releases-a-kept-lock",
+        "a kept lock",
+        "leasehold::tests::keep::closed_client_neither_waits_for_a_kept_lock_nor_ends_it",
+    ),
+    bug(
+        "shutdown-waits-for-a-kept-lock",
+        "a kept lock",
+        "leasehold::engine::worker::tests::kept_value_is_owed_when_its_time_is_over_and_not_before",
+    ),
+    bug(
+        "claim-confirmed-in-name-only",
+        "rule 9",
+        "leasehold::tests::keep::confirmed_claim_is_whole_at_once",
+    ),
+    bug(
         "linger-not-revoked",
         "rule 18",
         "it::linger::waiter_of_another_process_ends_a_linger_at_once",
@@ -389,7 +444,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 20",
         "it::token::tokens_grow_while_the_counter_is_ahead_of_the_servers_clock",
     ),
-    // What a listener hears.
+    // Listeners.
     bug(
         "one-waiter-of-a-shared-channel",
         "rule 12",
@@ -578,7 +633,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "wake-ups of a quorum",
         "it::quorum_wait::split_votes_are_retried_sooner_than_a_holder",
     ),
-    // What is told.
+    // Reports to users.
     bug(
         "unknown-outcome-as-busy",
         "outcomes",

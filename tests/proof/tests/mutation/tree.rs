@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::edit::Edit;
 
-/// Makes a folder the workspace with these edits. What is the same there already stays as it is, so that cargo
-/// builds only the rest.
+/// Makes a folder a copy of the workspace with these edits. Files that are equal already are not
+/// written, so that cargo builds only the others.
 pub(crate) fn plant(edits: &[Edit], folder: &Path) {
     let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let root = crate::root();

@@ -22,13 +22,13 @@ pub(crate) struct Trial {
 /// How it ended.
 pub(crate) enum End {
     Passed(Duration),
-    /// It says why.
+    /// With the reason.
     Failed(Duration, String),
     /// It was ended at the limit.
     Hung,
     /// It failed, and the bug never came to pass.
     Unrelated(String),
-    /// It says that it cannot run here, and why.
+    /// It was skipped, with the reason.
     Skipped(String),
     /// It is not there.
     Missing,
@@ -40,7 +40,7 @@ impl Trial {
         let kind = if self.mutation.is_some() { "with" } else { "without" };
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutation/{kind}-{number}"));
-        // What an earlier run left.
+        // Left by an earlier run.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let (told, note) = (folder.join("output"), folder.join("note"));
@@ -92,7 +92,7 @@ fn skipped(told: &str) -> Option<String> {
     Some(line.1.to_owned())
 }
 
-/// The first thing that a panic says.
+/// The first line of a panic.
 fn reason(told: &str) -> String {
     let mut lines = told.lines().skip_while(|line| !line.contains("panicked at"));
     let first = lines.nth(1).unwrap_or("it ended without a word").trim();

@@ -47,7 +47,7 @@ fn request(name: &'static str, operation: Operation, action: Action) -> AtOperat
     AtOperation::request(name, operation, action)
 }
 
-/// An answer that is none of ours.
+/// A reply that belongs to another command.
 pub(crate) fn garbage() -> Action {
     Action::Garbage(b"*2\r\n:1\r\n:2\r\n".to_vec())
 }
@@ -70,7 +70,7 @@ fn acquired_again(trial: &Trial, injector: &dyn Injector, executed: u64) {
     trial.stays_away();
 }
 
-/// No answer comes: that is told as unknown, in time, and what may be there is given back.
+/// No reply comes: the outcome is reported as unknown, in time, and the possible lock is released.
 fn acquire_unknown(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let active = trial.inject(injector);
@@ -140,7 +140,7 @@ fn black_hole_at_acquire(trial: &Trial) {
         assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
     }
     trial.heal(active);
-    // What was stuck goes through now, and is too late or is cleaned up.
+    // The delayed request arrives now, and is too late or is cleaned up.
     trial.given_back();
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
@@ -150,7 +150,7 @@ fn black_hole_at_wait(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
     trial.granted(&held);
-    // The last answer is to be old by then, also on a machine that stood still.
+    // The last reply must be old by then, also on a machine that stalled.
     let wait = ms(2_600);
     let active = thread::scope(|scope| {
         let waiter = scope.spawn(|| trial.timed(wait, || lock.try_lock_for(wait)).map(drop));
@@ -213,7 +213,7 @@ fn cut_at_hello(trial: &Trial) {
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// Whoever listens says nothing: a half-open server, or another program on its port.
+/// The listener on the port never replies: a half-open server, or another program.
 fn silent_at_hello(trial: &Trial) {
     let silent = request("silent", Operation::Hello, SILENCE).sticky();
     let active = trial.inject(&silent);

@@ -17,7 +17,8 @@ const LEAST: usize = 200;
 /// Trials wait most of their time.
 const THREADS: usize = 8;
 
-/// Beside those, they wait for servers to agree more than for anything else, and some for each other.
+/// Beside those, they wait for servers to agree more than for anything else, and some for each
+/// other.
 const SLOW_THREADS: usize = 4;
 
 fn all() -> Vec<&'static Kind> {
@@ -101,7 +102,7 @@ fn print(kinds: &[&Kind], outcomes: &[&Outcome], begin: Instant) {
     );
 }
 
-/// At least so many kinds, each fired and proven, none violated.
+/// At least this number of kinds, each fired and proven, none violated.
 #[test]
 fn every_fault_kind_fires_and_no_guarantee_breaks() {
     let begin = Instant::now();

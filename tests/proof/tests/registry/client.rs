@@ -101,7 +101,7 @@ fn killed_at_hold(trial: &Trial) {
     });
 }
 
-/// A dead waiter before a living one: nobody listens for it, so it is skipped at once.
+/// A dead waiter before a live one: its channel has no subscriber, so it is skipped at once.
 fn killed_at_wait(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -127,8 +127,8 @@ fn killed_at_wait(trial: &Trial) {
     trial.litters(ms(6_000));
 }
 
-/// A waiter that is stopped is given the lock for a while, then the next has it; when the first goes
-/// on it has lost nothing but its turn.
+/// A waiter that is stopped is given the lock for a while, then the next has it; when the first
+/// goes on it has lost nothing but its turn.
 fn stopped_at_wait(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -151,7 +151,7 @@ fn stopped_at_wait(trial: &Trial) {
     first.wait(SOON);
 }
 
-/// Up to a thousand signals a second: calls are interrupted, and what they say stays true.
+/// Up to a thousand signals a second: calls are interrupted, and their outcomes stay true.
 fn storm_at_all(trial: &Trial) {
     let mut worker = child(trial, "worker");
     worker.expect_line("ready", SOON);
@@ -167,7 +167,7 @@ fn storm_at_all(trial: &Trial) {
     trial.given_back();
 }
 
-/// A panic unwinds through the guard: the lock is given back once, and nobody panics twice.
+/// A panic unwinds through the guard: the lock is released once, without a second panic.
 fn panic_at_hold(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let before = trial.server.command_calls(&["del"]);
@@ -263,7 +263,7 @@ fn exhausted_at_acquire(trial: &Trial) {
     trial.granted(&guard);
     let stuck = client.mutex_with("stuck", renewed(LEASE)).unwrap();
     let other = client.mutex_with("other", renewed(LEASE)).unwrap();
-    // What follows on its connection is stuck with it: another's answer must not come in its place.
+    // Later commands on its connection are stuck too: no reply may be taken for another's.
     let silent = AtOperation::request("stuck", Operation::Acquire, Action::Hold);
     let active = trial.inject(&silent.containing("stuck").sticky());
     thread::scope(|scope| {
@@ -304,7 +304,7 @@ fn exhausted_at_acquire(trial: &Trial) {
 /// A process whose worker is hurt when it logs that a renewal failed.
 fn hurt(trial: &Trial, how: &str) -> Child {
     let builder = Child::role("hurt").test("roles").env("URL", trial.proxy.url()).env("HOW", how);
-    // To tell where the panic came from takes longer than a lease where much is going on.
+    // On a busy machine, printing the origin of the panic takes longer than a lease.
     let mut child = builder.env("RUST_BACKTRACE", "0").start().expect("a child");
     let token: u64 = child.expect_line("held", SOON).parse().unwrap();
     assert!(token > 0);

@@ -58,8 +58,8 @@ impl Clocked {
     }
 }
 
-/// The lease ends early there: another has the lock at once, and only its token tells. The holder is
-/// told within a renewal.
+/// The lease ends early there: another client gets the lock at once, with a higher token. The
+/// holder is informed within a renewal.
 fn server_ahead_at_hold(trial: &Trial) {
     let clocked = Clocked::start();
     let (lock, rival) = (clocked.lock(), clocked.lock());
@@ -80,7 +80,7 @@ fn server_ahead_at_hold(trial: &Trial) {
     trial.minted(&trial.timed(COMMAND, || lock.try_lock()).unwrap().expect("free"));
 }
 
-/// The holder's lease is its own: it is renewed, and given back. Tokens go on growing.
+/// The holder keeps its lease: it is renewed and released. Tokens go on growing.
 fn server_back_at_hold(trial: &Trial) {
     let clocked = Clocked::start();
     let (lock, rival) = (clocked.lock(), clocked.lock());
@@ -102,7 +102,7 @@ fn server_back_at_hold(trial: &Trial) {
     trial.minted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// Somebody waits while the clock jumps, both ways: he has the lock when it is given back.
+/// A client waits while the clock jumps, both ways: it gets the lock at the release.
 fn server_jumps_at_wait(trial: &Trial) {
     let clocked = Clocked::start();
     // Its lease is long enough for the jump.
@@ -128,14 +128,15 @@ fn server_jumps_at_wait(trial: &Trial) {
             let begin = Instant::now();
             held.release().unwrap();
             let took = waiter.join().unwrap().spent_since(begin);
-            // A heartbeat at the most, and what a clock's change costs to learn.
+            // A heartbeat at most, and the time to notice the changed clock.
             assert!(took < ms(2_600) + SLACK, "{took:?}");
         });
         until("it is given back", || !exists(&clocked.server, KEY));
     }
 }
 
-/// The clocks of three servers are hours apart, and another of them is cut off each time: tokens grow.
+/// The clocks of three servers are hours apart, and another of them is cut off each time: tokens
+/// grow.
 fn clocks_apart_at_acquire(trial: &Trial) {
     let nodes = [Clocked::start(), Clocked::start(), Clocked::start()];
     nodes[0].jump(trial, 60 * MINUTE);

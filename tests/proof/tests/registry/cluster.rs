@@ -14,7 +14,7 @@ use crate::common::{AtLast, SLACK, SOON, ask, exists, ms, renewed, until};
 use crate::kind::kinds;
 use crate::trial::{LEASE, Trial, shared};
 
-/// How long a command may take: so many servers share what processors there are.
+/// How long a command may take: many servers share few processors.
 const COMMAND: Duration = ms(1_000);
 
 kinds! {
@@ -116,8 +116,8 @@ fn moved_at_wait(trial: &Trial) {
     is_clean(&cluster, &name);
 }
 
-/// The slot is on its way for long: nobody takes a lock that may be at either end; that is told in time,
-/// and whoever has time has it at the end.
+/// A slot is being moved for long: no client gets a lock that may be at either end. That is
+/// reported in time, and a caller with time left gets the lock at the end.
 fn moving_at_acquire(trial: &Trial) {
     let cluster = cluster();
     let name = cluster.name_at(0, "moving");
@@ -186,7 +186,7 @@ fn storm_at_all(trial: &Trial) {
     is_clean(&cluster, &name);
 }
 
-/// A node that has no replica hangs: the others serve nobody any more, and say so.
+/// A node without a replica hangs: the others serve no calls any more, and report that.
 fn down_at_acquire(trial: &Trial) {
     let cluster = cluster();
     let (dead, home) = (&cluster.nodes()[2], &cluster.nodes()[0]);

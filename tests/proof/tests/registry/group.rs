@@ -1,4 +1,4 @@
-//! Faults of a master's replicas, and of the sentinels that tell where the master is.
+//! Faults of a master's replicas and of its sentinels.
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
@@ -15,11 +15,11 @@ use crate::common::{SLACK, SOON, ask, exists, fixed, ms, renewed, until, within}
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, Trial, shared};
 
-/// How long a command may take: so many servers share what processors there are.
+/// How long a command may take: many servers share few processors.
 const PATIENCE: Duration = ms(1_000);
 
-/// How long the sentinels may take to agree: each that was kept from its processor for two seconds does
-/// nothing for half a minute.
+/// How long the sentinels may take to agree: each that was kept from its processor for two seconds
+/// does nothing for half a minute.
 const VOTE: Duration = ms(120_000);
 
 kinds! {
@@ -74,8 +74,8 @@ fn before_sentinels(group: &Group) -> Vec<Proxy> {
     group.sentinels.iter().map(proxy).collect()
 }
 
-/// The master fails while one holds a lock that the replica has, and another waits for it: the one
-/// keeps it, the other has it when it is given back, at the replica that was made the master.
+/// The master fails while a client holds a lock that the replica has, and another waits for it: the
+/// holder keeps it, and the waiter gets it at the release, at the promoted replica.
 fn master_fails(trial: &Trial, injector: &dyn Injector) {
     let group = group();
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
@@ -101,7 +101,8 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
         within(VOTE, "the replica is the master", || is(new, "role:master"));
         let promoted = Instant::now();
         until("the holder is heard there", || held.check().is_ok());
-        // A second is promised for the first command, and the rest is a machine's that runs much else.
+        // A second is promised for the first command, and the rest is a machine's that runs much
+        // else.
         assert!(promoted.spent() < ms(1_000) + SLACK * 3, "{:?}", promoted.spent());
         assert!(!waiter.is_finished());
         let released = Instant::now();
@@ -109,14 +110,14 @@ fn master_fails(trial: &Trial, injector: &dyn Injector) {
         let took = waiter.join().unwrap().spent_since(released);
         assert!(took < ms(1_300) + SLACK, "{took:?}");
         trial.prove(&active);
-        // What it would do when it came back is no matter of this trial's.
+        // Its behaviour after its return is no matter of this trial.
         std::mem::forget(active);
     });
     until("it is given back", || !exists(new, KEY));
 }
 
-/// The replica that is made the master has not heard of the lock: the holder is told, and the next
-/// one's token is above.
+/// The promoted replica does not have the lock: the holder learns of the loss, and the next token
+/// is higher.
 fn master_killed_at_lag(trial: &Trial) {
     let group = group();
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
@@ -173,7 +174,7 @@ fn master_demoted_at_hold(trial: &Trial) {
     });
 }
 
-/// One of the sentinels cannot be asked: the others are, and nobody waits long.
+/// One of the sentinels is unreachable: the others are asked, and no call waits long.
 fn one_sentinel_fails(trial: &Trial, injector: &dyn Injector) {
     let group = common();
     let proxies = before_sentinels(&group);
@@ -194,8 +195,8 @@ fn one_sentinel_fails(trial: &Trial, injector: &dyn Injector) {
     trial.prove(&active);
 }
 
-/// A sentinel that came from elsewhere tells of the replica as the master, and of a fail-over that no
-/// other has heard of: the server itself says what it is, and nothing is written there.
+/// A stray sentinel reports the replica as the master after a fail-over that no other sentinel
+/// knows: the server reports its own role, and nothing is written there.
 fn sentinel_lies_at_connect(trial: &Trial) {
     let group = common();
     let proxies = before_sentinels(&group);
@@ -215,7 +216,7 @@ fn sentinel_lies_at_connect(trial: &Trial) {
             "{error:?}"
         );
     }
-    // Whoever listens to sentinels asks all the time.
+    // The thread that follows the master polls all the time.
     let (told, altered) = (lies.fired(), || proxies[0].tally_all(Direction::Reply).altered);
     until("the journal has all of them", || altered() >= told);
     trial.witnessed(told, altered(), "the proxy's journal");
@@ -257,7 +258,7 @@ fn sentinels_gone_at_hold(trial: &Trial) {
     trial.timed(PATIENCE, || lock.try_lock()).unwrap().expect("free").release().unwrap();
 }
 
-/// No sentinel can be asked, and there is no connection yet: that is told in time.
+/// All sentinels are unreachable, and there is no connection yet: that is reported in time.
 fn sentinels_gone_at_connect(trial: &Trial) {
     let group = common();
     let proxies = before_sentinels(&group);
@@ -296,7 +297,7 @@ fn replicated() -> [Server; 2] {
     [master, replica]
 }
 
-/// Too few replicas have it in time: it is not granted, and given back.
+/// Too few replicas have the lock in time: it is not granted, and released.
 fn replica_fails(trial: &Trial, injector: &dyn Injector) {
     let [master, replica] = replicated();
     let proxy = Proxy::start(&replica).expect("a proxy");
@@ -323,14 +324,14 @@ fn replica_fails(trial: &Trial, injector: &dyn Injector) {
     until("it is given back", || !exists(&master, KEY));
 }
 
-/// The disk does not take what the server writes to it, as far as anybody can tell.
+/// The disk seems not to accept the server's writes.
 fn disk_not_synced_at_acquire(trial: &Trial) {
     let options = renewed(LEASE).min_fsyncs(true, 0, COMMAND / 2);
     let lock = trial.client().mutex_with(KEY, options).unwrap();
     let before = trial.server.commands();
     for _ in 0..2 {
         let error = trial.timed(COMMAND, || lock.try_lock()).unwrap_err();
-        // Before Redis 7.2 it cannot be asked for.
+        // Redis before 7.2 lacks the command.
         assert!(error.is_not_fsynced() || error.is_config(), "{error:?}");
         trial.stays_away();
     }

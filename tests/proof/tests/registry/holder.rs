@@ -1,4 +1,4 @@
-//! Faults at what a holder asks for while it holds: a transaction, a longer lease, a look.
+//! Faults during a holder's requests: a transaction, an extension, a check.
 
 use std::thread;
 
@@ -36,7 +36,7 @@ fn carried_out(trial: &Trial) -> u64 {
     ask::<Option<u64>>(&trial.server, &["GET", "done"]).unwrap_or(0)
 }
 
-/// Nobody knows whether it was done: that is told, and it is not done a second time.
+/// The outcome is unknown: that is reported, and the request is not run a second time.
 fn undecided(trial: &Trial, action: Action, times: u64) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -48,7 +48,7 @@ fn undecided(trial: &Trial, action: Action, times: u64) {
     trial.prove(&active);
     thread::sleep(ms(100));
     assert_eq!(carried_out(trial), times);
-    // The connection that it happened on serves nobody else.
+    // The connection with the fault is not used again.
     guard.check().unwrap();
     guard.transaction(count).unwrap();
     assert_eq!(carried_out(trial), times + 1);
@@ -82,7 +82,7 @@ fn extended_again(trial: &Trial, action: Action) {
     guard.release().unwrap();
 }
 
-/// No answer comes: the guard believes in no more than it knows.
+/// No reply comes: the guard's validity does not grow.
 fn silent_at_extend(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, fixed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -97,7 +97,7 @@ fn silent_at_extend(trial: &Trial) {
     trial.litters(ms(LEASE * 2));
 }
 
-/// What is gone is not made again by whoever wants it longer.
+/// An extension does not create a missing key.
 fn deleted_at_extend(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, fixed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();

@@ -39,7 +39,7 @@ kinds! {
     quorum_of_an_even_number "quorum-even@input" "E";
 }
 
-/// So many errors were to come, and these came; each names what it must. Nobody connected for them.
+/// The expected and the actual errors; each names the setting. No connection was made for them.
 #[track_caller]
 fn refused(trial: &Trial, errors: &[Error], parts: [&str; 3]) {
     errors.iter().for_each(|error| names(error, parts));
@@ -219,7 +219,7 @@ fn url_of_no_database(trial: &Trial) {
     url_is_refused(trial, &url, ["url database", "-1", "a number from 0"]);
 }
 
-/// What has to be escaped is told; the password is not.
+/// The characters to escape are shown; the password is not.
 fn url_with_a_bare_password(trial: &Trial) {
     let address = trial.proxy.addr();
     for sign in ["/", "?", "#"] {

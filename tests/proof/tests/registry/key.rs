@@ -1,4 +1,4 @@
-//! What may happen to the keys of a lock, and calls that come at the wrong time.
+//! Events that happen to the keys of a lock, and calls at the wrong time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,8 +34,8 @@ kinds! {
     twice_at_unlock "twice@unlock" "E,S";
 }
 
-/// The key is not the holder's any more: it is told within one renewal tick, invalid first, and
-/// what is there now stays as it is.
+/// The key is not the holder's any more: the loss is reported within one renewal tick, after the
+/// guard is invalid, and the present key is not touched.
 fn loss_found(trial: &Trial, cause: LossCause, happens: impl FnOnce()) {
     let told = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&told);
@@ -79,7 +79,8 @@ fn forced_at_hold(trial: &Trial) {
     });
 }
 
-/// Somebody took the lock's end away: it is the holder's, who gives it back as usual.
+/// A client removed the expiry of the key: the lock stays with its holder, which releases it as
+/// usual.
 fn persisted_at_hold(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What a kind of fault is, and how its trial is judged.
+//! The kinds of fault, and the verdict on their trials.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ const MOST_VOIDS: u32 = 6;
 
 /// A fault at a named operation.
 pub(crate) struct Kind {
-    /// What happens, and where: `reply-lost@acquire`.
+    /// The fault and its place: `reply-lost@acquire`.
     pub(crate) name: &'static str,
     /// Which guarantees its oracle is about.
     pub(crate) guarantee: &'static str,
@@ -27,10 +27,10 @@ pub(crate) struct Kind {
     outcome: OnceLock<Outcome>,
 }
 
-/// What came of a kind's trial.
+/// The result of a kind's trial.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// What was violated, if anything.
+    /// The violation, if there was one.
     pub(crate) verdict: Result<(), String>,
     pub(crate) measured: Measured,
     pub(crate) took: Duration,
@@ -55,7 +55,8 @@ impl Kind {
             let mut voids = 0;
             loop {
                 let mut outcome = self.run();
-                // Where the machine never stops stalling, one that went well in spite of it will do.
+                // On a machine that never stops stalling, a trial that succeeded in spite of it
+                // counts.
                 let well = voids >= MOST_VOIDS && outcome.verdict.is_ok();
                 if outcome.lag <= ms(LEASE / 10) || well {
                     return Outcome { voids, ..outcome };
@@ -106,8 +107,8 @@ fn text(panic: &(dyn std::any::Any + Send)) -> String {
     told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
-/// The kinds of a file, each with its oracle and a test of the oracle's name. `= of(with)` makes the
-/// oracle of one that many kinds share, and of what is this one's.
+/// The kinds of a file, each with its oracle and a test of the oracle's name. `= of(with)` makes
+/// the oracle from one that many kinds share, and this kind's arguments.
 macro_rules! kinds {
     (@oracle $oracle:ident) => { $oracle };
     (@oracle $oracle:ident $of:ident($($with:expr),*)) => { |trial| $of(trial, $($with),*) };

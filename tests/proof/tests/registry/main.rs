@@ -2,18 +2,18 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `kind` | what a kind of fault is, and how its trial is judged |
-//! | `trial` | what a trial works with, and what it measures |
-//! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of those who wait |
-//! | `server`, `refusal`, `key` | faults of the server, what it refuses, what happens to its keys |
-//! | `holder` | faults at what a holder asks for: a transaction, a longer lease, a look |
+//! | `kind` | the kinds of fault, and the verdict on their trials |
+//! | `trial` | the tools and the measurements of a trial |
+//! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
+//! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
+//! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
 //! | `group` | faults of a master's replicas and of its sentinels |
 //! | `input` | bad input, each row of which is a kind |
 //! | `clock` | wall clocks that jump, of servers and of processes |
-//! | `client`, `role` | faults of the processes and threads that use locks; what the processes do |
-//! | `census` | the list of all kinds, and what must hold for all of them |
+//! | `client`, `role` | faults of the processes and threads that use locks; the roles of the processes |
+//! | `census` | the list of all kinds, and the checks of all of them |
 //!
 //! A kind is a fault at a named operation. Every kind is a test by its own name; each runs once.
 //! `cargo test -p leasehold-proof --test registry census -- --nocapture` prints the list.
@@ -24,7 +24,7 @@
 //! | --- | --- |
 //! | S | no two holders are valid at a time, and tokens only grow |
 //! | E | a typed error within the call's time |
-//! | A | an outcome that is not known is told as not known, and is made good |
+//! | A | an unknown outcome is reported as unknown, and is cleaned up |
 //! | L | the next grant comes within its bound |
 
 mod acquire;
@@ -47,7 +47,7 @@ mod role;
 mod server;
 mod trial;
 
-/// What the children of this program run; nothing in the process that people started.
+/// The entry point of child processes; it does nothing in the process that people started.
 #[test]
 fn roles() {
     role::play();

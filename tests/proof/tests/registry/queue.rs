@@ -1,4 +1,4 @@
-//! Faults of the network for those who wait: heartbeats, wake-ups, hand-overs.
+//! Faults of the network for waiters: heartbeats, wake-ups, hand-overs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ kinds! {
     dropped_at_notify "dropped@notify" "L";
 }
 
-/// How soon a waiter has the lock although it was not told.
+/// How soon a waiter gets the lock without a message.
 const UNTOLD: Duration = ms(1_000 + 300);
 
 fn message(name: &'static str, action: Action) -> AtOperation {
@@ -91,14 +91,15 @@ fn swapped_at_message(trial: &Trial) {
     trial.given_back();
 }
 
-/// The connection for wake-ups stays open, and nothing comes on it any more, the sign of life that is
-/// asked for neither.
+/// The connection for wake-ups stays open, and nothing comes on it any more, the sign of life that
+/// is wanted neither.
 fn half_open_at_wait(trial: &Trial) {
     let silent = AtOperation::reply("half-open", Operation::Message, Action::Drop).sticky();
     hand_over(trial, &silent, UNTOLD);
 }
 
-/// Nobody can listen: nobody joins who could not be told (rule 12), and yet the lock is had.
+/// No client can subscribe: none joins without a subscription (rule 12), and yet each gets the
+/// lock.
 fn unheard(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -128,7 +129,7 @@ fn silent_at_subscribe(trial: &Trial) {
     unheard(trial, &silent.sticky());
 }
 
-/// What a waiter sends is lost, or its answer: it has one place, and keeps it.
+/// A waiter's request or its reply is lost: it has one place, and keeps it.
 fn keeps_its_place(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -161,7 +162,7 @@ fn silent_at_join(trial: &Trial) {
     keeps_its_place(trial, &silent.containing("\r\njoin\r\n"));
 }
 
-/// The releaser's answer is lost: the next has the lock already, and keeps it.
+/// The reply to the release is lost: the next client has the lock already, and keeps it.
 fn handed_over(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let rival = trial.rival();
@@ -195,7 +196,7 @@ fn reply_lost_at_hand_over(trial: &Trial) {
     handed_over(trial, &lost);
 }
 
-/// Those who wait for a reentrant lock are not told of its release.
+/// Waiters of a reentrant lock receive no message about its release.
 fn dropped_at_notify(trial: &Trial) {
     let lock = trial.client().reentrant_with(KEY, renewed(LEASE)).unwrap();
     let rival = open(&trial.server).reentrant_with(KEY, renewed(LEASE)).unwrap();

@@ -40,7 +40,7 @@ kinds! {
     stopped_most_at_acquire "most-stopped@acquire" "E,A,L" = most(&Stopped);
     partitioned_most_at_acquire "most-partitioned@acquire" "E,A,L" = most(&BlackHole);
     refused_most_at_acquire "most-refused@acquire" "E,L" = most(&Refused { cut: true });
-    // Each answer takes longer than a server may.
+    // Each reply takes longer than a server may.
     slow_most_at_acquire "most-slow@acquire" "E,A,L" = most(&Slow(NODE));
     full_most_at_acquire "most-out-of-memory@acquire" "E" = most(&OUT_OF_MEMORY);
     read_only_most_at_acquire "most-read-only@acquire" "E,L" = most(&READ_ONLY);
@@ -125,13 +125,13 @@ impl<'a> Several<'a> {
 
     /// Ends it, and shows that it took effect at each of them.
     fn heal(&self, mut active: Vec<Active<'_>>) {
-        // What is held back for less is not late to the proxies' journal.
+        // A shorter delay is not late for the proxies' journal.
         thread::sleep(ms(30));
         active.iter_mut().for_each(Active::heal);
         active.iter().for_each(|active| self.trial.prove(active));
     }
 
-    /// A grant while all three answer, and two of them agree that it is this one's.
+    /// A grant while all three reply, and two of them confirm its owner.
     #[track_caller]
     fn granted(&self, guard: &leasehold::Guard) {
         self.trial.minted(guard);
@@ -140,7 +140,7 @@ impl<'a> Several<'a> {
         assert!(agree >= 2, "{:?} of {left:?}", guard.remaining());
     }
 
-    /// It is given back everywhere, and stays away.
+    /// It is released everywhere, and does not come back.
     fn given_back(&self) {
         until("it is given back", || self.servers().iter().all(|server| !exists(server, KEY)));
         let begin = Instant::now();
@@ -153,7 +153,7 @@ impl<'a> Several<'a> {
     }
 }
 
-/// A fault of one of the three, before the lock is asked for and until it is given back.
+/// A fault of one of the three, from before the acquire until after the release.
 fn few(trial: &Trial, injector: &dyn Injector) {
     let several = Several::of(trial);
     let lock = several.lock();
@@ -171,7 +171,7 @@ fn few(trial: &Trial, injector: &dyn Injector) {
     several.done();
 }
 
-/// The hold goes on, and nobody else has the lock meanwhile.
+/// The hold goes on, and no other client gets the lock meanwhile.
 fn keeps(several: &Several<'_>, guard: &leasehold::Guard, span: Duration) {
     let (begin, rival) = (Instant::now(), several.rival());
     while begin.elapsed() < span {
@@ -203,8 +203,8 @@ fn few_at_hold(trial: &Trial, injector: &dyn Injector) {
     several.done();
 }
 
-/// A fault of two of the three: nobody has the lock, that is told in time, and nothing is left; it is
-/// had once they are back.
+/// A fault of two of the three: no client gets the lock, that is reported in time, and no key is
+/// left. The lock is granted once they are back.
 fn most(trial: &Trial, injector: &dyn Injector) {
     let several = Several::of(trial);
     let lock = several.lock();
@@ -224,7 +224,7 @@ fn most_for(several: &Several<'_>, lock: &leasehold::Mutex, active: Vec<Active<'
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let wait = || lock.try_lock_for(SOON);
-            // What lasts is told at once, and not waited for.
+            // A lasting refusal is reported at once, without a wait.
             let guard = loop {
                 match wait() {
                     Err(error) if error.is_refused() => thread::sleep(ms(5)),
@@ -277,7 +277,7 @@ impl Several<'_> {
             thread::sleep(ms(10));
         }
         for node in &self.spares {
-            // What a fault had written to be loaded again.
+            // The data of a fault that makes the server load again.
             let _ = std::fs::remove_file(node.server.directory().join("dump.rdb"));
         }
         let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -285,7 +285,7 @@ impl Several<'_> {
     }
 }
 
-/// One of three forgets whom it voted for: two remember.
+/// One of three loses its vote: two remember theirs.
 fn emptied_few_at_hold(trial: &Trial) {
     let several = Several::of(trial);
     let lock = several.lock();
@@ -310,8 +310,8 @@ fn crowded_most_at_connect(trial: &Trial) {
     several.done();
 }
 
-/// Two of three forget whom they voted for. The holder is told; nobody has the lock before all leases
-/// have ended that they may have forgotten.
+/// Two of three lose their votes. The holder learns of the loss; no client gets the lock before all
+/// leases have ended that they may have forgotten.
 fn emptied_most_at_hold(trial: &Trial) {
     let several = Several::of(trial);
     let client = several.builder().keeps_data(false).build().unwrap();
@@ -340,7 +340,7 @@ fn emptied_most_at_hold(trial: &Trial) {
     several.done();
 }
 
-/// The release reaches one of three: that is told, and it is finished once the others are back.
+/// The release reaches one of three: that is reported, and finished once the others are back.
 fn partitioned_most_at_release(trial: &Trial) {
     let several = Several::of(trial);
     let lock = several.lock();

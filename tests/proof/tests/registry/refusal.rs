@@ -1,4 +1,4 @@
-//! What a server refuses: for want of memory, as a replica, to a user.
+//! Refusals of a server: without memory, as a replica, to a user.
 
 use std::thread;
 use std::time::Instant;
@@ -48,8 +48,7 @@ fn is_full(trial: &Trial) {
     assert_eq!(trial.server.error_count("OOM"), refused + 1);
 }
 
-/// What ran on the server meanwhile, with the memory full from beginning to end, and how many
-/// writes were refused of it.
+/// The commands that the server ran while its memory was full, and how many writes it refused.
 fn while_full<T>(trial: &Trial, work: impl FnOnce() -> T) -> (T, CommandStats, u64) {
     is_full(trial);
     let (before, refused) = (trial.server.commands(), trial.server.error_count("OOM"));
@@ -74,7 +73,7 @@ fn oom_at_acquire(trial: &Trial) {
     trial.granted(&lock.try_lock().unwrap().expect("free"));
 }
 
-/// Who cannot be written into the queue is told so, and does not wait unseen.
+/// A waiter that cannot join the queue gets an error, and does not wait outside it.
 fn oom_at_join(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -116,7 +115,7 @@ fn oom_at_release(trial: &Trial) {
     trial.prove(&active);
 }
 
-/// The path with somebody in the queue (rule 16): `ZREM` first, then `SET` although memory is full.
+/// The path with a waiter in the queue (rule 16): `ZREM` first, then `SET` although memory is full.
 fn oom_at_hand_over(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
@@ -233,7 +232,7 @@ fn disk_failure_at_release(trial: &Trial) {
     trial.given_back();
 }
 
-/// A password that is wrong is wrong the next time too: told at once, and never waited for.
+/// A wrong password stays wrong: it is reported at once, without a wait.
 /// The server wants a password, and none is given.
 fn no_password_at_connect(trial: &Trial) {
     let active = trial.inject(&NoPassword);
@@ -266,7 +265,7 @@ fn wrong_password_at_connect(trial: &Trial) {
     trial.granted(&lock.try_lock().unwrap().expect("free"));
 }
 
-/// A user who may not is told so at once, however long he would wait.
+/// A missing permission is reported at once, however long the call may wait.
 fn no_permission_at_acquire(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let active = trial.inject(&NO_PERMISSION);
@@ -289,7 +288,7 @@ fn no_permission_at_release(trial: &Trial) {
     trial.given_back();
 }
 
-/// Nobody may be told: the lock is handed over all the same, or left for whoever asks.
+/// Publishing is denied: the lock is handed over all the same, or left for the next request.
 fn no_publish_at_hand_over(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();

@@ -45,7 +45,7 @@ fn request(name: &'static str, operation: Operation, action: Action) -> AtOperat
     AtOperation::request(name, operation, action)
 }
 
-/// A connection broke: the release is repeated, and has done what it was to do.
+/// A connection broke: the release is repeated, and succeeds.
 fn released_again(trial: &Trial, injector: &dyn Injector, options: LockOptions) {
     let lock = trial.client().mutex_with(KEY, options).unwrap();
     let guard = lock.lock().unwrap();
@@ -95,7 +95,7 @@ fn reply_lost_at_watch_release(trial: &Trial) {
     released_again(trial, &lost, watched());
 }
 
-/// No answer comes to a release: it is repeated, on another connection.
+/// No reply comes to a release: it is repeated on another connection.
 fn repeated_in_silence(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -122,7 +122,7 @@ fn overtaken_at_release(trial: &Trial) {
     next.check().unwrap();
 }
 
-/// Neither copy of a release arrives: that is told, in time, and it is finished in the background.
+/// Neither copy of a release arrives: that is reported in time, and finished in the background.
 fn black_hole_at_release(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -150,7 +150,7 @@ fn renewed_again(trial: &Trial, injector: &dyn Injector) {
     trial.stays_away();
 }
 
-/// A renewal that is stuck while the lock is given back must not bring it back.
+/// A renewal that is delayed past the release must not bring the lock back.
 fn overtaken_at_renew(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -163,7 +163,7 @@ fn overtaken_at_renew(trial: &Trial) {
     assert!(trial.proxy.tally(Direction::Request, Operation::Renew).late > 0);
 }
 
-/// No renewal gets through: the guard is invalid before anybody else can have the lock.
+/// No renewal gets through: the guard is invalid before another client can get the lock.
 fn black_hole_at_renew(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let rival = trial.rival();
@@ -178,7 +178,7 @@ fn black_hole_at_renew(trial: &Trial) {
     let error = trial.timed(COMMAND, || guard.release()).unwrap_err();
     assert!(error.is_lost(), "{error:?}");
     trial.heal(active);
-    // Renewals that were stuck ran for nobody.
+    // Delayed renewals had no effect.
     thread::sleep(ms(100));
     next.check().unwrap();
 }

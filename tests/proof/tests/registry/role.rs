@@ -1,4 +1,4 @@
-//! What the child processes of trials do.
+//! The roles of child processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

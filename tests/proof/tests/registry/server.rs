@@ -39,7 +39,7 @@ kinds! {
         = ended_in_silence(&ClientsPaused(ms(LEASE * 3)), ms(LEASE * 2));
 }
 
-/// It lost everything: the holder is told, and the next token is above.
+/// It lost its data: the holder learns that, and the next token is higher.
 fn lost_its_data(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -54,7 +54,7 @@ fn lost_its_data(trial: &Trial, injector: &dyn Injector) {
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// The release cannot be told; it is finished once the server is back.
+/// The release cannot be sent; it is finished once the server is back.
 fn released_later(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -68,8 +68,8 @@ fn released_later(trial: &Trial, injector: &dyn Injector) {
     trial.granted(&lock.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// It says nothing for longer than the lease: the hold ends here no later than there, and what was sent
-/// meanwhile is not done to whoever comes next.
+/// It is silent for longer than the lease: the hold ends in the client no later than at the server,
+/// and delayed requests do not affect the next holder.
 fn ended_in_silence(trial: &Trial, injector: &dyn Injector, further: Duration) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let guard = lock.lock().unwrap();
@@ -88,7 +88,7 @@ fn ended_in_silence(trial: &Trial, injector: &dyn Injector, further: Duration) {
     next.check().unwrap();
 }
 
-/// It serves nobody for a part of the lease: the renewal comes in time afterwards.
+/// It serves no call for a part of the lease: the renewal comes in time afterwards.
 fn survived(trial: &Trial, injector: &dyn Injector) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let begin = Instant::now();
@@ -107,7 +107,7 @@ fn survived(trial: &Trial, injector: &dyn Injector) {
     trial.stays_away();
 }
 
-/// It forgets all scripts all the time, which nobody notices.
+/// It forgets all scripts again and again, which no caller notices.
 fn no_script_at_all(trial: &Trial) {
     let client = trial.client();
     let lock = client.mutex_with(KEY, renewed(LEASE)).unwrap();
@@ -172,7 +172,7 @@ fn clients_killed_at_acquire(trial: &Trial) {
     trial.stays_away();
 }
 
-/// What was held back runs when the pause is over, too late to take anything.
+/// Delayed requests run when the pause is over, too late to take the lock.
 fn clients_paused_at_acquire(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let active = trial.inject(&ClientsPaused(ms(LEASE * 3 / 2)));

@@ -1,4 +1,4 @@
-//! What a trial works with, and what it measures.
+//! The tools and the measurements of a trial.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -19,14 +19,14 @@ pub(crate) const COMMAND: Duration = ms(300);
 /// How long a call may take that also has to wait for a connection.
 pub(crate) const CALL: Duration = ms(600);
 
-/// A private server and a proxy, and what was seen.
+/// A private server, a proxy, and the measurements.
 pub(crate) struct Trial {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
     measured: Mutex<Measured>,
 }
 
-/// What a trial measured.
+/// The measurements of a trial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     /// The faults that fired, with their proof.
@@ -92,7 +92,7 @@ impl Trial {
         self.note(|measured| measured.overrun = measured.overrun.max(span));
     }
 
-    /// The fault took effect, as its injector and its witness both say.
+    /// The fault took effect, as its injector and its witness confirm.
     #[track_caller]
     pub(crate) fn prove(&self, active: &Active<'_>) {
         until("the fault fires", || active.fired().is_proven());
@@ -102,13 +102,13 @@ impl Trial {
     /// Ends a fault that can be proven only then.
     #[track_caller]
     pub(crate) fn heal(&self, mut active: Active<'_>) {
-        // What is held back for less is not late to the proxy's journal.
+        // A shorter delay is not late for the proxy's journal.
         thread::sleep(ms(30));
         active.heal();
         self.prove(&active);
     }
 
-    /// Whatever is no fault of the support's: the trial itself counts it, and says who saw it.
+    /// A fault that the trial makes itself: the trial counts it, and names the witness.
     #[track_caller]
     pub(crate) fn witnessed(&self, injected: u64, witnessed: u64, witness: &'static str) {
         let fired = Fired { injected, witnessed, witness };
@@ -139,12 +139,12 @@ impl Trial {
         self.note(|measured| measured.back = measured.back.max(Some(span)));
     }
 
-    /// What a killed process leaves behind lasts so long.
+    /// The lifetime of the keys that a killed process leaves.
     pub(crate) fn litters(&self, span: Duration) {
         self.note(|measured| measured.litter = span);
     }
 
-    /// The lock is given back before its lease ends, and does not come again.
+    /// The lock is released before its lease ends, and does not come back.
     #[track_caller]
     pub(crate) fn given_back(&self) {
         until("it is given back", || !exists(&self.server, KEY));
@@ -167,7 +167,7 @@ impl Trial {
         ask(&self.server, &["ZCARD", "{k}:queue"])
     }
 
-    /// Heals the proxy and looks at what is left one lease later (C5): nothing may be.
+    /// Heals the proxy. One lease later no key may be left (C5).
     pub(crate) fn finish(self) -> (Measured, Result<(), String>) {
         self.proxy.heal();
         let measured = self.measured();
@@ -192,7 +192,7 @@ impl Trial {
         }
     }
 
-    /// What was measured so far.
+    /// The measurements so far.
     pub(crate) fn measured(&self) -> Measured {
         self.note(|measured| measured.clone())
     }
@@ -202,8 +202,8 @@ impl Trial {
     }
 }
 
-/// What several trials share, one at a time. One that failed half-way has not left it as it was: the
-/// next, which may be the same trial again as its machine stalled, has another.
+/// A resource that several trials share, one at a time. A trial that failed half-way may have
+/// changed it, so the next one, which may be its repetition, gets another.
 pub(crate) fn shared<T>(
     kept: &'static OnceLock<Mutex<T>>,
     start: impl Fn() -> T,
@@ -217,7 +217,7 @@ pub(crate) fn shared<T>(
     })
 }
 
-/// A grant to a thread that waits: the guard's token is recorded, and the lock given back.
+/// A grant to a waiting thread: its token is recorded, and the lock is released.
 pub(crate) fn wait(trial: &Trial, lock: &Lock) -> Instant {
     let guard = lock.try_lock_for(SOON).expect("an answer").expect("granted");
     let granted = Instant::now();

@@ -1,15 +1,15 @@
-//! What an operator, or another program, may do to the keys of a lock.
+//! What an operator or another program may do to the keys of a lock.
 
 use crate::fault::server::{self, ask};
 use crate::fault::{Active, Fired, Injector, Site};
 
-/// A command that somebody else sends, once; nothing heals it but time.
+/// A command of another client, sent once. Only time heals it.
 #[derive(Debug, Clone, Copy)]
 pub struct Command {
     fault: &'static str,
     /// `KEY` stands for the lock's key.
     words: &'static [&'static str],
-    /// What `INFO commandstats` calls it; nothing else may send it.
+    /// Its name in `INFO commandstats`; no other client may send it.
     counted_as: &'static str,
 }
 
@@ -74,7 +74,7 @@ impl Injector for Evicted {
         let before = evicted();
         ask::<()>(server, &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
         ask::<()>(server, &["CONFIG", "SET", "maxmemory", "1"]);
-        // Whoever may use memory has room made first, and finds that it is not enough.
+        // A command that may use memory first evicts keys, and then finds that this is not enough.
         for _ in 0..200 {
             let _ = redis::cmd("PFADD").arg("room").query::<()>(&mut server.connection());
             if !ask::<bool>(server, &["EXISTS", key]) {

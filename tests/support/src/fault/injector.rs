@@ -1,11 +1,11 @@
-//! The face of all injectors.
+//! The common interface of all injectors.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Child, Proxy, Server};
 
-/// Where a fault can happen: a server, the proxy in front of it, and a process that uses a lock.
+/// The site of a fault: a server, the proxy in front of it, and a process that uses a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Site<'a> {
     /// The server.
@@ -34,7 +34,7 @@ pub trait Injector: fmt::Debug + Send + Sync {
     ///
     /// # Panics
     ///
-    /// If it cannot be done, such as a command that the server does not know.
+    /// If the fault is impossible here, as with a command that the server does not know.
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a>;
 }
 
@@ -49,16 +49,16 @@ pub struct Active<'a> {
 /// How often a fault took effect, as two parties count it that do not know of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fired {
-    /// What the injector says.
+    /// The injector's count.
     pub injected: u64,
-    /// What the witness says.
+    /// The witness's count.
     pub witnessed: u64,
-    /// Who that is, as in `errorstat_OOM` or `the proxy's journal`.
+    /// The name of the witness, as in `errorstat_OOM` or `the proxy's journal`.
     pub witness: &'static str,
 }
 
 impl Fired {
-    /// Says whether the fault took effect and both say so.
+    /// Returns whether the fault took effect by both counts.
     ///
     /// A fault whose injector counts states (a server out of memory) is met by many commands: the
     /// witness must have seen at least one.
@@ -68,7 +68,7 @@ impl Fired {
 }
 
 impl<'a> Active<'a> {
-    /// Makes a fault from its name, what counts it, and what ends it.
+    /// Makes a fault from its name, its counter, and its end.
     pub fn new(
         name: String,
         count: impl Fn() -> Fired + Send + Sync + 'a,
@@ -86,12 +86,12 @@ impl<'a> Active<'a> {
     ///
     /// # Panics
     ///
-    /// If the witness is a server that cannot be asked as long as it is not healed.
+    /// If the witness is a server that does not reply before it is healed.
     pub fn fired(&self) -> Fired {
         (self.count)()
     }
 
-    /// Ends it; what it held is let go. Once is enough.
+    /// Ends it, and lets go of held messages. Once is enough.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What a [`Proxy`](crate::Proxy) does wrong, and when.
+//! The faults of a [`Proxy`](crate::Proxy), and their triggers.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct Trigger {
     pub direction: Direction,
     /// Bytes that the message contains; none means every message.
     pub pattern: Vec<u8>,
-    /// What the message is for, or the request that it answers; `None` is for anything.
+    /// The operation of the message, or of the request that it replies to; `None` matches all.
     pub operation: Option<Operation>,
     /// Which one of those messages, across all connections, since the fault was added.
     pub nth: u64,
 }
 
-/// What happens to a message.
+/// The action on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Resets the connection instead: a request never arrives, a reply is lost.
@@ -41,10 +41,10 @@ pub enum Action {
     HalfReply,
     /// Puts these bytes in the reply's place.
     Garbage(Vec<u8>),
-    /// Keeps the message, and what follows it on its connection, until
+    /// Keeps the message, and all later ones on its connection, until
     /// [`Injection::release`], even if the client is gone by then.
     Hold,
-    /// Passes the message on after this time; what follows it waits too.
+    /// Passes the message on after this time; later ones wait too.
     Delay(Duration),
     /// Swallows the message; the connection stays.
     Drop,
@@ -57,9 +57,9 @@ pub enum Action {
 /// A trigger and its action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What sets it off.
+    /// The trigger.
     pub when: Trigger,
-    /// What happens then.
+    /// The action.
     pub action: Action,
     /// Whether it happens to every later match too; else once.
     pub sticky: bool,
@@ -85,7 +85,7 @@ impl Fault {
         }
     }
 
-    /// Only for messages of this operation.
+    /// Restricts it to messages of this operation.
     pub fn at(mut self, operation: Operation) -> Self {
         self.when.operation = Some(operation);
         self
@@ -134,20 +134,20 @@ impl Injection {
         self.state().fired
     }
 
-    /// Waits until it has fired, and says whether it did in time.
+    /// Waits until it has fired, and returns whether it did in time.
     pub fn wait_fired(&self, timeout: Duration) -> bool {
         let state = self.state();
         let result = self.0.changed.wait_timeout_while(state, timeout, |state| state.fired == 0);
         result.unwrap_or_else(PoisonError::into_inner).0.fired > 0
     }
 
-    /// Lets go of what an [`Action::Hold`] holds, and holds nothing any more.
+    /// Lets go of the messages that an [`Action::Hold`] holds, and holds no more.
     pub fn release(&self) {
         self.state().released = true;
         self.0.changed.notify_all();
     }
 
-    /// Ends the fault; what it holds is released.
+    /// Ends the fault, and lets go of held messages.
     pub fn remove(&self) {
         self.state().removed = true;
         self.release();
@@ -161,7 +161,7 @@ impl Injection {
         self.state().removed
     }
 
-    /// Counts a message, and says whether the fault is due for it.
+    /// Counts a message, and returns whether the fault is due for it.
     pub(crate) fn sees(&self, direction: Direction, operation: Operation, message: &[u8]) -> bool {
         let Fault { when, sticky, .. } = &self.0.fault;
         let meant = when.direction == direction
@@ -184,7 +184,7 @@ impl Injection {
         self.0.changed.notify_all();
     }
 
-    /// Waits for the release for as long as `goes_on` says so.
+    /// Waits for the release while `goes_on` returns true.
     pub(crate) fn hold(&self, goes_on: impl Fn() -> bool) {
         let mut state = self.state();
         while !state.released && goes_on() {

@@ -1,14 +1,14 @@
-//! Faults: what goes wrong, where, and the proof that it did.
+//! Faults: the injectors, their places, and the proof that they fired.
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `message` | what a proxy does to a message, and which message sets it off |
-//! | `operation` | what a message is for, told by its shape |
+//! | `message` | the actions of a proxy on a message, and their triggers |
+//! | `operation` | the operation of a message, recognised by its shape |
 //! | `injector` | the face of all injectors: begin, prove, heal |
 //! | [`network`] | faults of the proxy, each at a named operation |
 //! | [`server`] | faults of the server's process and of its connections |
 //! | [`setting`] | settings with which a server refuses commands |
-//! | [`command`] | what an operator may do to the keys |
+//! | [`command`] | commands of an operator on the keys |
 //! | [`process`] | faults of a process that holds a lock or waits for it |
 
 pub mod command;

@@ -10,7 +10,7 @@ use crate::fault::{Action, Active, Direction, Fault, Fired, Injector, Operation,
 
 const JOURNAL: &str = "the proxy's journal";
 
-/// In the place of an answer: nothing, and the connection stays.
+/// No reply, and the connection stays open.
 pub const SILENCE: Action = Action::Garbage(Vec::new());
 
 /// A fault of the messages of one operation; the witness is the proxy's journal.
@@ -88,7 +88,8 @@ impl Injector for AtOperation {
     }
 }
 
-/// Counts what the whole proxy holds up from now on. The journal has it when it is let go.
+/// Counts the messages that the whole proxy holds up from now on. The journal has them once they
+/// are let go.
 fn held_up(proxy: &Proxy) -> impl Fn() -> Fired + Send + Sync + '_ {
     let harmed = move || {
         let ways = [Direction::Request, Direction::Reply];
@@ -102,7 +103,8 @@ fn held_up(proxy: &Proxy) -> impl Fn() -> Fired + Send + Sync + '_ {
     }
 }
 
-/// Nothing goes through, either way, and connections stay open. Ask what fired once it is healed.
+/// No byte passes, either way, and connections stay open. The counts are complete once it is
+/// healed.
 #[derive(Debug, Clone, Copy)]
 pub struct BlackHole;
 
@@ -178,8 +180,8 @@ impl Injector for Refused {
         if self.cut {
             proxy.cut();
         }
-        // A socket that happens to have the port itself is connected to itself; and a process that is
-        // being started has the listening socket too, until it runs its own program.
+        // A socket that happens to have the port itself is connected to itself; and a process that
+        // is being started has the listening socket too, until it runs its own program.
         let refused = (0..100).any(|_| {
             let refused = TcpStream::connect(proxy.addr()).is_err();
             if !refused {

@@ -1,13 +1,13 @@
-//! What a message of a lock client is for.
+//! The operation of a lock client's message.
 
 use std::fmt;
 
 use crate::frame;
 
-/// What a request is for, told by its shape; a reply has its request's.
+/// The operation of a request, recognised by its shape; a reply has that of its request.
 ///
 /// The scripts of all kinds of lock take the same number of arguments after their keys, which is
-/// what tells them apart, whatever their digests are.
+/// how they are told apart, whatever their digests are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// To take a lock, or to queue up for it.
@@ -35,7 +35,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns what a client's message is for.
+    /// Returns the operation of a client's message.
     pub fn of(request: &[u8]) -> Operation {
         let words = frame::words(request);
         let Some(first) = words.first() else { return Operation::Other };

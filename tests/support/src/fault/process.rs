@@ -52,7 +52,7 @@ impl Killed {
     /// If there is no such process.
     pub fn begin(&self, pid: u32) -> Active<'static> {
         signal::send(pid, Signal::KILL);
-        // Its parent, which is us, has yet to wait for it, so its number is nobody else's.
+        // This process, its parent, has not waited for it yet, so no other process has its number.
         let dead = move || matches!(signal::state(pid), None | Some('Z' | 'X'));
         let count =
             move || Fired { injected: 1, witnessed: dead().into(), witness: "the process state" };

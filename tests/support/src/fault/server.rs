@@ -34,7 +34,7 @@ impl Injector for Stopped {
     }
 }
 
-/// It is killed (SIGKILL); healed, it starts again and has what its persistence kept.
+/// It is killed (SIGKILL); healed, it starts again with its persisted data.
 #[derive(Debug, Clone, Copy)]
 pub struct Killed;
 
@@ -93,7 +93,7 @@ fn append_only_file(server: &Server) -> Option<PathBuf> {
     })
 }
 
-/// A script of somebody else does not end until it is healed (`BUSY`).
+/// Another client's script does not end until the fault is healed (`BUSY`).
 #[derive(Debug, Clone, Copy)]
 pub struct Busy;
 
@@ -115,7 +115,7 @@ impl Injector for Busy {
         let probes = await_error(server, "BUSY");
         let count = move || Fired {
             injected: 1,
-            // The look that waited for it was refused too.
+            // The request that waited for it was refused too.
             witnessed: (error_count(server, "errorstat_BUSY") - before).saturating_sub(probes),
             witness: "errorstat_BUSY",
         };
@@ -171,7 +171,7 @@ impl Injector for Loading {
     }
 }
 
-/// Its scripts are forgotten again and again (`NOSCRIPT`), until it is healed.
+/// It forgets its scripts again and again (`NOSCRIPT`), until it is healed.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgetful;
 
@@ -261,8 +261,8 @@ impl Injector for MaxClients {
         let set = |healer: &mut Connection, most: &str| {
             redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(most).query::<()>(healer)
         };
-        // The one that heals it is enough. How many there are is not known: the server may have yet to
-        // hear that others have closed.
+        // The connection that heals it is enough. The number of others is not known: the server may
+        // not have noticed yet that some have closed.
         set(&mut healer, "1").expect("a limit");
         let count = move || Fired {
             injected: 1,
@@ -296,7 +296,7 @@ impl Injector for ClientsKilled {
         let before = client_ids_on(&mut connection);
         let mut kill = redis::cmd("CLIENT");
         let killed = kill.arg("KILL").arg("TYPE").arg(self.which).query::<u64>(&mut connection);
-        // Who came in between is not known by its number.
+        // A client that connected in between has an unknown number.
         let killed = killed.expect("a number").min(before.len() as u64);
         let count = move || Fired {
             injected: killed,
@@ -343,12 +343,12 @@ pub(crate) fn ask<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
     answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// Returns a number that `INFO` tells, 0 if it does not.
+/// Returns a number from `INFO`, 0 if it is missing.
 pub(crate) fn number(server: &Server, section: &str, name: &str) -> u64 {
     field(&ask::<String>(server, &["INFO", section]), name)
 }
 
-/// Returns a number that a section of `INFO` has, 0 if it has not.
+/// Returns a number from a section of `INFO`, 0 if it is missing.
 pub(crate) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let digits = line.map(|rest| rest.trim_start_matches("count="));
@@ -357,7 +357,7 @@ pub(crate) fn field(text: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Returns how often the server has answered with an error, by its `errorstat_…`.
+/// Returns how often the server has replied with an error, by its `errorstat_…`.
 pub(crate) fn error_count(server: &Server, name: &str) -> u64 {
     number(server, "errorstats", name)
 }
@@ -380,7 +380,7 @@ pub(crate) fn gone(server: &Server, before: &[String]) -> u64 {
     before.iter().filter(|id| !now.contains(id)).count() as u64
 }
 
-/// Waits until the server answers with this error, and says how often it did.
+/// Waits until the server replies with this error, and returns how often it did.
 fn await_error(server: &Server, code: &str) -> u64 {
     let end = Instant::now() + LONG;
     let mut connection = server.connection();

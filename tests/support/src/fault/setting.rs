@@ -18,7 +18,7 @@ pub struct Refusing {
     end: &'static [&'static [&'static str]],
 }
 
-/// What may use memory is refused.
+/// Commands that may use memory are refused.
 pub const OUT_OF_MEMORY: Refusing = Refusing {
     fault: "out-of-memory",
     code: "errorstat_OOM",
@@ -37,7 +37,7 @@ pub const READ_ONLY: Refusing = Refusing {
     end: &[&["REPLICAOF", "NO", "ONE"]],
 };
 
-/// It is a replica that has lost its master, and answers nothing else.
+/// It is a replica that has lost its master, and refuses all else.
 pub const MASTER_DOWN: Refusing = Refusing {
     fault: "master-down",
     code: "errorstat_MASTERDOWN",
@@ -80,7 +80,7 @@ pub const NO_PUBLISH: Refusing = Refusing {
     end: &[&["ACL", "SETUSER", "default", "+@all"]],
 };
 
-/// What a script's own commands are denied is counted among the errors by some servers only.
+/// Only some servers count the denied commands of a script among the errors.
 const ACL_LOG: &str = "ACL LOG";
 
 fn denials(server: &Server) -> u64 {
@@ -113,7 +113,7 @@ impl Injector for Refusing {
     }
 }
 
-/// It wants a password of everybody who comes.
+/// It demands a password on new connections.
 #[derive(Debug, Clone, Copy)]
 pub struct NoPassword;
 
@@ -123,7 +123,7 @@ impl Injector for NoPassword {
     }
 
     fn inject<'a>(&self, site: &Site<'a>) -> Active<'a> {
-        // One who was let in stays in, and nobody else comes in.
+        // Existing connections stay, and no new one is accepted.
         let inside = Arc::new(Mutex::new(site.server.connection()));
         let run = |inside: &Mutex<Connection>, words: &[&str]| {
             let mut command = redis::Cmd::new();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::event::{Event, Outcome, What};
 
-/// How a call ended that was not granted the lock.
+/// The end of a call without a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody else had it.
+    /// Another holder had it.
     Busy,
     /// With an error.
     Failed(Outcome),
@@ -16,9 +16,9 @@ pub enum Ended {
 /// One call for a lock and, if it was granted, its hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Whose it was: process, thread, call of the thread.
+    /// The caller: process, thread, number of the call in the thread.
     pub who: (u32, u32, u64),
-    /// Which lock.
+    /// The lock, by name.
     pub lock: u32,
     /// When it began.
     pub invoked: u64,
@@ -46,7 +46,7 @@ pub struct Call {
     pub entered: Option<(u64, bool)>,
     /// When the resource took its write or did not.
     pub wrote: Option<(u64, bool)>,
-    /// What was added to the list of the lock, and what was told of that.
+    /// The entry added to the list of the lock, and the reported outcome.
     pub transacted: Option<(u64, u64, Outcome)>,
     /// When nothing of it went on any more.
     pub over: Option<u64>,
@@ -113,7 +113,7 @@ impl Call {
         Some((begin, end.min(self.lost.unwrap_or(u64::MAX)).max(begin)))
     }
 
-    /// Who it was, for people.
+    /// The caller, for people.
     pub(crate) fn shown(&self) -> String {
         let (process, thread, call) = self.who;
         let token = self.token.map_or(String::new(), |token| format!(" token {token}"));
@@ -133,7 +133,7 @@ pub(crate) fn assemble(events: &[Event]) -> Vec<Call> {
                 places.insert(who, calls.len());
                 calls.push(Call::new(event, *budget, *waits));
             }
-            // It is told by another thread, and by the token.
+            // Another thread reports it, by the token.
             What::Lost { token } => {
                 let place = tokens.get(&(event.process, event.lock, *token));
                 if let Some(call) = place.and_then(|&place: &usize| calls.get_mut(place)) {
@@ -165,7 +165,7 @@ pub(crate) mod doctored {
         Event { at: at * MS, process, thread: 0, call, lock: 0, what }
     }
 
-    /// A hold of 10 ms, asked for 10 ms before, and valid for 100 ms.
+    /// A hold of 10 ms, requested 10 ms before, and valid for 100 ms.
     pub(crate) fn hold(at: u64, process: u32, call: u64, token: u64) -> Vec<Event> {
         let event = |at, what| event(at, process, call, what);
         vec![
@@ -178,7 +178,8 @@ pub(crate) mod doctored {
         ]
     }
 
-    /// Ten holds, one after the other, by two processes in turn, and what the resource accepted.
+    /// Ten holds, one after the other, by two processes in turn, and the writes that the resource
+    /// accepted.
     pub(crate) fn clean() -> Vec<Event> {
         let holds = (0..10).flat_map(|number| {
             let process = 1 + u32::from(number % 2 == 1);

@@ -1,38 +1,38 @@
-//! What is recorded, and its line in a file.
+//! The recorded events, and their lines in a file.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::resource::Touch;
 
-/// How something ended, as it was told.
+/// The reported outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.
     Done,
-    /// It was not done: an error that says so, or a lock that is lost.
+    /// It was not done: an error that is certain of that, or a lost lock.
     NotDone,
     /// It may have been done or not.
     Unknown,
 }
 
-/// What the server was seen to know of a lock, at one moment. An empty one begins the looks anew:
-/// who was not looked at for a while may have been taken for dead meanwhile.
+/// The observed state of a lock at the server, at one moment. An empty one begins the observations
+/// anew: a waiter that was not observed for a while may have been taken for dead meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Whose it is.
     pub owner: Option<String>,
-    /// Who waits, first come first, and until when he counts as alive, in µs of the server's time;
-    /// zero for who is taken for dead.
+    /// The waiters, first come first, and until when each counts as alive, in µs of the server's
+    /// time; zero for a dead one.
     pub queue: Vec<(String, u64)>,
     /// The server's time, µs.
     pub micros: u64,
 }
 
-/// What happened.
+/// The event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A lock was asked for; a call that may wait (`waits`) is to end after `budget` ns.
+    /// A lock was requested; a call that may wait (`waits`) must end after `budget` ns.
     Invoked {
         /// How long the call may take, in ns.
         budget: u64,
@@ -51,23 +51,23 @@ pub enum What {
         /// Until when.
         until: u64,
     },
-    /// Somebody else has it, it was told.
+    /// Another holder was reported.
     Busy,
     /// The call ended with an error.
     Failed(Outcome),
-    /// The hold is lost, it was told; with the token of the hold.
+    /// The loss of the hold was reported, with its token.
     Lost {
         /// The fencing token.
         token: u64,
     },
-    /// The resource was asked to let this hold in, and did (`accepted`) or not.
+    /// The resource let this hold in (`accepted`) or refused it.
     Entered {
         /// The fencing token.
         token: u64,
         /// Whether it was let in.
         accepted: bool,
     },
-    /// The resource was asked to take this hold's write, and did (`accepted`) or not.
+    /// The resource took this hold's write (`accepted`) or refused it.
     Wrote {
         /// The fencing token.
         token: u64,
@@ -76,9 +76,9 @@ pub enum What {
     },
     /// A transaction that adds `id` to a list in the same server was run under the hold.
     Transacted {
-        /// What it adds.
+        /// The added entry.
         id: u64,
-        /// What was told.
+        /// The reported outcome.
         outcome: Outcome,
     },
     /// The release begins; whether the hold was still valid just before.
@@ -95,7 +95,7 @@ pub enum What {
         /// How much too late.
         by: u64,
     },
-    /// The server forgot what it knew, at some moment from this one to `until`.
+    /// The server lost its data, at some moment from this one to `until`.
     Amnesia {
         /// The last moment at which it may have.
         until: u64,
@@ -111,13 +111,13 @@ pub enum What {
     },
     /// All faults are over.
     Healed,
-    /// What the resource accepted, in this order.
+    /// The writes that the resource accepted, in order.
     Accepted(Vec<Touch>),
     /// The server was looked at.
     Saw(Snapshot),
-    /// What the list of the lock held in the end: tokens and ids, in the order in which they came.
+    /// The list of the lock at the end: tokens and ids, in order.
     Listed(Vec<(u64, u64)>),
-    /// What was still there one lease after the end: keys, queue entries, channels.
+    /// The leftovers one lease after the end: keys, queue entries, channels.
     Left(Vec<String>),
 }
 
@@ -152,7 +152,7 @@ impl fmt::Display for Outcome {
 ///
 /// # Panics
 ///
-/// If it is one that only who started the holders records.
+/// If it is an event that only the parent process records.
 pub(crate) fn line(event: &Event) -> String {
     let Event { at, process, thread, call, lock, what } = event;
     let what = match what {

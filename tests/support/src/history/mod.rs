@@ -1,23 +1,24 @@
-//! What holders in several processes did, recorded and checked.
+//! The actions of holders in several processes, recorded and checked.
 //!
 //! Each process appends its events to a file ([`Recorder`]), stamped with the one clock that all
-//! processes of the machine share ([`now`]). Who started them adds what it did itself, merges all of
-//! it into a [`History`], and asks the checkers, which are functions of a history and nothing else.
+//! processes of the machine share ([`now`]). Who started them adds what it did itself, merges all
+//! of it into a [`History`], and asks the checkers, which are functions of a history and nothing
+//! else.
 //!
-//! | checker | says |
+//! | checker | checks |
 //! | --- | --- |
 //! | [`c1`] | validity windows of one lock never overlap |
 //! | [`c2`] | tokens grow in real time, and the resource refuses no valid holder |
 //! | [`c3`] | no fenced write is corrupt; raw overlaps are counted, for they may happen |
 //! | [`c4`] | nothing is reported as done, as not done or as busy that was not so |
 //! | [`c5`] | every call has a verdict, and one lease later nothing is left |
-//! | [`c6`] | of live waiters nobody is overtaken |
+//! | [`c6`] | no live waiter is overtaken |
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `event` | what is recorded, and its line in a file |
+//! | `event` | the recorded events, and their lines in a file |
 //! | `record` | the clock and the file |
-//! | `resource` | what is protected: a file that checks fencing tokens |
+//! | `resource` | the protected resource: a file that checks fencing tokens |
 //! | `call` | the events of one call, from its beginning to the end of its hold |
 //! | `window`, `token`, `write`, `outcome`, `rest`, `order` | the checkers, in this order |
 //! | `stall` | whether the machine stood still, and deadlines overrun |
@@ -48,12 +49,12 @@ pub use token::c2;
 pub use window::c1;
 pub use write::{c3, raw_overlaps};
 
-/// What must never be, as a checker found it.
+/// A violation that a checker found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// `C1` to `C6`.
     pub checker: &'static str,
-    /// What was found, with the moments and tokens.
+    /// The description, with moments and tokens.
     pub text: String,
 }
 
@@ -109,7 +110,7 @@ impl History {
                 let before = self.calls[..self.calls.partition_point(|c| c.invoked < hold.invoked)]
                     .iter()
                     .rev()
-                    // Nobody is busy with one lock for so many calls of others.
+                    // No hold lasts for this many calls of others.
                     .take(256);
                 before.into_iter().any(|other| {
                     other.lock == hold.lock && other.over.is_none_or(|over| over > hold.invoked)
@@ -136,8 +137,8 @@ impl History {
         locks
     }
 
-    /// When a hold may first have been forgotten by the server, if it was: it was asked for before the
-    /// server had forgotten everything, or is [inherited](Self::inherited).
+    /// When a hold may first have been forgotten by the server, if it was: it was asked for before
+    /// the server had forgotten everything, or is [inherited](Self::inherited).
     pub(crate) fn forgotten(&self, hold: &Call) -> Option<u64> {
         let from = |event: &Event| match event.what {
             What::Amnesia { until, .. } => (hold.invoked < until).then_some(event.at),
@@ -158,7 +159,7 @@ impl History {
         self.amnesias().filter_map(from).min()
     }
 
-    /// When the server forgot what it knew.
+    /// When the server lost its data.
     pub(crate) fn amnesias(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().filter(|event| matches!(event.what, What::Amnesia { .. }))
     }

@@ -1,4 +1,4 @@
-//! C6: of live waiters nobody is overtaken.
+//! C6: no live waiter is overtaken.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::call::Call;
 use super::event::{Snapshot, What};
 use super::{History, Violation};
 
-/// How much earlier a thread must have asked to have surely been in line, in ns.
+/// How much earlier a thread must have called to be certainly first in line, in ns.
 const SURELY: u64 = 100_000_000;
 
 /// Checks the order of the queue, where the server was looked at, and among the threads of a
@@ -35,8 +35,8 @@ fn in_queue<'a>(
     looks: impl Iterator<Item = (u64, &'a Snapshot)>,
     found: &mut Vec<Violation>,
 ) {
-    // Who was seen before and behind whom, and until when the one before counts as alive, as he was
-    // seen last: he has been alive all the time.
+    // The observed pairs of waiters in order, and until when the first of each counts as alive by
+    // the last observation: it has been alive all the time.
     let mut behind: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (at, Snapshot { owner, queue, micros }) in looks {
         let death = |name: &str| {
@@ -123,9 +123,9 @@ mod tests {
     fn passing_a_dead_waiter_is_no_overtaking() {
         let line = || saw(10, "a", &[("b", 15), ("c", 99)]);
         assert_eq!(check(vec![line(), saw(20, "c", &[("b", 15)])]), 0);
-        // Dead between two looks, and heard of again.
+        // Dead between two observations, and alive again.
         assert_eq!(check(vec![line(), saw(20, "c", &[("b", 99)])]), 0);
-        // Dead at a look, and heard of again.
+        // Dead at an observation, and alive again.
         let between = saw(20, "a", &[("b", 15), ("c", 99)]);
         assert_eq!(check(vec![line(), between, saw(30, "c", &[("b", 99)])]), 0);
     }

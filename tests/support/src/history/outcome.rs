@@ -9,12 +9,12 @@ use super::{History, Violation};
 /// A process may keep the lock for a moment after its last release, in ns.
 const LINGER: u64 = 100_000_000;
 
-/// Checks what calls reported:
+/// Checks the outcomes that calls reported:
 ///
 /// - a release of a hold that was not valid any more is not "done";
 /// - a transaction that reported "done" is in the lock's list, one that reported "not done" is not,
 ///   none is there twice, and they are there in the order of their tokens;
-/// - "busy" is said only while another call for the lock was going on, or may have been.
+/// - "busy" is reported only while another call for the lock was going on, or may have been.
 pub fn c4(history: &History) -> Vec<Violation> {
     let mut found = c4_but_busy(history);
     for call in history.calls().iter().filter(|call| call.ended == Some(Ended::Busy)) {
@@ -26,8 +26,8 @@ pub fn c4(history: &History) -> Vec<Violation> {
     found
 }
 
-/// Checks as [`c4`] does, but not what was reported as busy. Over several servers that may be for what
-/// an attempt that failed has left on some of them.
+/// Checks as [`c4`] does, but not what was reported as busy. Over several servers that may be for
+/// what an attempt that failed has left on some of them.
 pub fn c4_but_busy(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for hold in history.holds() {
@@ -64,7 +64,7 @@ fn listed(history: &History, lock: u32, entries: &[(u64, u64)], found: &mut Vec<
     for hold in history.holds().filter(|hold| hold.lock == lock) {
         let Some((at, id, outcome)) = hold.transacted else { continue };
         match outcome {
-            // What was done before the server forgot is not there any more. When it began is not
+            // Writes from before the server lost its data are gone. The beginning of a write is not
             // recorded, only that it was after the grant.
             Outcome::Done if !ids.contains(&id) && forgot < hold.returned => {
                 report(format!("transaction {id} was done, it says at {at}, and is not there"));
@@ -77,11 +77,11 @@ fn listed(history: &History, lock: u32, entries: &[(u64, u64)], found: &mut Vec<
     }
 }
 
-/// Whether `other` may be why `call` was told that somebody else has the lock.
+/// Whether `other` may be the holder because of which `call` reported "busy".
 fn excuses(history: &History, other: &Call, call: &Call) -> bool {
     let clean = matches!(other.released, Some((_, Outcome::Done)))
         || matches!(other.ended, Some(Ended::Busy | Ended::Failed(Outcome::NotDone)));
-    // What did not end in order may stay until its lease ends.
+    // A hold without a proper end may stay until its lease ends.
     let over = match (other.over, clean && history.killed(other.who.0).is_none()) {
         (Some(over), true) => over + LINGER,
         _ => u64::MAX,

@@ -15,8 +15,8 @@ pub fn now() -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// Where a process writes what it does. Each event is written at once, so that nothing but the last
-/// line is missing if the process is killed.
+/// The record of a process. Each event is written at once, so that at most the last line is missing
+/// if the process is killed.
 #[derive(Debug)]
 pub struct Recorder {
     file: File,
@@ -47,7 +47,7 @@ impl Recorder {
     }
 }
 
-/// Reads what was recorded; a last line that is not whole is left out.
+/// Reads the recorded events, without an incomplete last line.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What is protected: a number in a file, with the token of whoever came last.
+//! The protected resource: a number in a file, with the highest token so far.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -47,7 +47,7 @@ impl Resource {
     }
 
     /// Lets a hold in if its token is not lower than one seen before: from then on nobody with an
-    /// earlier one writes. Answers the number and when, or when it was refused.
+    /// earlier one writes. Returns the number and the moment, or the moment of the refusal.
     ///
     /// # Errors
     ///

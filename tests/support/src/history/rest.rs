@@ -3,8 +3,8 @@
 use super::event::What;
 use super::{History, Violation};
 
-/// Checks that every call returned and every hold was given back, unless its process was killed,
-/// and that one lease after the end no key, queue entry or channel was left.
+/// Checks that every call returned and every hold was released, unless its process was killed, and
+/// that no key, queue entry or channel was left one lease after the end.
 pub fn c5(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for call in history.calls() {

@@ -10,14 +10,14 @@ use super::event::{Event, What};
 use super::record::now;
 use crate::processor;
 
-/// In the place of a process: all of them.
+/// Stands for all processes.
 const MACHINE: u32 = 0;
 const PAUSE: Duration = Duration::from_millis(5);
-/// What is later than this was kept waiting, in ns.
+/// A thread that runs later than this had to wait for a processor, in ns.
 const LATE: u64 = 2_000_000;
 
-/// Whether a process got the processor later than `limit` ns after it should have, but for the times
-/// at which it was stopped on purpose. Such a history proves nothing about time.
+/// Whether a process got the processor later than `limit` ns after it should have, but for the
+/// times at which it was stopped on purpose. Such a history proves nothing about time.
 pub fn stalled(history: &History, limit: u64) -> bool {
     let stops: Vec<(u32, u64, u64)> = stops(history);
     history.events().iter().any(|event| match event.what {
@@ -37,12 +37,12 @@ pub fn stalled(history: &History, limit: u64) -> bool {
 pub struct Overrun {
     /// By how much, in ns, less what its process had to wait for the processor meanwhile.
     pub by: u64,
-    /// Which call.
+    /// The call.
     pub text: String,
 }
 
-/// Returns the call, or release, that returned latest after its deadline, but for those of a process
-/// that was stopped meanwhile.
+/// Returns the call, or release, that returned latest after its deadline, but for those of a
+/// process that was stopped meanwhile.
 pub fn worst_overrun(history: &History) -> Option<Overrun> {
     let stops = stops(history);
     let mut worst: Option<Overrun> = None;
@@ -81,7 +81,7 @@ fn lag(history: &History, process: u32, begin: u64, end: u64) -> u64 {
     let (mut sum, mut counted) = (0, begin);
     for event in lags {
         if let What::Lagged { by } = event.what {
-            // One after the other, so that what several saw counts once.
+            // Merged, so that overlapping times count once.
             sum += event.at.saturating_sub(counted.max(event.at - by));
             counted = counted.max(event.at);
         }
@@ -89,11 +89,11 @@ fn lag(history: &History, process: u32, begin: u64, end: u64) -> u64 {
     sum
 }
 
-/// Stays on one processor and tells, until it is over, when and by how much it got it too late.
+/// Stays on one processor, and returns at the end when and by how much it was late there.
 ///
 /// A machine may take one processor away and leave the others: one such thread is needed for each.
 pub fn watch_processor(number: usize, over: &AtomicBool) -> Vec<Event> {
-    // Where that is not allowed it watches whatever it runs on.
+    // Without that permission it watches the processor that it happens to run on.
     let _ = processor::pin(&[number]);
     let mut events = Vec::new();
     while !over.load(Ordering::SeqCst) {

@@ -6,10 +6,10 @@ use super::{History, Violation};
 
 /// Checks the order of tokens of each lock, across every fault:
 ///
-/// - a hold that was asked for after another was granted has the higher token;
+/// - a hold that was requested after another was granted has the higher token;
 /// - no two holds share one;
 /// - the resource accepted none that is lower than one before;
-/// - and refused nobody within its validity window.
+/// - and refused no holder within its validity window.
 pub fn c2(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for lock in history.locks() {
@@ -49,7 +49,8 @@ fn in_real_time(history: &History, lock: u32, found: &mut Vec<Violation>) {
         })
         .collect();
     for hold in &holds {
-        // A lease that the server forgot is passed on with tokens from before, which are to be refused.
+        // A lease that the server forgot is passed on with tokens from before, which are to be
+        // refused.
         let end = hold.invoked.min(history.inherited(hold).unwrap_or(u64::MAX));
         let before = granted.partition_point(|(at, _)| *at < end);
         let Some(before) = before.checked_sub(1).map(|place| highest[place]) else { continue };
@@ -95,7 +96,7 @@ mod tests {
         let amnesia = |lease| event(105, 0, 0, What::Amnesia { until: 105_000_000, lease });
         let mut events = with_token(6, 105);
         assert_eq!(c2(&history(events.clone())).len(), 2);
-        // It was asked for afterwards, and is valid for too long to be from before.
+        // It was requested afterwards, and is valid for too long to be from before.
         events.push(amnesia(50_000_000));
         assert_eq!(c2(&history(events.clone())).len(), 2);
         events.push(amnesia(150_000_000));
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_token_given_twice_is_found() {
-        // The next one is asked for before this one is granted: only that they are the same counts.
+        // The next one is requested before this one is granted: only that the tokens are equal
+        // counts.
         let mut events: Vec<Event> = hold(20, 1, 1, 7);
         events.extend(hold(25, 2, 2, 7));
         let found = c2(&history(events));

@@ -4,9 +4,9 @@ use super::{Call, History, Violation};
 
 /// Checks that no two validity windows of a lock overlap.
 ///
-/// A window goes from the grant known to the first of release, end of validity, loss signal and
-/// death of the process. Where the server forgot everything the promise ends: a hold on a lease
-/// that was asked for before that was over has no window after it began.
+/// A window begins with the known grant, and ends with the first of release, end of validity, loss
+/// signal and death of the process. The promise ends when the server loses its data: a hold whose
+/// lease was requested before the end of that has no window after its beginning.
 pub fn c1(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for lock in history.locks() {
@@ -29,7 +29,7 @@ pub fn c1(history: &History) -> Vec<Violation> {
     found
 }
 
-/// The part of a hold's window for which it was promised that nobody else has one.
+/// The part of a hold's window in which the promise excludes all others.
 pub(crate) fn promised(history: &History, hold: &Call) -> Option<(u64, u64)> {
     let (begin, mut end) = hold.window()?;
     if let Some(killed) = history.killed(hold.who.0) {
@@ -112,7 +112,7 @@ mod tests {
         events.push(amnesia(44, 44));
         assert_eq!(c1(&history(events)), []);
         let mut events = overlapping();
-        // Both were asked for afterwards, but one stands on a lease that may be from before.
+        // Both were requested afterwards, but one has a lease that may be from before.
         events.push(amnesia(15, 16));
         assert_eq!(c1(&history(events.clone())).len(), 1);
         for event in events.iter_mut().filter(|event| event.call == 1 && event.process == 2) {

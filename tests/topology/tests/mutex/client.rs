@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{DistributedLock, Lease, LossCause};
-use leasehold_topology_test::scene::{SOON, Scene, ms};
+use leasehold_topology_test::scene::{SOON, Scene, ms, until};
 use leasehold_topology_test::{Client, Topology};
 
 pub(crate) fn locks_by_key_are_mutexes<T: Topology>(scene: &Scene<'_, T>) {
@@ -47,5 +47,32 @@ pub(crate) fn shutdown_releases_holds_and_cancels_waits<T: Topology>(scene: &Sce
     assert!(other.mutex(&held).unwrap().try_lock().unwrap().is_some());
     drop(guard);
     assert!(client.mutex(&held).unwrap().try_lock().unwrap_err().is_cancelled());
+    theirs.check().unwrap();
+}
+
+pub(crate) fn closed_client_lets_holders_finish_and_takes_the_rest<T: Topology>(
+    scene: &Scene<'_, T>,
+) {
+    let (client, other) = (scene.client(), scene.client());
+    let [short, long, wanted] = ["short", "long", "wanted"].map(|name| scene.name(name));
+    let lock = client.mutex(&short).unwrap();
+    let finished = lock.lock().unwrap();
+    let taken = client.mutex(&long).unwrap().lock().unwrap();
+    let theirs = other.mutex(&wanted).unwrap().lock().unwrap();
+    let report = thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.mutex(&wanted).unwrap().lock().map(drop).unwrap_err());
+        let next = scope.spawn(|| lock.lock().map(drop).unwrap_err());
+        until("it waits", || finished.waiters() == 1);
+        let closing = scope.spawn(|| client.close(ms(3_000), SOON));
+        assert!(waiter.join().unwrap().is_cancelled() && next.join().unwrap().is_cancelled());
+        taken.check().unwrap();
+        finished.release().unwrap();
+        closing.join().unwrap()
+    });
+    assert_eq!((report.finished(), report.taken()), (1, &[taken.loss().unwrap()][..]), "{report}");
+    report.into_result().unwrap();
+    for name in [&short, &long] {
+        assert!(other.mutex(name).unwrap().try_lock().unwrap().is_some());
+    }
     theirs.check().unwrap();
 }

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::LossCause;
-use leasehold_topology_test::Topology;
+use leasehold::{DistributedLock, Lease, LossCause};
 use leasehold_topology_test::scene::{SOON, Scene, fixed, ms, renewed, until};
+use leasehold_topology_test::{Client, Topology};
 
 /// More than twice as long as without renewal.
 pub(crate) fn a_lease_is_renewed_beyond_its_time_to_live<T: Topology>(scene: &Scene<'_, T>) {
@@ -97,4 +97,40 @@ pub(crate) fn renewals_end_after_max_renewals<T: Topology>(scene: &Scene<'_, T>)
     assert!(took > ms(2_600) && took < SOON, "{took:?}");
     assert_eq!(guard.loss().unwrap().cause(), LossCause::RenewalsUsedUp);
     until("others get it", || scene.lock().try_lock().unwrap().is_some());
+}
+
+pub(crate) fn limit_of_a_lease_ends_a_hold_by_key<T: Topology>(scene: &Scene<'_, T>) {
+    let client = scene.client();
+    let key = String::from_utf8(scene.name("x")).unwrap();
+    // Longer than the lease, so that it is renewed until then.
+    let lease = Lease::renewed(ms(1_500)).at_most(ms(2_500));
+    let begin = Instant::now();
+    assert!(client.try_lock(&key, SOON, lease).unwrap());
+    until("the limit is over", || !client.is_held(&key));
+    assert!(begin.elapsed() >= ms(2_500), "{:?}", begin.elapsed());
+    assert_eq!(client.mutex(key.as_bytes()).unwrap().hold_count(), 0);
+    assert!(client.unlock(&key).unwrap_err().is_lost());
+    until("others get it", || scene.lock().try_lock().unwrap().is_some());
+}
+
+pub(crate) fn kept_lock_outlasts_its_hold_and_no_more<T: Topology>(scene: &Scene<'_, T>) {
+    const KEPT: Duration = ms(2_500);
+    let (lock, elsewhere) = (scene.lock_with(renewed(1_500)), scene.lock());
+    let begin = Instant::now();
+    let guard = lock.lock().unwrap();
+    guard.keep_for(KEPT).unwrap();
+    guard.release().unwrap();
+    let is_early = || begin.elapsed() < KEPT;
+    assert!(lock.try_lock().unwrap().is_none() || !is_early());
+    let next = elsewhere.lock().unwrap();
+    assert!(!is_early(), "{:?}", begin.elapsed());
+    next.check().unwrap();
+    next.release().unwrap();
+
+    // An operator may end it.
+    let guard = lock.lock().unwrap();
+    guard.keep_for(SOON).unwrap();
+    drop(guard);
+    assert!(elsewhere.force_release().unwrap());
+    until("it is free", || elsewhere.try_lock().unwrap().is_some());
 }

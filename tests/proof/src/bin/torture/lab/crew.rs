@@ -8,7 +8,7 @@ use leasehold_support::{Child, ChildBuilder, Proxy, Server};
 use super::Result;
 use super::holder::{FOLDER, ROLE, URL};
 
-/// How long a child may take to come up, and to end what it was told to do.
+/// How long a child may take to start, and to end a task.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// All that a trial needs.
@@ -26,7 +26,7 @@ pub(crate) struct Member {
 }
 
 impl Crew {
-    /// Starts a private server and so many processes; `make` tells how this program is run again.
+    /// Starts a private server and this number of processes; `make` starts this program again.
     pub(crate) fn hire(processes: usize, make: fn(ChildBuilder) -> ChildBuilder) -> Result<Crew> {
         let server = Server::start()?;
         let folder = server.directory().join("torture");

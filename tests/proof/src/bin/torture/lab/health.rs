@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What a process has at one moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) seconds: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Health {
     samples: Vec<Sample>,
 }
 
-/// What one figure did from the first third of the samples to the last.
+/// The change of one figure from the first third of the samples to the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Course {
     pub(crate) first: f64,
@@ -81,7 +81,7 @@ impl Health {
         let figures: [Figure; 3] = [
             ("threads", |sample| sample.threads, 0.0, 2.0),
             ("descriptors", |sample| sample.descriptors, 0.0, 4.0),
-            // What an allocator keeps differs from time to time.
+            // The memory that an allocator keeps varies.
             ("memory, KiB", |sample| sample.memory, share, 1024.0),
         ];
         let (mut lines, mut flat) = (Vec::new(), true);

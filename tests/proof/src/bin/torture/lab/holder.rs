@@ -51,7 +51,7 @@ pub(crate) fn list(trial: u64, lock: u32) -> String {
 /// The number of a trial, and where it is recorded.
 type Record = (u64, Arc<Recorder>);
 
-/// Where a process records to at present.
+/// The file to which a process records now.
 #[derive(Clone, Default)]
 struct Current(Arc<Mutex<Option<Record>>>);
 
@@ -79,7 +79,7 @@ impl Current {
     }
 }
 
-/// Plays the part of a child until its parent says nothing more.
+/// Plays the role of a child until its parent closes the pipe.
 pub(crate) fn serve() -> Result<()> {
     let (url, folder) = (env::var(URL)?, PathBuf::from(env::var(FOLDER)?));
     let current = Current::default();
@@ -90,7 +90,7 @@ pub(crate) fn serve() -> Result<()> {
     while let Some(line) = hear() {
         let Some(task) = Task::parse(&line) else { continue };
         let recorder = Arc::new(Recorder::open(&record(&folder, task.trial, std::process::id()))?);
-        // Who is deaf does not hear of a loss either.
+        // A client without messages does not receive a loss either.
         let hears = task.planted != Planted::Deaf;
         current.set(hears.then(|| (task.trial, Arc::clone(&recorder))));
         let fresh = task.fresh.then(|| client(&url, &current)).transpose()?;
@@ -109,10 +109,10 @@ pub(crate) fn serve() -> Result<()> {
             ends.flatten().collect()
         });
         if let Some(client) = fresh {
-            // What cannot be given back now ends with its lease.
+            // A lock that cannot be released now ends with its lease.
             let _ = client.shutdown(task.lease);
         }
-        // A loss that is told late is told by then.
+        // A loss that is reported late is reported by then.
         current.set(None);
         tell(&format!("done {} {}", task.trial, failures.join("; ")));
     }
@@ -183,7 +183,7 @@ fn watch_lag(current: &Current) {
     }
 }
 
-/// What a child is told to do.
+/// The task of a child.
 pub(crate) struct Task {
     pub(crate) trial: u64,
     pub(crate) seed: u64,
@@ -413,7 +413,7 @@ impl<'a> Worker<'a> {
                     pipe.cmd("RPUSH").arg(&key).arg(format!("{token} {id}"));
                     pipe.cmd("EXPIRE").arg(&key).arg(600);
                 })
-                // A command that failed by itself answers so.
+                // The reply to a command that failed on its own.
                 .map(|values| match values.first() {
                     Some(leasehold::redis::Value::Int(_)) => Outcome::Done,
                     _ => Outcome::NotDone,
@@ -457,7 +457,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A critical section that nothing protects, and that says otherwise.
+    /// A critical section that no lock protects, and that reports one.
     fn without_lock(&mut self, lock: u32) -> Result<()> {
         self.note(lock, What::Invoked { budget: UNBOUNDED, waits: false });
         let token = now();

@@ -7,8 +7,8 @@ use leasehold_support::Action;
 use leasehold_support::fault::network::{AtOperation, BlackHole, Refused, Reset, SILENCE, Slow};
 use leasehold_support::fault::{Injector, Operation, command, process, server, setting};
 
-/// What a fault acts on. Two faults of the server do not go together: the one would keep the other
-/// from being told to it.
+/// The target of a fault. Two faults of the server do not go together: one would keep the command
+/// of the other from reaching it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Network,
@@ -19,7 +19,7 @@ pub(crate) enum Class {
 /// A kind of fault.
 pub(crate) struct Kind {
     pub(crate) class: Class,
-    /// Whether the server forgets what it knew: when the fault begins, or until it is healed.
+    /// Whether the server loses its data: when the fault begins, or until it is healed.
     pub(crate) forgets: Option<Forgets>,
     /// Whether waiters may be cut off from their wake-ups, and so be skipped in the queue.
     pub(crate) cuts_off: bool,

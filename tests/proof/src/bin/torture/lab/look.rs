@@ -1,4 +1,4 @@
-//! What the server knows meanwhile, and what is left in the end.
+//! The state of the server during a trial, and the keys that are left at its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use super::holder::list;
 use super::plan::Plan;
 
 const PAUSE: Duration = Duration::from_millis(4);
-/// What is exact to a millisecond on the server is seen so much later.
+/// An expiry that is exact to a millisecond at the server is seen this much later.
 const SLACK: Duration = Duration::from_millis(300);
 /// How long the server keeps the place of a waiter that it took for dead.
 const KEPT_PLACE: i64 = 61_000;
 
-/// An event of who looks on.
+/// An event of the observer.
 pub(crate) fn event(at: u64, lock: u32, what: What) -> Event {
     Event { at, process: std::process::id(), thread: 0, call: 0, lock, what }
 }
@@ -46,7 +46,7 @@ pub(crate) fn look_on(
         match looks {
             Some(looks) => events.extend(looks),
             None => {
-                // Whoever was seen waiting may have been taken for dead meanwhile.
+                // A waiter that was observed before may have been taken for dead meanwhile.
                 let nothing = Snapshot { owner: None, queue: Vec::new(), micros: 0 };
                 let nothing = |lock| event(now(), lock, What::Saw(nothing.clone()));
                 events.extend((0..plan.locks).map(nothing));
@@ -105,7 +105,7 @@ fn short(attempt: &str) -> String {
     }
 }
 
-/// What the transactions under a lock have added, as tokens and ids; the list is deleted.
+/// The entries that transactions under a lock have added, as tokens and ids; the list is deleted.
 pub(crate) fn listed(connection: &mut Connection, plan: &Plan) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     for lock in 0..plan.locks {
@@ -123,7 +123,8 @@ pub(crate) fn listed(connection: &mut Connection, plan: &Plan) -> Result<Vec<Eve
     Ok(events)
 }
 
-/// Waits until nothing is left of the trial's locks, at most one lease, and tells what is left then.
+/// Waits until no key of the trial's locks is left, for one lease at most. Returns the keys that
+/// are left then.
 ///
 /// Of a killed process the place in the queue may be left, as long as it ends.
 pub(crate) fn left(

@@ -4,14 +4,14 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `kind` | the kinds of fault, and which of them go together |
-//! | `plan` | what happens in a trial, drawn from the seed |
+//! | `plan` | the events of a trial, drawn from the seed |
 //! | `holder` | the part of a child process: threads that lock, work and release |
 //! | `crew` | the server, the child processes, and a proxy for each |
 //! | `trial` | one trial: faults on time, healing, the history, the verdict |
 //! | `quorum` | the same over several servers |
-//! | `look` | what the server knows meanwhile, and what is left in the end |
+//! | `look` | the state of the server during a trial, and the keys that are left at its end |
 //! | `health` | threads, descriptors and memory of the processes |
-//! | `tally` | what all trials came to |
+//! | `tally` | the sums over all trials |
 
 pub(crate) mod crew;
 pub(crate) mod health;

@@ -1,4 +1,4 @@
-//! What happens in a trial, drawn from the seed: the same seed, the same plan.
+//! The events of a trial, drawn from the seed: the same seed, the same plan.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) active: Duration,
     /// Of how many of a thousand holds the lease is renewed.
     pub(crate) long: u32,
-    /// What the holder of process 0 does wrong, for the proof that it is noticed.
+    /// The planted bug of process 0, for the proof that it is noticed.
     pub(crate) planted: Planted,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Planted {
     Deaf,
     /// Its writes are not fenced, and it goes on after the end of validity.
     Unfenced,
-    /// It says of a transaction that it was done, and did nothing.
+    /// It reports a transaction as done, and did nothing.
     Liar,
     /// It leaves a key behind that never ends.
     Litter,
@@ -104,7 +104,7 @@ impl Plan {
                 // It happens when a client begins.
                 (plan.fresh, begin) = (true, Duration::ZERO);
             }
-            // Who is killed is always the same one, so that the others grow old.
+            // Always the same process is killed, so that the others grow old.
             let process = if kind.kills { processes - 1 } else { rng.usize(..processes) };
             plan.faults.push(Planned {
                 injector,
@@ -143,7 +143,7 @@ fn clash(one: Class, other: Class) -> bool {
     one == other && one != Class::Network
 }
 
-/// What people are told of a plan.
+/// Shows a plan to people.
 pub(crate) trait Shown: fmt::Display {
     /// The arguments that play it again.
     fn replay(&self) -> String;

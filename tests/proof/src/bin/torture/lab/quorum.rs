@@ -1,5 +1,5 @@
-//! The torture over several servers: which go down, restart empty, stand still, or are cut off from
-//! whom, and the trial of it.
+//! The torture over several servers: the plan of which servers go down, restart empty, stand still,
+//! or are cut off from which processes, and its trial.
 //!
 //! Each process reaches each server through a proxy of its own, so that a partition can go through
 //! anywhere. No fault is an excuse here: whatever becomes of the servers, two windows never overlap
@@ -27,7 +27,7 @@ use super::trial::{Report, Torment, counted, gone, judge, recorded, set_out, wat
 
 /// How many servers there are.
 pub(crate) const SERVERS: usize = 5;
-/// What is exact to a millisecond on the servers is seen so much later.
+/// An expiry that is exact to a millisecond at the servers is seen this much later.
 const SLACK: Duration = Duration::from_millis(300);
 
 /// All that a trial needs.
@@ -55,7 +55,7 @@ fn urls(proxies: &[Proxy]) -> String {
 }
 
 impl Crew {
-    /// Starts private servers and so many processes, and waits until the servers count.
+    /// Starts private servers and this number of processes, and waits until the servers have votes.
     pub(crate) fn hire(processes: usize, make: fn(ChildBuilder) -> ChildBuilder) -> Result<Crew> {
         let servers = (0..SERVERS).map(|_| Server::start()).collect::<std::io::Result<Vec<_>>>()?;
         let folder = servers[0].directory().join("torture");
@@ -67,7 +67,7 @@ impl Crew {
             let child = start(&urls(&proxies), &folder, make)?;
             members.push(Member { child, proxies });
         }
-        // A lease, and what a server rounds its age to.
+        // A lease, and the precision of a server's uptime.
         thread::sleep(Duration::from_millis(2_200));
         Ok(Crew { servers, members, folder, make })
     }
@@ -80,7 +80,7 @@ impl Crew {
     }
 }
 
-/// What a fault acts on.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Servers.
@@ -178,7 +178,7 @@ impl Injector for Restarted {
 impl Plan {
     /// Draws the plan of a trial.
     pub(crate) fn draw(seed: u64, trial: u64, processes: usize) -> Plan {
-        // What luck seldom brings about.
+        // Combinations that chance seldom draws.
         match trial % 20 {
             9 => return Plan::partitioned(seed, trial),
             19 => return Plan::forgetful(seed, trial),
@@ -219,7 +219,7 @@ impl Plan {
             {
                 continue;
             }
-            // Who is killed is always the same one, so that the others grow old.
+            // Always the same process is killed, so that the others grow old.
             let processes = match class {
                 Class::Process { kills: true } => vec![processes - 1],
                 Class::Process { kills: false } => vec![rng.usize(..processes - 1)],
@@ -233,7 +233,8 @@ impl Plan {
         plan
     }
 
-    /// Nobody sees a majority but the last process: the others see two servers each, and not the same.
+    /// Nobody sees a majority but the last process: the others see two servers each, and not the
+    /// same.
     pub(crate) fn partitioned(seed: u64, trial: u64) -> Plan {
         let mut plan = Plan::bare(seed, trial);
         plan.cut(0, vec![2, 3, 4]);
@@ -241,7 +242,7 @@ impl Plan {
         plan
     }
 
-    /// While locks are held for long, a majority forgets whom it voted for.
+    /// A majority loses its data while locks are held for long.
     pub(crate) fn forgetful(seed: u64, trial: u64) -> Plan {
         let mut plan = Plan::bare(seed, trial);
         (plan.long, plan.spins) = (600, true);
@@ -405,7 +406,7 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant) -> Torment {
     (events, fired.collect())
 }
 
-/// Where a fault happens.
+/// The sites of a fault.
 fn sites<'a>(crew: &'a Crew, fault: &Planned, name: &'a str) -> Vec<Site<'a>> {
     let site = |process: usize, server: usize| {
         let member: &Member = &crew.members[process];
@@ -422,7 +423,7 @@ fn sites<'a>(crew: &'a Crew, fault: &Planned, name: &'a str) -> Vec<Site<'a>> {
     fault.processes.iter().flat_map(servers).collect()
 }
 
-/// What fired at all places together. Nothing may have come by at some of them.
+/// The count over all places. At some of them no message may have passed.
 fn sum(places: &[Active<'_>], early: &[Fired]) -> Fired {
     let mut sum = Fired { injected: 0, witnessed: 0, witness: "" };
     for (number, place) in places.iter().enumerate() {
@@ -436,8 +437,8 @@ fn sum(places: &[Active<'_>], early: &[Fired]) -> Fired {
     sum
 }
 
-/// Waits until nothing is left of the trial's locks on any server, at most one lease, and tells what
-/// is left then.
+/// Waits until no key of the trial's locks is left on any server, for one lease at most. Returns
+/// the keys that are left then.
 fn left(crew: &Crew, plan: &Plan) -> Result<Vec<String>> {
     let end = Instant::now() + plan.lease + SLACK;
     let mark = format!("t{}:", plan.trial);

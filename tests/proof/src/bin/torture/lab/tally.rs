@@ -1,4 +1,4 @@
-//! What all trials came to.
+//! The sums over all trials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use leasehold_support::history::Overrun;
 use super::plan::Shown;
 use super::trial::Report;
 
-/// How often a fault was planned, and what came of it.
+/// How often a fault was planned and took effect.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     trials: u64,
@@ -99,7 +99,7 @@ impl Tally {
     }
 }
 
-/// What to say of a trial with violations.
+/// The report of a trial with violations.
 pub(crate) fn complaint(plan: &dyn Shown, report: &Report) -> String {
     let mut text = format!(
         "VIOLATION; replay with cargo run --release --package leasehold-proof --bin torture --{}\n  {plan}\n",

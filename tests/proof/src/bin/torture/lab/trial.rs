@@ -22,17 +22,17 @@ use super::plan::{Plan, Planned, Planted, Shown};
 
 /// Connections that were cut come back within this time.
 const SETTLED: Duration = Duration::from_millis(300);
-/// What was held up goes on within this time.
+/// Delayed messages go on within this time.
 const COUNTED: Duration = Duration::from_secs(1);
 
 /// A call that returns later than this after its deadline is worth a look, in ns.
 pub(crate) const OVERRUN: u64 = 50_000_000;
 
-/// What a trial came to.
+/// The result of a trial.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
-    /// The machine stood still: nothing about time can be said.
+    /// The machine stalled: the trial proves nothing about time.
     pub(crate) void: bool,
     pub(crate) holds: usize,
     pub(crate) contended: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Report {
     pub(crate) history: History,
 }
 
-/// What happened besides the holders' own doing, and which faults fired.
+/// The events besides those of the holders, and the faults that fired.
 pub(crate) type Torment = (Vec<Event>, Vec<(String, Fired)>);
 
 /// Runs a trial.
@@ -80,7 +80,7 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     Ok(judge(plan.lease, history, violations, fired))
 }
 
-/// Tells each process its task: with a seed of its own, and to the first what is planted.
+/// Sends each process its task, with a seed of its own. The first one gets the planted bug.
 pub(crate) fn set_out<'a>(children: impl Iterator<Item = &'a mut Child>, task: &Task) {
     for (index, child) in children.enumerate() {
         let planted = if index == 0 { task.planted } else { Planted::Nothing };
@@ -89,8 +89,8 @@ pub(crate) fn set_out<'a>(children: impl Iterator<Item = &'a mut Child>, task: &
     }
 }
 
-/// Lets faults happen and waits for the end of the trial, while the processors are watched. What they
-/// were late with is among the events.
+/// Lets faults happen and waits for the end of the trial, while the processors are watched. What
+/// they were late with is among the events.
 pub(crate) fn watched(until: u64, over: &AtomicBool, faults: impl FnOnce() -> Torment) -> Torment {
     thread::scope(|scope| {
         let processors = 0..thread::available_parallelism().map_or(1, usize::from);
@@ -151,7 +151,8 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torm
                 events.push(event(at, 0, What::Amnesia { until: now(), lease }));
             }
         } else if let Some((at, active)) = &mut active[index] {
-            // A proxy that refuses can be asked only while it does, a server only when it is healed.
+            // A proxy that refuses can be asked only while it does, a server only when it is
+            // healed.
             if fault.class == Class::Network {
                 early.push((index, active.fired()));
             }
@@ -180,8 +181,8 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torm
     (events, fired)
 }
 
-/// What a fault that was healed then came to: a message that it held up is counted only when it goes
-/// on, first by the injector and then by the witness. Asks until both agree.
+/// The counts of a fault that was just healed. A delayed message is counted only when it goes on,
+/// first by the injector and then by the witness, so this polls until both agree.
 pub(crate) fn counted(healed: Instant, fired: impl Fn() -> Fired) -> Fired {
     loop {
         let fired = fired();
@@ -192,7 +193,7 @@ pub(crate) fn counted(healed: Instant, fired: impl Fn() -> Fired) -> Fired {
     }
 }
 
-/// What the history is to know of a fault that is over.
+/// The events of a fault that is over, for the history.
 fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
     let until = now();
     if fault.forgets == Some(Forgets::UntilHealed) {
@@ -206,12 +207,12 @@ fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
     Some(Event { process: pid, ..event(at, 0, what) })
 }
 
-/// Reads what the processes recorded and what the resources took, and deletes it.
+/// Reads the records of the processes and of the resources, and deletes them.
 pub(crate) fn recorded(folder: &Path, trial: u64, locks: u32, pids: &[u32]) -> Result<Vec<Event>> {
     let mut events = Vec::new();
     for pid in pids {
         let path = record(folder, trial, *pid);
-        // Who was killed may have recorded nothing yet.
+        // A killed process may have recorded nothing yet.
         if path.exists() {
             events.extend(read(&path)?);
             std::fs::remove_file(&path)?;
@@ -236,7 +237,7 @@ pub(crate) fn judge(
 ) -> Report {
     let void = stalled(&history, lease.as_nanos() as u64 / 10);
     if void {
-        // What is about time proves nothing; the rest holds on any machine.
+        // Checks of time prove nothing here; the others hold on any machine.
         violations.retain(|violation| !["C5", "C6"].contains(&violation.checker));
     }
     let lag = history.events().iter().map(|event| match event.what {
