@@ -8,6 +8,8 @@
 //! | `request` | the requests to become the owner and to stop being it |
 //! | `lease_request` | the requests of the worker, many leases at once |
 //! | `reply` | the replies of the scripts, parsed |
+//! | `holder` | a holder as a server reports it |
+//! | `inspection` | what a server tells of who has a lock and who waits |
 //! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `durability` | waiting until replicas or disks have a lock |
@@ -69,6 +71,8 @@
 
 pub(crate) mod backend;
 mod durability;
+pub(crate) mod holder;
+pub(crate) mod inspection;
 pub(crate) mod lease_request;
 pub(crate) mod lock_kind;
 pub(crate) mod reply;
@@ -82,11 +86,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
@@ -165,8 +172,16 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Vec<Result<OwnershipReply, Failure>>;
 
-    /// The present holder of the lock.
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
+    /// Who has the lock.
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure>;
+
+    /// Who has the lock, and who waits for it, for people to read.
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
 
     /// Takes the lock from this owner, which may be foreign, and sends its client a message.
     /// Another owner keeps the lock, and nothing happens once the deadline has passed. Returns

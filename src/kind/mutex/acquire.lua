@@ -9,7 +9,8 @@
 --                                                                               nobody waits
 --         {1, token, time to live in ms, server time in µs, waiters}            granted
 --         {0, time to live of the holder in ms (-1: none), server time, waiters ahead (an upper
---             bound), whether the holder hands over (1, 0)}                     held by another
+--             bound), whether the holder hands over (1, 0), the holder (512 bytes of it at most),
+--             the last token (-1: none)}                                        held by another
 --         {2, server time}                                                      too late
 --         {3, server time}                                                      beat: not in the queue
 --

@@ -6,9 +6,10 @@
 --         while the slot is being moved, rather than in the middle.
 --
 -- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
--- holder hands over, and that its client listens on the channel leasehold:<client>. A place below
--- zero is that of a waiter who was taken for dead, or not listening: it keeps its place until it is
--- heard of again (rule 11), and until then it is passed over, so that the dead are skipped all at once.
+-- holder hands over, and that its client listens on the channel leasehold:<client>. A place is the server's
+-- time when it was taken, in µs, or one above the highest place, whichever is greater. A place below zero is
+-- that of a waiter who was taken for dead, or not listening: it keeps its place until it is heard of again
+-- (rule 11), and until then it is passed over, so that the dead are skipped all at once.
 --
 -- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
 --                       r <attempt's number> <lock>             are you there? ask again

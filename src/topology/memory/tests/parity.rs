@@ -340,6 +340,10 @@ fn sessions_match_real_connections() {
                 5 | 6 if !is_other => words(&["EXEC"]),
                 7 if !is_other => words(&[if is_within { "DISCARD" } else { "UNWATCH" }]),
                 8 if !is_other && !is_within => words(&["DISCARD"]),
+                9 if !is_other && !is_within => {
+                    let name = pair.choose(&["leasehold:a", "a b", "a\n", "", "~"]);
+                    vec![b"CLIENT".to_vec(), b"setname".to_vec(), name]
+                }
                 _ => pair.command(),
             };
             let real = ask(if is_other { &mut other } else { &mut pair.real }, &command);

@@ -62,6 +62,10 @@ impl Scripts {
         // A patch of the original text also applies to a text with a bug.
         let above = format!("tonumber(last) + {})", step(setting));
         patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
+        let behind = format!("-first) + {}", step(setting));
+        patches.push(("scale", "kind/mutex/wait.lua", "-first) + 1", behind.as_str()));
+        // Two servers do not have the same microsecond.
+        patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }

@@ -68,3 +68,9 @@ pub(crate) fn token_of_micros(micros: i64, setting: &Setting) -> Token {
     assert!(above % step(setting) == 0, "{micros} µs are no token");
     above / step(setting)
 }
+
+/// The place of a waiter, which counts from one; below zero that of one who was passed over.
+pub(crate) fn place_of_micros(place: i64, setting: &Setting) -> Time {
+    let ordinal = token_of_micros(place.abs(), setting) + 1;
+    Time::try_from(ordinal * place.signum()).expect("not so many places")
+}

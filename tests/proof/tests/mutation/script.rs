@@ -61,14 +61,32 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "newcomer-overtakes-the-skipped",
         "kind/mutex/wait.lua",
-        "      place = math.max(last, -first) + 1\n",
-        "      place = (last > 0 and last or -first) + 1\n",
+        "      place = math.max(last, -first) + 1\n    end\n    place = math.max(now, place or 0)\n",
+        "      place = (last > 0 and last or -first) + 1\n    end\n    place = place or now\n",
     ),
     (
         "skipped-waiter-loses-its-place",
         "kind/mutex/queue.lua",
         "    redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
         "",
+    ),
+    (
+        "place-that-tells-no-time",
+        "kind/mutex/wait.lua",
+        "    place = math.max(now, place or 0)\n",
+        "    place = place or 1\n",
+    ),
+    (
+        "passed-over-waiter-is-shown",
+        "kind/mutex/inspect.lua",
+        "local range = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf',",
+        "local range = redis.pcall('ZRANGE', KEYS[3], '-inf', '+inf',",
+    ),
+    (
+        "denied-queue-is-empty",
+        "kind/mutex/inspect.lua",
+        "type(reply) == 'table' and reply.err and not",
+        "false and not",
     ),
     // Rule 12.
     (

@@ -872,4 +872,50 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 12",
         "it::cluster::waiter_asks_again_after_resubscription_at_its_master",
     ),
+    bug(
+        "foreign-holder-has-a-token",
+        "inspection",
+        "it::inspect::plain_key_shows_its_value_and_its_ttl_alone",
+    ),
+    bug(
+        "future-token-tells-a-time",
+        "inspection",
+        "it::inspect::token_ahead_of_the_clock_tells_no_time",
+    ),
+    bug(
+        "any-version-is-ours",
+        "inspection",
+        "it::inspect::value_of_another_version_or_shape_is_a_foreign_holder",
+    ),
+    bug(
+        "place-that-tells-no-time",
+        "inspection",
+        "it::inspect::mutex_shows_its_holder_and_three_waiters_in_order",
+    ),
+    bug(
+        "passed-over-waiter-is-shown",
+        "inspection",
+        "it::inspect::waiter_that_is_passed_over_has_no_place",
+    ),
+    bug("denied-queue-is-empty", "inspection", "it::acl::inspection_needs_what_is_added"),
+    bug(
+        "slow-wait-logged-again",
+        "slow waits",
+        "it::blocker::slow_wait_is_logged_whatever_it_waits_by",
+    ),
+    bug(
+        "blocker-of-an-earlier-call",
+        "blockers",
+        "it::blocker::refused_call_tells_who_was_in_the_way_in_another_process",
+    ),
+    bug(
+        "name-as-it-is",
+        "connection names",
+        "it::connection_name::every_connection_of_a_client_has_its_name",
+    ),
+    bug(
+        "name-is-the-next-reply",
+        "connection names",
+        "it::connection_name::refused_name_leaves_the_connection_usable",
+    ),
 ];
