@@ -23,18 +23,31 @@ const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("mutex/acquire.lua", "token.lua", "mutex/queue.lua", "mutex/wait.lua"),
-    release: script!("mutex/release.lua", "token.lua", "mutex/queue.lua", "mutex/pass.lua"),
+    acquire: script!(
+        "mutex/acquire.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/wait.lua"
+    ),
+    release: script!(
+        "mutex/release.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/pass.lua"
+    ),
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
     force: script!(
         "token.lua",
+        "line.lua",
         "mutex/queue.lua",
         "mutex/owner.lua",
         "mutex/wake.lua",
         "force.lua"
     ),
-    request: Some(script!("token.lua", "mutex/queue.lua", "mutex/request.lua")),
+    request: Some(script!("token.lua", "line.lua", "mutex/queue.lua", "mutex/request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).

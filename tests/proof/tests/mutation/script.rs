@@ -66,34 +66,34 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "skipped-waiter-loses-its-place",
-        "kind/mutex/queue.lua",
-        "    redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
+        "kind/line.lua",
+        "  redis.call('ZADD', KEYS[3], '-' .. place, attempt)\n",
         "",
     ),
     // Rule 12.
     (
         "killed-waiter-not-skipped",
-        "kind/mutex/queue.lua",
+        "kind/line.lua",
         "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
         "  return true\n",
     ),
     (
         "cluster-count-of-listeners-believed",
-        "kind/mutex/queue.lua",
+        "kind/line.lua",
         "  if KEYS[5] then\n    return true\n",
         "  if false then\n    return true\n",
     ),
     (
         "grant-withdrawn-by-its-count",
-        "kind/mutex/queue.lua",
+        "kind/line.lua",
         "  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0\n",
         "  return true\n",
     ),
     (
         "grant-withdrawn-by-its-count",
         "kind/mutex/queue.lua",
-        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    if channel then",
-        "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n    elseif channel then",
+        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    skip(",
+        "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n      channel = nil\n    end\n    skip(",
     ),
     // Rule 14.
     (
