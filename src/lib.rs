@@ -85,11 +85,11 @@ mod engine;
 pub mod guide;
 mod kind;
 mod protocol;
-#[cfg(all(test, leasehold_shuttle))]
-mod schedule;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod wire;
 

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_write_is_accepted_without_a_token_and_refused_with_one() {
+    fn late_write_is_accepted_without_token_refused_with_one() {
         let [blind, fenced] = rounds().unwrap();
         assert!(blind[0].accepted && blind[1].accepted);
         assert_eq!(blind[1].balance, OPENING + 30);

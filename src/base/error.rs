@@ -183,7 +183,7 @@ impl Error {
     }
 
     /// Says what follows from it, once.
-    pub(crate) fn so(mut self, consequence: &str) -> Error {
+    pub(crate) fn with_consequence(mut self, consequence: &str) -> Error {
         if !self.0.text.contains(consequence) {
             self.0.text.push_str("; ");
             self.0.text.push_str(consequence);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn error_made_elsewhere_is_cleaned_names_its_lock_once_and_keeps_its_source() {
+    fn error_other_is_cleaned_names_lock_once_keeps_source() {
         let error = Error::new(ErrorKind::Denied, "no\nentry").with_source("the cause");
         assert_eq!(error.to_string(), r"no\nentry");
         let named = error.with_lock_name("a\n").with_lock_name("b");

@@ -16,7 +16,7 @@ const SHOWN_BYTES: usize = 128;
 pub(crate) struct Identity {
     uuid: Uuid,
     id: String,
-    whereabouts: String,
+    host_and_pid: String,
     attempts: AtomicU64,
     threads: Threads,
 }
@@ -24,11 +24,11 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn new(label: &str) -> Identity {
         let uuid = Uuid::new_v4();
-        let host = tidy(&host_name()).replace(':', "_");
+        let host = sanitize(&host_name()).replace(':', "_");
         Identity {
             uuid,
             id: uuid.simple().to_string(),
-            whereabouts: format!("{}:{host}:{}", std::process::id(), tidy(label)),
+            host_and_pid: format!("{}:{host}:{}", std::process::id(), sanitize(label)),
             attempts: AtomicU64::new(0),
             threads: Threads::of_a_new_client(),
         }
@@ -44,8 +44,8 @@ impl Identity {
     }
 
     /// `<process>:<host>:<label>`, of which only the label may contain a colon.
-    pub(crate) fn whereabouts(&self) -> &str {
-        &self.whereabouts
+    pub(crate) fn host_and_pid(&self) -> &str {
+        &self.host_and_pid
     }
 
     /// The names of its threads.
@@ -167,15 +167,15 @@ fn host_name() -> String {
 }
 
 /// Leaves out what would upset a log or a terminal, and shortens.
-pub(crate) fn tidy(text: &str) -> String {
-    let mut tidy = String::new();
+pub(crate) fn sanitize(text: &str) -> String {
+    let mut sanitize = String::new();
     for letter in text.chars().filter(|&letter| is_plain(letter)) {
-        if tidy.len() + letter.len_utf8() > SHOWN_BYTES {
+        if sanitize.len() + letter.len_utf8() > SHOWN_BYTES {
             break;
         }
-        tidy.push(letter);
+        sanitize.push(letter);
     }
-    tidy
+    sanitize
 }
 
 #[cfg(test)]
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn labels_are_tidied_and_shortened() {
-        assert!(Identity::new("a\r\nb\0").whereabouts().ends_with(":ab"));
-        assert!(Identity::new(&"é".repeat(100)).whereabouts().ends_with(&"é".repeat(64)));
-        assert!(!Identity::new(&"é".repeat(100)).whereabouts().ends_with(&"é".repeat(65)));
+        assert!(Identity::new("a\r\nb\0").host_and_pid().ends_with(":ab"));
+        assert!(Identity::new(&"é".repeat(100)).host_and_pid().ends_with(&"é".repeat(64)));
+        assert!(!Identity::new(&"é".repeat(100)).host_and_pid().ends_with(&"é".repeat(65)));
     }
 
     #[test]

@@ -3,8 +3,6 @@
 #[macro_use]
 pub(crate) mod panic;
 
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod driven;
 pub(crate) mod error;
 pub(crate) mod id;
 pub(crate) mod loss;
@@ -13,6 +11,8 @@ pub(crate) mod option;
 pub(crate) mod reserved;
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) mod sync;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 // The same under a model checker.
 #[cfg(all(test, leasehold_shuttle))]
 #[path = "model/mod.rs"]

@@ -601,7 +601,7 @@ impl LockOptions {
 
     /// Whether a lock with these options asks Redis for the same as one with the others, so that
     /// either can go on with what the other got.
-    pub(crate) fn asks_as(&self, other: &LockOptions) -> bool {
+    pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
         self.lease == other.lease
             && self.wait_kind() == other.wait_kind()
             && self.release == other.release
@@ -665,7 +665,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_out_of_bounds_names_the_field_the_value_and_the_bounds() {
+    fn lease_out_of_bounds_names_field_value_and_bounds() {
         for (ttl, shown) in [
             (Duration::ZERO, "0s"),
             (Duration::from_micros(999), "999µs"),

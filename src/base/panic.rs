@@ -12,7 +12,7 @@ macro_rules! log {
 }
 
 /// Does work that may panic. `None` if it did, which is logged.
-pub(crate) fn survive<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work)).ok();
     if outcome.is_none() {
         log!(error, "{what} panicked");

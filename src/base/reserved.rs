@@ -1,6 +1,6 @@
 //! Names that no lock may have: they are keys beside the locks of other names, or keys of the library's own.
 //!
-//! [`Word`] is the only way to a key [beside](Name::beside) a lock, and this table has the only words.
+//! [`Word`] is the only way to a key [beside](Name::side_key) a lock, and this table has the only words.
 //! So whatever a kind of lock keeps beside a name is reserved, for all kinds: otherwise the lock
 //! `{x}:fence` would be overwritten with each token of the lock `x`.
 
@@ -75,7 +75,7 @@ impl Name {
         let (purpose, rule) = if let Some(beginning) = BEGINNINGS.iter().find(begins) {
             let purpose = "keys that belong to no single lock".to_owned();
             (purpose, format!("begin with \"{beginning}\""))
-        } else if let Some((lock, ending)) = lock_beside(name.as_bytes()) {
+        } else if let Some((lock, ending)) = lock_of_side_key(name.as_bytes()) {
             let purpose = format!("a key of the lock {:?}", Name::unchecked(lock));
             (purpose, format!("end in \"{}\"", ending.escape_ascii()))
         } else {
@@ -92,7 +92,7 @@ impl Name {
     ///
     /// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
     /// `x` and `{x}` never share a key.
-    pub(crate) fn beside(&self, word: Word) -> Vec<u8> {
+    pub(crate) fn side_key(&self, word: Word) -> Vec<u8> {
         let (name, word) = (self.as_bytes(), word.as_bytes());
         if has_tag(name) {
             [name, b":t", word].concat()
@@ -102,8 +102,8 @@ impl Name {
     }
 }
 
-/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::beside`], for all words.
-fn lock_beside(key: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::side_key`], for all words.
+fn lock_of_side_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let (before, ending) = key.split_at(key.iter().rposition(|&byte| byte == b':')?);
     let is_word = |text: &[u8]| WORDS.iter().any(|word| word.as_bytes() == text);
     let untagged = before.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_beside_a_lock_are_reserved_for_every_word() {
+    fn side_keys_of_every_word_are_reserved() {
         for name in ["x", "a:b", "a}b", "a{b", "a{}b", "{x}", "{x}y", "p{x}:y", "{x}:fence"] {
             for &word in WORDS {
-                let key = Name::unchecked(name.as_bytes()).beside(word);
-                let of = lock_beside(&key).map(|(lock, _)| lock);
+                let key = Name::unchecked(name.as_bytes()).side_key(word);
+                let of = lock_of_side_key(&key).map(|(lock, _)| lock);
                 assert_eq!(of, Some(name.as_bytes()), "{}", key.escape_ascii());
                 assert!(Name::new(b"", &key).is_err(), "{}", key.escape_ascii());
             }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beside_a_name_share_its_slot_and_never_another_names_key() {
+    fn side_keys_share_their_locks_slot_and_are_no_lock() {
         for (name, key) in [
             ("x", "{x}:fence"),
             ("{x}", "{x}:tfence"),
@@ -159,12 +159,12 @@ mod tests {
             ("a{}b", "{a{}b}:fence"),
         ] {
             let name = Name::new(b"", name.as_bytes()).unwrap();
-            assert_eq!(name.beside(FENCE), key.as_bytes(), "{name}");
+            assert_eq!(name.side_key(FENCE), key.as_bytes(), "{name}");
         }
     }
 
     #[test]
-    fn names_that_only_resemble_a_helper_key_are_free() {
+    fn names_that_resemble_a_side_key_are_allowed() {
         for name in [
             "x:fence",
             "x}:fence",
@@ -188,7 +188,7 @@ mod tests {
 
     /// Or `x:t` and `{…}` could have a key in common.
     #[test]
-    fn no_word_is_another_with_a_t_before_it() {
+    fn no_reserved_word_is_another_prefixed_with_t() {
         for word in WORDS {
             assert!(word.0.bytes().all(|byte| byte.is_ascii_lowercase()), "{word:?}");
             let twins = WORDS.iter().filter(|other| *other == word).count();

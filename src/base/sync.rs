@@ -34,7 +34,7 @@ pub(crate) fn sleep(span: Duration) {
 
 /// For a crowd that is woken at once: the standard library's `notify_all` takes one system call,
 /// where parking_lot's wakes one, which wakes the next.
-pub(crate) mod crowd {
+pub(crate) mod contended {
     use std::sync::PoisonError;
     use std::time::Duration;
 

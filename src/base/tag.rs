@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_the_slots_that_the_specification_gives_them() {
+    fn slots_match_the_cluster_specification() {
         assert_eq!(crc(b"123456789"), 0x31c3);
         assert_eq!((hash_slot(b"foo"), hash_slot(b"bar"), hash_slot(b"")), (12182, 5061, 0));
         assert_eq!(hash_slot(b"{user1000}.following"), hash_slot(b"user1000"));
     }
 
     #[test]
-    fn the_first_braces_count_and_only_with_something_between() {
+    fn first_braces_are_the_hash_tag_unless_empty() {
         for (key, part) in [
             ("x", "x"),
             ("{x}y", "x"),

@@ -26,9 +26,9 @@ pub(crate) enum Role {
     /// Makes connections.
     Connector,
     /// Runs callbacks of the user.
-    Caller,
+    Callback,
     /// Asks the nodes of a cluster where the slots are.
-    Seeker,
+    SlotRefresh,
 }
 
 impl Threads {
@@ -45,8 +45,8 @@ impl Threads {
             Role::Listener => "wake",
             Role::Follower => "sent",
             Role::Connector => "conn",
-            Role::Caller => "call",
-            Role::Seeker => "slot",
+            Role::Callback => "call",
+            Role::SlotRefresh => "slot",
         };
         format!("lease-{role}-{}", self.client)
     }
@@ -63,8 +63,8 @@ mod tests {
             Role::Listener,
             Role::Follower,
             Role::Connector,
-            Role::Caller,
-            Role::Seeker,
+            Role::Callback,
+            Role::SlotRefresh,
         ] {
             let longest = Threads { client: NUMBERS - 1 };
             assert_eq!(longest.name(role).len(), 15);

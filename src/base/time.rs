@@ -74,14 +74,14 @@ pub(crate) trait Clock: Send + Sync + fmt::Debug {
 
     /// Waits by means of `wait`, which is told for how long: until a moment at the longest. It may
     /// end earlier.
-    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+    fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
         wait(until.since(self.now()));
     }
 }
 
 /// What the system waits with may stand still in suspend. After it, nobody sleeps on for longer than
 /// this.
-const LONGEST_DOZE: Duration = Duration::from_secs(1);
+const LONGEST_WAIT_SLICE: Duration = Duration::from_secs(1);
 
 /// The machine's monotonic clock, including the time it was suspended where the system tells.
 #[derive(Debug, Default)]
@@ -104,8 +104,8 @@ impl Clock for BootClock {
         Moment(1).after(START.get_or_init(Instant::now).elapsed())
     }
 
-    fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
-        wait(until.since(self.now()).min(LONGEST_DOZE));
+    fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        wait(until.since(self.now()).min(LONGEST_WAIT_SLICE));
     }
 }
 
@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_on_for_long_after_a_suspend() {
+    fn sleep_ends_soon_after_a_suspend() {
         let mut told = Vec::new();
         let until = BootClock.now().after(Duration::from_secs(3600));
-        BootClock.doze(until, &mut |span| told.push(span));
-        BootClock.doze(Moment::PAST, &mut |span| told.push(span));
-        assert_eq!(told, [LONGEST_DOZE, Duration::ZERO]);
+        BootClock.wait_until(until, &mut |span| told.push(span));
+        BootClock.wait_until(Moment::PAST, &mut |span| told.push(span));
+        assert_eq!(told, [LONGEST_WAIT_SLICE, Duration::ZERO]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::engine::shutdown::shut_down;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::{Handle, Mutex, ReentrantLock};
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::keys;
 
 /// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
@@ -155,7 +155,7 @@ impl LockClient {
     }
 
     /// The name with its prefix, if the locks of this client can have it.
-    fn name(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Name> {
+    fn name(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
         self.engine.protocol.check_keys(&name, &keys(kind, &name))?;
         Ok(name)
@@ -164,7 +164,7 @@ impl LockClient {
     /// A lock of any kind.
     pub(crate) fn handle(
         &self,
-        kind: &'static dyn Kind,
+        kind: &'static dyn LockKind,
         name: &[u8],
         options: LockOptions,
     ) -> Result<Handle> {
@@ -218,7 +218,7 @@ impl LockClient {
     }
 
     /// A lock whose options do not matter, for what only looks at this thread's hold.
-    pub(super) fn hold_of(&self, kind: &'static dyn Kind, name: &[u8]) -> Result<Handle> {
+    pub(super) fn hold_of(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Handle> {
         let name = self.name(kind, name)?;
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }

@@ -1,7 +1,7 @@
 //! The client: how it is built, what it makes, and the interface of the articles on top of it.
 
-mod address;
 mod builder;
+mod servers;
 #[macro_use]
 mod distributed;
 mod local_locks;

@@ -8,15 +8,15 @@ use crate::base::option::check_span;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, drift_allowance};
 use crate::client::QuorumClient;
-use crate::client::address;
+use crate::client::servers;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
-use crate::topology::quorum::{Quorum, Rules};
+use crate::topology::quorum::{Quorum, QuorumRules};
 use crate::wire::endpoint::Endpoint;
+use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
-use crate::wire::process;
 
 impl QuorumClient {
     /// Connects to these servers with default settings. It succeeds if a majority can be reached.
@@ -223,7 +223,7 @@ impl QuorumClientBuilder {
     /// ```
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
-        process::check()?;
+        fork_guard::check()?;
         if servers.len().is_multiple_of(2) {
             log!(
                 warn,
@@ -233,7 +233,7 @@ impl QuorumClientBuilder {
             );
         }
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let probation = if self.keeps_data {
+        let quarantine = if self.keeps_data {
             Duration::ZERO
         } else {
             self.max_lease + drift_allowance(self.max_lease)
@@ -246,7 +246,7 @@ impl QuorumClientBuilder {
                 command: self.node_timeout,
                 settings: ["node_timeout"; 2],
             },
-            probation: Some(probation),
+            quarantine: Some(quarantine),
             threads: identity.threads(),
         };
         let nodes: Vec<Node> = servers
@@ -254,7 +254,7 @@ impl QuorumClientBuilder {
             .map(|info| Node::new(info, &clock, &settings))
             .collect::<Result<_, _>>()?;
         let address = nodes.iter().map(|node| node.address()).collect::<Vec<_>>().join(", ");
-        let rules = Rules { need, timeout: self.node_timeout, longest: self.max_lease };
+        let rules = QuorumRules { need, timeout: self.node_timeout, longest: self.max_lease };
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {
             quorum.check()?;
@@ -269,7 +269,7 @@ impl QuorumClientBuilder {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
         check_span("max_lease", self.max_lease)?;
-        let servers = address::servers(&self.settings, &self.urls)?;
+        let servers = servers::servers(&self.settings, &self.urls)?;
         let all = servers.len();
         let majority = all / 2 + 1;
         let need = self.quorum.unwrap_or(majority);

@@ -179,7 +179,7 @@ macro_rules! setters {
             key: impl AsRef<[u8]>,
         ) -> Self {
             let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
-            let client = crate::wire::tls::Identification { chain, key };
+            let client = crate::wire::tls::ClientCertificate { chain, key };
             self.settings.certificates.client = Some(client);
             self
         }

@@ -23,7 +23,7 @@
 //! renewal cannot tell. Or a lease ended that is shorter than the command time-out, with a transaction
 //! under way, whose commands then apply. The holder's token is lower than the other's in both.
 //!
-//! What the delegate does next depends on how it waits:
+//! What the acquirer does next depends on how it waits:
 //!
 //! | wait | asks | then pauses until |
 //! | --- | --- | --- |
@@ -31,12 +31,12 @@
 //! | notify | try, listen, try | a release is heard, the holder's lease is over, a heartbeat |
 //! | queue | join (try while it cannot be told), beat | it is granted, the lease is over, a heartbeat |
 //!
-//! A delegate that waits by notification lets listeners of other processes go first where its own process
-//! has just released the lock: `slot::courtesy` has the rules.
+//! An acquirer that waits by notification lets listeners of other processes go first where its own process
+//! has just released the lock: `slot::fairness` has the rules.
 
 mod attempt;
-mod failure;
 mod grant;
+mod recovery;
 
 use std::time::Duration;
 
@@ -47,26 +47,26 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
 use crate::engine::context::Context;
+use crate::engine::durability::confirm;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
-use crate::engine::lease::LiveLease;
-use crate::engine::replica::confirm;
-use crate::engine::slot::{Bid, Patience, Paused, Slot, Turn};
-use crate::protocol::answer::{Answer, Busy};
-use crate::protocol::request::{Attempt, Mode};
+use crate::engine::lease::HeldLease;
+use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
+use crate::protocol::reply::{AcquireReply, Busy};
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 
 /// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
 /// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
 /// socket, and of those who travel together, it stays below 50 ms.
-const GRACE: Duration = Duration::from_millis(25);
+const REPLY_GRACE: Duration = Duration::from_millis(25);
 /// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
 /// waits.
 pub(crate) fn acquire(
     slot: &Arc<Slot>,
     options: &LockOptions,
-    patience: Patience,
+    wait_limit: WaitLimit,
 ) -> Result<Option<Holding>> {
-    acquire_inner(slot, options, patience)
+    acquire_inner(slot, options, wait_limit)
         .map_err(|error| error.of(slot.target().name()))?
         .map(|lease| confirm(Holding::new(slot, lease)))
         .transpose()
@@ -75,40 +75,40 @@ pub(crate) fn acquire(
 fn acquire_inner(
     slot: &Arc<Slot>,
     options: &LockOptions,
-    patience: Patience,
-) -> Result<Option<Arc<LiveLease>>> {
-    let end = patience.end().map(|end| end.after(GRACE));
-    let last = end.unwrap_or_else(|| slot.context().exchange_deadline());
-    let delegate = |bid| Delegate {
+    wait_limit: WaitLimit,
+) -> Result<Option<Arc<HeldLease>>> {
+    let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
+    let last_deadline = end.unwrap_or_else(|| slot.context().exchange_deadline());
+    let acquire_loop = |attempt| AcquireLoop {
         slot,
         context: slot.context(),
         options,
-        patience,
-        last,
+        wait_limit,
+        last_deadline,
         backoff: Backoff::new(),
-        bid: Some(bid),
+        attempt: Some(attempt),
         outage: None,
         silence: None,
         busy_at: None,
         queued_at: None,
         listening: false,
     };
-    match slot.enter(options, patience) {
-        Turn::Acquire { number, left_until } => {
-            delegate(Bid::new(slot, options, number)).begin(left_until)
+    match slot.enter(options, wait_limit) {
+        Admission::Acquire { number, yield_until } => {
+            acquire_loop(Attempt::new(slot, options, number)).start(yield_until)
         }
-        Turn::TakeOver(bid) => delegate(bid).run(false),
-        Turn::Held(lease) => Ok(Some(lease)),
-        Turn::Busy => Ok(None),
-        Turn::Unanswered(silence) => Err(Error::unreachable(format!(
+        Admission::TakeOver(attempt) => acquire_loop(attempt).run(false),
+        Admission::Held(lease) => Ok(Some(lease)),
+        Admission::Busy => Ok(None),
+        Admission::NoReply(silence) => Err(Error::unreachable(format!(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
         ))),
-        Turn::Cancelled => Err(called_off(slot.context())),
+        Admission::Cancelled => Err(cancelled_error(slot.context())),
     }
 }
 
-fn called_off(context: &Context) -> Error {
+fn cancelled_error(context: &Context) -> Error {
     Error::cancelled(if context.is_shut_down() {
         "the client was shut down; build a new one"
     } else {
@@ -116,9 +116,9 @@ fn called_off(context: &Context) -> Error {
     })
 }
 
-/// What the delegate does after an exchange.
-enum Next {
-    Held(Arc<LiveLease>),
+/// What the acquirer does after an exchange.
+enum NextAction {
+    Held(Arc<HeldLease>),
     /// Try again, after a pause of at most this.
     Again(Duration),
     /// There is no time for another exchange.
@@ -128,16 +128,16 @@ enum Next {
 }
 
 /// The thread that talks to Redis for a slot.
-struct Delegate<'a> {
+struct AcquireLoop<'a> {
     slot: &'a Arc<Slot>,
     context: &'a Context,
     options: &'a LockOptions,
-    patience: Patience,
+    wait_limit: WaitLimit,
     /// Until when the last exchange for the caller may take.
-    last: Moment,
+    last_deadline: Moment,
     backoff: Backoff,
     /// `None` once it has become a lease.
-    bid: Option<Bid>,
+    attempt: Option<Attempt>,
     /// Since when Redis gives no useful answer.
     outage: Option<Moment>,
     /// For how long it gave none, once that is longer than anybody waits.
@@ -150,127 +150,127 @@ struct Delegate<'a> {
     listening: bool,
 }
 
-impl Delegate<'_> {
+impl AcquireLoop<'_> {
     /// Acquires it with an attempt that begins now, which leaves the lock to others until then.
-    fn begin(self, left_until: Option<Moment>) -> Result<Option<Arc<LiveLease>>> {
-        match left_until {
+    fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<HeldLease>>> {
+        match yield_until {
             Some(until) if self.options.wait_kind() == WaitKind::Notify => {
-                if self.let_listeners_go_first(until) == Paused::CalledOff {
-                    return Err(called_off(self.context));
+                if self.yield_to_listeners(until) == Paused::Cancelled {
+                    return Err(cancelled_error(self.context));
                 }
                 self.run(false)
             }
-            left_until => self.run(left_until.is_none()),
+            yield_until => self.run(yield_until.is_none()),
         }
     }
 
     /// `asks` tells whether the slot knows that Redis is asked, and nothing can have been heard yet.
-    fn run(mut self, mut asks: bool) -> Result<Option<Arc<LiveLease>>> {
+    fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
-            let heard = if asks { None } else { self.slot.take_grant(true) };
+            let message = if asks { None } else { self.slot.take_grant(true) };
             asks = false;
-            let next = match heard {
-                Some(heard) => self.believe(heard),
-                None => self.attempt(),
+            let next = match message {
+                Some(message) => self.accept_message(message),
+                None => self.send_request(),
             };
             let next = match next {
-                Next::GiveUp(outcome) => self.end(outcome),
+                NextAction::GiveUp(outcome) => self.finish(outcome),
                 next => next,
             };
             match next {
-                Next::Held(lease) => {
+                NextAction::Held(lease) => {
                     if self.context.is_shut_down() {
                         Holding::new(self.slot, lease).shut_down();
-                        return Err(called_off(self.context));
+                        return Err(cancelled_error(self.context));
                     }
                     self.context.listen_for(self.options);
                     return Ok(Some(lease));
                 }
-                Next::Again(pause) => {
-                    if self.slot.pause(pause) == Paused::CalledOff {
-                        return Err(called_off(self.context));
+                NextAction::Again(pause) => {
+                    if self.slot.pause(pause) == Paused::Cancelled {
+                        return Err(cancelled_error(self.context));
                     }
                 }
-                Next::GiveUp(Ok(())) => return Ok(None),
-                Next::GiveUp(Err(error)) => {
+                NextAction::GiveUp(Ok(())) => return Ok(None),
+                NextAction::GiveUp(Err(error)) => {
                     if let Some(silence) = self.silence {
                         self.slot.give_up(silence);
                     }
-                    return Err(self.open(error));
+                    return Err(self.outcome_error(error));
                 }
-                Next::Fail(error) => return Err(error),
+                NextAction::Fail(error) => return Err(error),
             }
         }
     }
 
     /// Pauses before the first attempt where this process has just released the lock and others listen.
-    fn let_listeners_go_first(&self, until: Moment) -> Paused {
-        let last = self.patience.end().unwrap_or(self.last);
+    fn yield_to_listeners(&self, until: Moment) -> Paused {
+        let last = self.wait_limit.end().unwrap_or(self.last_deadline);
         // A process that hears how another releases it need not pause to the end.
         if let Some(channel) = self.slot.target().channel() {
             self.context.listener.wish_for(channel, self.slot, until.min(last));
         }
-        self.slot.leave_to_others(until, last)
+        self.slot.yield_to_others(until, last)
     }
 
-    fn mode(&self) -> Mode {
-        match (self.options.wait_kind(), self.patience, &self.bid) {
-            (WaitKind::Queue, _, Some(bid)) if bid.queued => Mode::Beat,
+    fn mode(&self) -> AcquireMode {
+        match (self.options.wait_kind(), self.wait_limit, &self.attempt) {
+            (WaitKind::Queue, _, Some(attempt)) if attempt.queued => AcquireMode::Heartbeat,
             // Nobody joins who could not be told (rule 12).
-            (WaitKind::Queue, Patience::Until(_), _) if self.context.listener.is_live() => {
-                Mode::Join
+            (WaitKind::Queue, WaitLimit::Until(_), _) if self.context.listener.is_live() => {
+                AcquireMode::Join
             }
-            _ => Mode::Try,
+            _ => AcquireMode::Try,
         }
     }
 
-    fn attempt(&mut self) -> Next {
-        if self.bid.as_ref().is_some_and(|bid| bid.spent) {
-            self.bid_anew();
+    fn send_request(&mut self) -> NextAction {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.spent) {
+            self.restart_attempt();
         }
         let mode = self.mode();
         let now = self.context.now();
         // A thread that was kept from the processor gets its attempt all the same.
-        let last = self.last.max(now.after(GRACE));
+        let last = self.last_deadline.max(now.after(REPLY_GRACE));
         let deadline = now.after(self.context.bounds.exchange).min(last);
         let time = deadline.since(now);
-        let Some(bid) = &mut self.bid else {
-            return Next::Fail(Error::not_held("the attempt is over"));
+        let Some(attempt) = &mut self.attempt else {
+            return NextAction::Fail(Error::not_held("the attempt is over"));
         };
-        bid.queued |= mode == Mode::Join;
-        let attempt = Attempt {
-            owner: &bid.owner,
+        attempt.queued |= mode == AcquireMode::Join;
+        let request = AcquireRequest {
+            owner: &attempt.owner,
             ttl: self.options.lease.ttl(),
             mode,
             // Nobody waits for a grant after the last exchange (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
-        let acquired = self.context.protocol.acquire(self.slot.target(), &attempt, deadline);
-        bid.spent = acquired.is_spent;
+        let acquired = self.context.protocol.acquire(self.slot.target(), &request, deadline);
+        attempt.spent = acquired.is_spent;
         match acquired.outcome {
-            Ok(Answer::Granted(granted)) => self.take(granted),
-            Ok(Answer::Busy(busy)) => {
-                self.queued_at = (mode != Mode::Try).then_some(now);
+            Ok(AcquireReply::Granted(granted)) => self.accept(granted),
+            Ok(AcquireReply::Busy(busy)) => {
+                self.queued_at = (mode != AcquireMode::Try).then_some(now);
                 self.wait_for_holder(busy, mode)
             }
-            Ok(Answer::Split(apart)) => self.wait_for_others(apart),
-            Ok(Answer::Late) => self.come_late(time),
-            Ok(Answer::Gone) => {
-                self.bid_anew();
-                Next::Again(Duration::ZERO)
+            Ok(AcquireReply::Split(apart)) => self.retry_after_split(apart),
+            Ok(AcquireReply::Late) => self.retry_late(time),
+            Ok(AcquireReply::Gone) => {
+                self.restart_attempt();
+                NextAction::Again(Duration::ZERO)
             }
             Err(failure) => self.recover(failure, deadline, time),
         }
     }
 
-    fn wait_for_holder(&mut self, busy: Busy, mode: Mode) -> Next {
-        self.told_of_others();
+    fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
+        self.note_held_elsewhere();
         if busy.ttl.is_some() {
-            self.context.endless.end(self.slot.target().name());
+            self.context.no_expiry_warnings.end(self.slot.target().name());
         }
-        let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+        let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
-            self.context.endless.warn(self.slot.target().name());
+            self.context.no_expiry_warnings.warn(self.slot.target().name());
         }
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
@@ -278,53 +278,53 @@ impl Delegate<'_> {
             self.backoff = Backoff::new();
         }
         if kind != WaitKind::Spin
-            && let Err(error) = self.begin_to_listen(mode)
+            && let Err(error) = self.start_listening(mode)
         {
-            return if self.left().is_none() {
+            return if self.time_left().is_none() {
                 // Redis has just told of a holder, and that is all there was time for.
-                Next::GiveUp(Ok(()))
+                NextAction::GiveUp(Ok(()))
             } else if error.is_unreachable() {
-                self.ride_out(error)
+                self.retry_in_outage(error)
             } else {
-                Next::Fail(error)
+                NextAction::Fail(error)
             };
-        } else if mode == Mode::Try && kind == WaitKind::Queue {
-            return Next::Again(Duration::ZERO);
+        } else if mode == AcquireMode::Try && kind == WaitKind::Queue {
+            return NextAction::Again(Duration::ZERO);
         } else if kind == WaitKind::Notify && !std::mem::replace(&mut self.listening, true) {
             // It may have been released before anybody listened.
-            return Next::Again(Duration::ZERO);
+            return NextAction::Again(Duration::ZERO);
         }
         let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
         let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
         // Redis rounds what is left down to a millisecond.
         let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        Next::Again(most.min(ttl).min(left))
+        NextAction::Again(most.min(ttl).min(left))
     }
 
     /// Nobody has it, and nobody will tell of a release: those that collided try again, not all at
     /// once.
-    fn wait_for_others(&mut self, apart: Duration) -> Next {
-        self.told_of_others();
-        let Some(left) = self.left() else { return Next::GiveUp(Ok(())) };
+    fn retry_after_split(&mut self, apart: Duration) -> NextAction {
+        self.note_held_elsewhere();
+        let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
-        Next::Again(pause.min(left))
+        NextAction::Again(pause.min(left))
     }
 
     /// Redis answered, and it is not ours.
-    fn told_of_others(&mut self) {
+    fn note_held_elsewhere(&mut self) {
         self.outage = None;
         self.busy_at = Some(self.context.now());
-        if let Some(bid) = &mut self.bid {
-            bid.unknown = self.context.protocol.remains(&bid.owner);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
         }
         self.slot.held_elsewhere();
     }
 
-    fn begin_to_listen(&mut self, mode: Mode) -> Result<()> {
-        if mode != Mode::Try || self.listening {
+    fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {
+        if mode != AcquireMode::Try || self.listening {
             return Ok(());
         }
-        let deadline = self.context.now().after(self.left().unwrap_or(Duration::MAX));
+        let deadline = self.context.now().after(self.time_left().unwrap_or(Duration::MAX));
         let deadline = deadline.min(self.context.exchange_deadline());
         match self.slot.target().channel() {
             Some(channel) => self.context.listener.listen_to(channel, self.slot, deadline),
@@ -333,11 +333,11 @@ impl Delegate<'_> {
     }
 
     /// How long the caller goes on waiting, if at all.
-    fn left(&self) -> Option<Duration> {
-        match self.patience {
-            Patience::Once => None,
-            Patience::Until(Moment::FAR) => Some(Duration::MAX),
-            Patience::Until(deadline) => {
+    fn time_left(&self) -> Option<Duration> {
+        match self.wait_limit {
+            WaitLimit::TryOnce => None,
+            WaitLimit::Until(Moment::FAR) => Some(Duration::MAX),
+            WaitLimit::Until(deadline) => {
                 Some(deadline.since(self.context.now())).filter(|left| !left.is_zero())
             }
         }

@@ -1,4 +1,4 @@
-//! Pauses that grow, drawn at random so that contenders drift apart.
+//! Pauses that grow and are drawn at random, so that contenders do not ask at the same moments.
 
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ impl Backoff {
         Backoff { ceiling: FIRST }
     }
 
-    /// The next pause: anything up to a ceiling that doubles each time.
+    /// The next pause: between zero and a ceiling that doubles each time.
     pub(crate) fn next(&mut self) -> Duration {
+        // Drawn from the whole range down to zero. With a fixed part, threads that collided once would
+        // come back close together and collide again.
         let pause = self.ceiling.mul_f64(fastrand::f64());
         self.ceiling = (self.ceiling * 2).min(LONGEST);
         pause

@@ -1,113 +1,118 @@
-//! What the user wants to be told, and how: on a thread of its own, which nothing waits for.
+//! The user's callbacks. They run on a thread of their own, and nothing waits for it.
 
 use std::fmt;
 use std::io;
 use std::mem::take;
 
 use crate::base::loss::Loss;
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Mutex};
 
-/// What is called when any lock of the client is lost.
+/// Called when any lock of the client is lost.
 pub(crate) type LossCallback = Arc<dyn Fn(&Loss) + Send + Sync>;
 
-/// What is called when somebody asks for a lock that a thread here holds, with its name.
+/// Called with the name of a lock that a thread here holds, when somebody requests its release.
 pub(crate) type RequestCallback = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// What is called when one hold is lost.
+/// Called when one hold is lost.
 pub(crate) type LossHook = Box<dyn FnOnce(&Loss) + Send>;
 
-/// What the user of a client wants to be told.
+/// The callbacks of a client.
 #[derive(Clone, Default)]
 pub(crate) struct Callbacks {
     pub(crate) on_loss: Option<LossCallback>,
     pub(crate) on_release_request: Option<RequestCallback>,
 }
 
-/// What the holders of one hold want to be told.
+/// The callbacks of one hold.
 #[derive(Default)]
-pub(crate) struct Hooks(Mutex<Vec<LossHook>>);
+pub(crate) struct LossHooks(Mutex<Vec<LossHook>>);
 
-/// What the user is told.
+/// An event for which the user may have a callback.
 #[derive(Clone, Debug)]
-pub(crate) enum News {
+pub(crate) enum Notification {
     /// A lock was lost.
-    Lost(Loss, Arc<Hooks>),
-    /// A lock was lost before somebody asked to be told.
-    LostBefore(Loss, Arc<Hooks>),
-    /// Somebody asks for the lock of this name.
+    Lost(Loss, Arc<LossHooks>),
+    /// A callback was added to a hold that was lost before.
+    LostBefore(Loss, Arc<LossHooks>),
+    /// Somebody requests the release of the lock of this name.
     Requested(Vec<u8>),
 }
 
-impl Hooks {
-    pub(crate) fn of(hook: LossHook) -> Hooks {
-        Hooks(Mutex::new(vec![hook]))
+impl LossHooks {
+    pub(crate) fn of(hook: LossHook) -> LossHooks {
+        LossHooks(Mutex::new(vec![hook]))
     }
 
     pub(crate) fn add(&self, hook: LossHook) {
         self.0.lock().push(hook);
     }
 
-    /// Takes them out, so that each is called once, or dropped outside of all locks.
-    pub(crate) fn take(&self) -> Hooks {
-        Hooks(Mutex::new(take(&mut *self.0.lock())))
+    /// Takes them out, so that each is called once. The caller drops the rest outside of all locks.
+    pub(crate) fn take(&self) -> LossHooks {
+        LossHooks(Mutex::new(take(&mut *self.0.lock())))
     }
 
     fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    fn tell(&self, loss: &Loss) {
-        // Taken out first: who is called may ask for more, and must not be called twice.
+    fn call(&self, loss: &Loss) {
+        // Taken out before any is called: a callback may add another, which needs this lock, and a panic
+        // must not leave one behind that was called already.
         let hooks = take(&mut *self.0.lock());
         for hook in hooks {
-            survive("a callback", || hook(loss));
+            // Each by itself: a panic in one does not keep the others from their call.
+            catch_panic("a callback", || hook(loss));
         }
     }
 }
 
 impl Callbacks {
-    /// Whether anybody wants to be told this.
-    pub(crate) fn want(&self, news: &News) -> bool {
-        match news {
-            News::Lost(_, hooks) => self.on_loss.is_some() || !hooks.is_empty(),
-            News::LostBefore(_, hooks) => !hooks.is_empty(),
-            News::Requested(_) => self.on_release_request.is_some(),
+    /// Whether there is a callback for this.
+    pub(crate) fn wants(&self, notification: &Notification) -> bool {
+        match notification {
+            Notification::Lost(_, hooks) => self.on_loss.is_some() || !hooks.is_empty(),
+            Notification::LostBefore(_, hooks) => !hooks.is_empty(),
+            Notification::Requested(_) => self.on_release_request.is_some(),
         }
     }
 
-    /// Tells the user, on a thread of its own that has this name: what the user does there must not hold up renewals.
+    /// Calls the callbacks on a new thread of this name: the worker's own must go on renewing.
     ///
     /// # Errors
     ///
-    /// If no thread could be started: nothing was told.
-    pub(crate) fn call(&self, thread: &str, news: Arc<[News]>) -> io::Result<()> {
+    /// If no thread could be started: nothing was called.
+    pub(crate) fn call(&self, thread: &str, notification: Arc<[Notification]>) -> io::Result<()> {
+        // A thread for each batch, and not one that stays: a callback that never returns then delays no
+        // later one. The caller keeps the notifications, since a closure that could not be spawned is
+        // gone.
         let callbacks = self.clone();
         sync::spawn(thread, move || {
-            news.iter().for_each(|news| callbacks.tell(news));
+            notification.iter().for_each(|notification| callbacks.run(notification));
         })
     }
 
-    /// The hold's own callbacks come first: the client's may end the process.
-    fn tell(&self, news: &News) {
-        match news {
-            News::Lost(loss, hooks) => {
-                hooks.tell(loss);
+    /// Calls the hold's own callbacks first: the client's may end the process.
+    fn run(&self, notification: &Notification) {
+        match notification {
+            Notification::Lost(loss, hooks) => {
+                hooks.call(loss);
                 if let Some(on_loss) = &self.on_loss {
-                    survive("a callback", || on_loss(loss));
+                    catch_panic("a callback", || on_loss(loss));
                 }
             }
-            News::LostBefore(loss, hooks) => hooks.tell(loss),
-            News::Requested(name) => {
+            Notification::LostBefore(loss, hooks) => hooks.call(loss),
+            Notification::Requested(name) => {
                 if let Some(on_request) = &self.on_release_request {
-                    survive("a callback", || on_request(name));
+                    catch_panic("a callback", || on_request(name));
                 }
             }
         }
     }
 }
 
-impl fmt::Debug for Hooks {
+impl fmt::Debug for LossHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Hooks({})", self.0.lock().len())
     }

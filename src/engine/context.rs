@@ -7,12 +7,12 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
-use crate::engine::endless::Endless;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
+use crate::engine::no_expiry_warnings::NoExpiryWarnings;
 use crate::engine::worker::Worker;
 use crate::protocol::Protocol;
-use crate::protocol::wake::Wake;
+use crate::protocol::wake_message::WakeMessage;
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
@@ -32,34 +32,36 @@ pub(crate) struct Context {
     pub(crate) bounds: Bounds,
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
-    pub(crate) endless: Endless,
+    pub(crate) no_expiry_warnings: NoExpiryWarnings,
     /// Whether the user wants to hear of requests to let go.
-    curious: bool,
-    /// From then on nobody gets a lock any more.
+    wants_release_requests: bool,
+    /// Set once, by a shutdown: no thread gets a lock after that.
     pub(super) shut_down: AtomicBool,
 }
 
 impl Context {
-    /// `tell` is told what messages say of a name, or of all.
+    /// `on_wake` receives the messages for the slots.
     pub(super) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
         bounds: Bounds,
         callbacks: Callbacks,
-        tell: impl Fn(Wake) + Send + Sync + 'static,
+        on_wake: impl Fn(WakeMessage) + Send + Sync + 'static,
     ) -> Context {
-        let curious = callbacks.on_release_request.is_some();
+        let wants_release_requests = callbacks.on_release_request.is_some();
+        // The worker is given the time-out of a reply and not that of an exchange: it has a connection of
+        // its own, so it never waits for a free one.
         let worker =
             Worker::new(Arc::clone(&protocol), Arc::clone(&clock), bounds.reply, callbacks);
-        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), tell);
+        let listener = WakeListener::new(Arc::clone(&protocol), Arc::clone(&clock), on_wake);
         Context {
             protocol,
             clock,
             bounds,
             worker,
             listener,
-            endless: Endless::default(),
-            curious,
+            no_expiry_warnings: NoExpiryWarnings::default(),
+            wants_release_requests,
             shut_down: AtomicBool::new(false),
         }
     }
@@ -68,23 +70,29 @@ impl Context {
         self.shut_down.load(Ordering::SeqCst)
     }
 
-    /// Begins to listen if a holder with these options needs to hear of others from the start.
+    /// Starts to listen if a holder with these options must learn of waiters elsewhere from the start.
     pub(crate) fn listen_for(&self, options: &LockOptions) {
-        if self.curious || !options.linger.is_zero() {
+        // A request to let go comes as a message, and a waiter elsewhere ends a linger by one (rule 18).
+        // Other holders do not need the connection, and a client without waiters has none.
+        if self.wants_release_requests || !options.linger.is_zero() {
             self.listen_for_waiters(options);
         }
     }
 
-    /// Begins to listen, if waiters of a lock with these options make themselves heard.
+    /// Starts to listen, if waiters of a lock with these options send messages.
     pub(crate) fn listen_for_waiters(&self, options: &LockOptions) {
+        // The flag is looked at first: this runs after each grant, and `start` takes the lock of the
+        // listener.
         if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
             self.listener.start();
         }
     }
 
-    /// For how long a lock may be given to a waiter of ours that has not yet been heard of
-    /// (rules 7, 8).
+    /// The lease that a hand-over writes for a waiter of ours, which has yet to learn of it (rules 7, 8).
     pub(crate) fn claim_window(&self) -> Duration {
+        // A grant whose message is lost reaches the waiter as the reply to a heartbeat. The window
+        // outlasts a heartbeat that fails and the whole time-out of the next one; a shorter one could end
+        // before the waiter knows that it is the owner.
         HEARTBEAT * 2 + self.bounds.reply
     }
 
@@ -92,9 +100,9 @@ impl Context {
         self.clock.now()
     }
 
-    /// Waits by means of `wait`, until a moment at the longest.
-    pub(crate) fn doze(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
-        self.clock.doze(until, wait);
+    /// Calls `wait` with the time to wait, at most until a moment. It may return earlier.
+    pub(crate) fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        self.clock.wait_until(until, wait);
     }
 
     /// The deadline of an exchange that begins now.

@@ -6,10 +6,10 @@ use crate::base::error::{Error, Result};
 use crate::base::option::{TTL_OF_EXTEND, check_span};
 use crate::base::time::Moment;
 use crate::engine::holding::Holding;
-use crate::engine::lease::UnderWay;
-use crate::engine::verdict::{cause, may_remain, taken};
-use crate::protocol::answer::{Told, Verdict};
-use crate::protocol::transaction::{Applied, out_of_place};
+use crate::engine::lease::CommandGuard;
+use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
+use crate::protocol::reply::{Ownership, OwnershipReply};
+use crate::protocol::transaction::{Applied, forbidden_command};
 use crate::wire::failure::Failure;
 use crate::wire::{Pipeline, Value};
 
@@ -27,7 +27,7 @@ impl Holding {
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
-        let told = Failure::repeating(|| {
+        let told = Failure::retry_disconnected(|| {
             let told =
                 context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
             // Each request counts: the first may be carried out after the second was answered (rule 31).
@@ -40,20 +40,24 @@ impl Holding {
             told
         });
         if unanswered {
-            under_way.remains();
+            under_way.keep_pending();
         }
-        let Told { verdict, sent } = match told {
+        let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
-                let verdict = taken(failure).map_err(|failure| {
+                let ownership = taken_by_wrong_type(failure).map_err(|failure| {
                     let error = Error::from(failure);
-                    if is_unknown { error.so("extending it again is safe") } else { error }
+                    if is_unknown {
+                        error.with_consequence("extending it again is safe")
+                    } else {
+                        error
+                    }
                 })?;
-                Told { verdict, sent: Moment::PAST }
+                OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         self.lease.lengthen(sent, ttl);
         // Where the answer came when validity was over, it changed nothing.
         self.check_valid()
@@ -67,13 +71,13 @@ impl Holding {
     fn check_inner(&self) -> Result<()> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let verdict = match context.protocol.holder(target, context.exchange_deadline()) {
-            Ok(None) => Verdict::Gone,
-            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Verdict::Done,
-            Ok(Some(_)) => Verdict::Taken,
-            Err(failure) => taken(failure)?,
+        let ownership = match context.protocol.holder(target, context.exchange_deadline()) {
+            Ok(None) => Ownership::Gone,
+            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Ownership::Owned,
+            Ok(Some(_)) => Ownership::Taken,
+            Err(failure) => taken_by_wrong_type(failure)?,
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         self.check_valid()
     }
 
@@ -84,7 +88,7 @@ impl Holding {
 
     fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
         // The next to use the connection would find it in another database, or be somebody else there.
-        if let Some(name) = out_of_place(pipeline) {
+        if let Some(name) = forbidden_command(pipeline) {
             return Err(Error::config(
                 "transaction",
                 format_args!("the command \"{}\"", name.escape_ascii()),
@@ -96,36 +100,37 @@ impl Holding {
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
-        let verdict = match answered(applied, under_way) {
-            Ok(Applied::Done(answers)) => return Ok(answers),
-            Ok(Applied::Gone) => Verdict::Gone,
-            Ok(Applied::Taken) => Verdict::Taken,
+        let ownership = match settle_command(applied, under_way) {
+            Ok(Applied::Done(replies)) => return Ok(replies),
+            Ok(Applied::Gone) => Ownership::Gone,
+            Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
-                return Err(Error::from(failure).so("look whether the transaction was applied"));
+                return Err(Error::from(failure)
+                    .with_consequence("look whether the transaction was applied"));
             }
             // What a command of the user's says of its own key is a value among the answers.
-            Err(failure) => taken(failure)?,
+            Err(failure) => taken_by_wrong_type(failure)?,
         };
-        self.conclude(verdict)?;
+        self.check_ownership(ownership)?;
         Ok(Vec::new())
     }
 
     /// Ends a lease as lost where Redis says that it is not its owner's.
-    pub(crate) fn conclude(&self, verdict: Verdict) -> Result<()> {
-        if verdict == Verdict::Done {
+    pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
+        if ownership == Ownership::Owned {
             return Ok(());
         }
-        if let Some(loss) = self.lease.lose(cause(verdict), self.now()) {
+        if let Some(loss) = self.lease.lose(loss_cause(ownership), self.now()) {
             self.lost(loss);
         }
-        Err(self.gone())
+        Err(self.not_live_error())
     }
 }
 
 /// A command that was never answered keeps its lease from being passed on (rule 17).
-fn answered<T>(outcome: Result<T, Failure>, under_way: UnderWay) -> Result<T, Failure> {
+fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
-        under_way.remains();
+        under_way.keep_pending();
     }
     outcome
 }

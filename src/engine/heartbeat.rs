@@ -1,8 +1,9 @@
-//! How a waiter in the queue shows that it lives.
+//! The intervals of the heartbeat.
 
 use std::time::Duration;
 
-/// A waiter in the queue says so this often (rule 8)…
+/// A waiter in the queue sends a heartbeat this often (rule 8).
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// …and is taken for dead after this.
+/// Without a heartbeat for this long a waiter counts as dead. The scripts compare it with the server's
+/// clock.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! A lease and the slot that it is of.
+//! A lease together with its slot.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 
-/// What a thread has in its hands while it holds a lock. The two do not know each other: a slot has one
-/// lease after another, and a lease only notes what Redis said about it.
+/// What a guard has while it holds a lock. The slot and the lease do not refer to each other: a slot has
+/// one lease after another, and a lease only records what Redis replied about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) slot: Arc<Slot>,
-    pub(crate) lease: Arc<LiveLease>,
+    pub(crate) lease: Arc<HeldLease>,
 }
 
 impl Holding {
-    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<LiveLease>) -> Holding {
+    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<HeldLease>) -> Holding {
         Holding { slot: Arc::clone(slot), lease }
     }
 
@@ -34,7 +34,7 @@ impl Holding {
         self.context().now()
     }
 
-    /// For how long it may still be relied on.
+    /// How long its holder may still rely on it.
     pub(crate) fn remaining(&self) -> Duration {
         self.lease.valid_until().since(self.now())
     }

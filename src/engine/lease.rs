@@ -18,12 +18,12 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::engine::callback::{Hooks, LossHook};
+use crate::engine::callback::{LossHook, LossHooks};
 use crate::protocol::target::Target;
 
 use hold_count::HoldCount;
 pub(crate) use terms::{Grant, validity};
-use terms::{RENEWALS_PER_LEASE, Terms};
+use terms::{LeaseTerms, RENEWALS_PER_LEASE};
 
 #[derive(Debug)]
 enum Phase {
@@ -35,8 +35,8 @@ enum Phase {
 
 /// What Redis granted to one attempt of this process, held by one thread.
 #[derive(Debug)]
-pub(crate) struct LiveLease {
-    pub(crate) terms: Terms,
+pub(crate) struct HeldLease {
+    pub(crate) terms: LeaseTerms,
     phase: Mutex<Phase>,
     /// In nanoseconds; changed only under `phase`, and the past unless live.
     valid_until: AtomicU64,
@@ -57,27 +57,30 @@ pub(crate) struct LiveLease {
     under_way: AtomicU32,
     pub(crate) hold_count: HoldCount,
     /// What is called when it is lost; grows only under `phase`.
-    hooks: Hooks,
+    hooks: LossHooks,
 }
 
-impl LiveLease {
+impl HeldLease {
     pub(crate) fn new(
         target: Arc<Target>,
         clock: Arc<dyn Clock>,
         grant: Grant,
         options: LockOptions,
-    ) -> Arc<LiveLease> {
+    ) -> Arc<HeldLease> {
         let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
-        let terms = Terms::new(target, clock, grant, options);
+        let terms = LeaseTerms::new(target, clock, grant, options);
         let renew_at = terms.renewal_after(sent, terms.whole, 0);
-        LiveLease::begin(terms, leased_until, renew_at, 1)
+        HeldLease::begin(terms, leased_until, renew_at, 1)
     }
 
     /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
     /// passed on.
-    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<LiveLease>> {
+    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
         // What is left would be all that a hold without renewals ever has (rule 9).
-        if !self.terms.options.asks_as(options) || !options.is_renewed() || !self.may_last(now) {
+        if !self.terms.options.requests_same_as(options)
+            || !options.is_renewed()
+            || !self.may_last(now)
+        {
             return None;
         }
         let terms = self.terms.successor(options, now)?;
@@ -88,14 +91,19 @@ impl LiveLease {
             renew_at => renew_at,
         };
         // The count of the hold before, which nobody shows any more.
-        let next = LiveLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
+        let next = HeldLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
         next.may_last_until(self.perhaps_until());
         Some(next)
     }
 
     /// A hold that begins now, while this count is shown.
-    fn begin(terms: Terms, leased_until: Moment, renew_at: Moment, shown: u32) -> Arc<LiveLease> {
-        Arc::new(LiveLease {
+    fn begin(
+        terms: LeaseTerms,
+        leased_until: Moment,
+        renew_at: Moment,
+        shown: u32,
+    ) -> Arc<HeldLease> {
+        Arc::new(HeldLease {
             phase: Mutex::new(Phase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
@@ -106,7 +114,7 @@ impl LiveLease {
             doubted_at: AtomicU64::new(0),
             under_way: AtomicU32::new(0),
             hold_count: HoldCount::new(shown),
-            hooks: Hooks::default(),
+            hooks: LossHooks::default(),
             terms,
         })
     }
@@ -138,9 +146,9 @@ impl LiveLease {
     }
 
     /// Counts a command about it that is under way, until the answer is dropped.
-    pub(crate) fn command(self: &Arc<LiveLease>) -> UnderWay {
+    pub(crate) fn command(self: &Arc<HeldLease>) -> CommandGuard {
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        UnderWay(Arc::clone(self))
+        CommandGuard(Arc::clone(self))
     }
 
     /// Whether a command about it is under way, or was never answered.
@@ -154,7 +162,7 @@ impl LiveLease {
     }
 
     /// When the worker should look at it again.
-    pub(crate) fn next_look(&self) -> Moment {
+    pub(crate) fn next_check(&self) -> Moment {
         self.renew_at().min(self.valid_until())
     }
 
@@ -331,31 +339,31 @@ impl LiveLease {
     }
 
     /// Takes out what is to be called now that it is lost.
-    pub(crate) fn take_hooks(&self) -> Hooks {
+    pub(crate) fn take_hooks(&self) -> LossHooks {
         self.hooks.take()
     }
 }
 
 /// A command about a lease that is under way.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<LiveLease>);
+pub(crate) struct CommandGuard(Arc<HeldLease>);
 
-impl UnderWay {
+impl CommandGuard {
     /// Notes that it was never answered, and may be carried out at any time.
-    pub(crate) fn remains(self) {
+    pub(crate) fn keep_pending(self) {
         self.0.under_way.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl std::ops::Deref for UnderWay {
-    type Target = Arc<LiveLease>;
+impl std::ops::Deref for CommandGuard {
+    type Target = Arc<HeldLease>;
 
-    fn deref(&self) -> &Arc<LiveLease> {
+    fn deref(&self) -> &Arc<HeldLease> {
         &self.0
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }

@@ -9,8 +9,8 @@
 //!
 //! | a server is | when | its thread |
 //! | --- | --- | --- |
-//! | sought | it is new | connects |
-//! | heard | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
+//! | connecting | it is new | connects |
+//! | listening | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
 //! | down | its connection failed, or it refuses the user | rests: for a time that grows; after a refusal, while others are heard, until a connection to it was tried for a caller, or a minute |
 //! | gone | the publishers have it no longer | ends |
 //!
@@ -26,7 +26,7 @@
 //! servers confirm it anew (rule 12). Callers ask for one more channel by leaving the wish here and publishing
 //! to the client's own channel, which wakes the threads.
 
-mod server;
+mod server_thread;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -38,10 +38,10 @@ use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::Protocol;
-use crate::protocol::wake::{Publishers, Wake, client_channel};
+use crate::protocol::wake_message::{Publishers, WakeMessage, client_channel};
 use crate::wire::failure::Failure;
 
-pub(crate) use state::HearsReleases;
+pub(crate) use state::ReleaseListener;
 use state::{ChannelState, State};
 
 /// What the callers and the threads of one client share.
@@ -57,7 +57,7 @@ struct Shared {
     closed: AtomicBool,
     clock: Arc<dyn Clock>,
     /// Is told the messages that are for the slots of a name, or for all.
-    tell: Box<dyn Fn(Wake) + Send + Sync>,
+    on_wake: Box<dyn Fn(WakeMessage) + Send + Sync>,
 }
 
 /// Hears what wakes the waiters of a client.
@@ -67,11 +67,11 @@ pub(crate) struct WakeListener {
 }
 
 impl WakeListener {
-    /// What messages say of a name, or of all, is told to `tell`.
+    /// What messages say of a name, or of all, is told to `on_wake`.
     pub(crate) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
-        tell: impl Fn(Wake) + Send + Sync + 'static,
+        on_wake: impl Fn(WakeMessage) + Send + Sync + 'static,
     ) -> WakeListener {
         let identity = protocol.identity();
         let shared = Shared {
@@ -83,7 +83,7 @@ impl WakeListener {
             live: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             clock,
-            tell: Box::new(tell),
+            on_wake: Box::new(on_wake),
         };
         WakeListener { shared: Arc::new(shared), protocol }
     }
@@ -96,7 +96,7 @@ impl WakeListener {
     /// Begins to listen, without waiting for it.
     pub(crate) fn start(&self) {
         if self.shared.state.lock().seen.is_none() {
-            self.shared.follow();
+            self.shared.update_servers();
         }
     }
 
@@ -114,14 +114,14 @@ impl WakeListener {
     }
 
     /// Whether a channel of one name is heard, as far as is known.
-    pub(crate) fn hears(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_subscribed(&self, name: &[u8]) -> bool {
         let state = self.shared.state.lock();
         let channel = state.channels.get(name);
         channel.is_some_and(|channel| matches!(channel.state, ChannelState::Confirmed))
     }
 
     /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
-    pub(crate) fn wish_for<S: HearsReleases + 'static>(
+    pub(crate) fn wish_for<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
         slot: &Arc<S>,
@@ -138,8 +138,8 @@ impl WakeListener {
         }
     }
 
-    /// Waits until a channel is heard, whose messages wake the slot's delegate.
-    pub(crate) fn listen_to<S: HearsReleases + 'static>(
+    /// Waits until a channel is heard, whose messages wake the acquirer of the slot.
+    pub(crate) fn listen_to<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
         slot: &Arc<S>,
@@ -153,7 +153,7 @@ impl WakeListener {
         drop(state);
         match self.protocol.listen_to(name, deadline) {
             // The threads look by themselves, a little later.
-            Err(failure) if failure.is_passing() => {}
+            Err(failure) if failure.is_transient() => {}
             told => told?,
         }
         self.wait(self.shared.state.lock(), deadline, |state| {
@@ -184,7 +184,7 @@ impl WakeListener {
                     "the connection that listens for releases is not there yet; look whether Redis hangs",
                 ));
             }
-            self.shared.clock.doze(deadline, &mut |left| {
+            self.shared.clock.wait_until(deadline, &mut |left| {
                 self.shared.changed.wait_for(&mut state, left);
             });
         }

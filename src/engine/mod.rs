@@ -1,64 +1,99 @@
 //! Slots, waiting, leases and renewal, for every kind of lock alike.
 //!
-//! Each of these knows only what stands above it:
+//! # Glossary
+//!
+//! | term | meaning | type |
+//! | --- | --- | --- |
+//! | attempt | One try of this process to get a lock: one owner's value, from its first request to its end. | `slot::Attempt` |
+//! | owner's value | What an attempt writes into Redis to own the lock, or to queue for it. | `protocol::LockKind::owner` |
+//! | slot | One name and kind of lock in one process. | `slot::Slot` |
+//! | acquirer | The one thread of a slot that asks Redis for the lock. | `slot::acquirer::Acquirer`, `acquire::AcquireLoop` |
+//! | waiter | A thread that waits at a slot to be admitted. | `slot::waiter::Waiter` |
+//! | admission | What a slot tells a thread: acquire, take an attempt over, hold, or give up. | `slot::Admission` |
+//! | wait limit | How long a caller waits: for one attempt, or until a moment. | `slot::WaitLimit` |
+//! | lease | What Redis granted to an attempt, and until when. | `lease::HeldLease` |
+//! | holding | A lease together with its slot, as a guard has it. | `holding::Holding` |
+//! | validity | The time in which a holder may rely on its lease; it ends before Redis ends the lease. | `lease::validity` |
+//! | settled | After this moment no unanswered request of an attempt can still run in Redis. | `Attempt::settled` |
+//! | hand-over | The release script makes the next attempt in the queue the owner. | `protocol` |
+//! | claim window | The lease that a hand-over writes for an owner that has not shown itself yet. | `Context::claim_window` |
+//! | heartbeat | The request by which an attempt in the queue shows that its process lives. | `protocol::AcquireMode::Heartbeat` |
+//! | linger | After an unlock the process keeps the lease for a while, and the next thread takes it without Redis. | `slot::holder::HoldState` |
+//! | yield | After a release that other clients received, a process pauses before it asks again. | `slot::fairness::Fairness` |
+//! | ownership | What Redis says about an owner's claim: owned, gone, or taken by another. | `protocol::Ownership` |
+//! | pending release | An owner's value that the worker removes from Redis in the background. | `worker::PendingRelease` |
+//! | loss | The end of a lease before its release. | `Loss` |
+//! | worker, listener | The two threads of a client: one renews leases, one receives messages. | `worker::Worker`, `listener::WakeListener` |
+//!
+//! # Modules
+//!
+//! Each module uses only those above it:
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `callback` | what the user wants to be told, and how |
-//! | `endless` | holders without an end, of which the user is warned |
-//! | `backoff` | how long a thread pauses between two attempts |
-//! | `heartbeat` | how a waiter in the queue shows that it lives |
-//! | `verdict` | what a reply means for a lease |
-//! | `lease` | the lease of one hold: valid until when, lost why |
-//! | `worker` | the thread that renews, finds losses, and finishes what callers could not |
-//! | `listener` | the threads that listen for what wakes waiters |
-//! | `context` | what the slots of a client share, these two threads among it |
-//! | `table` | the slots of a client, one per name and kind |
-//! | `slot` | one name in one process: whose turn it is among the threads |
-//! | `message` | what the messages that a client hears mean for its slots |
-//! | `holding` | a lease and its slot, which do not know each other |
-//! | `release` | how a holding is given back, or found lost |
-//! | `extend` | what a holder asks Redis about its lease |
-//! | `replica` | how a lease is made to count only once replicas have it |
-//! | `acquire` | how a thread whose turn it is gets the lease from Redis |
+//! | `callback` | the user's callbacks, and the thread that calls them |
+//! | `no_expiry_warnings` | warnings about locks whose key has no time to live |
+//! | `backoff` | how long a thread pauses between two requests |
+//! | `heartbeat` | the times of the heartbeat |
+//! | `ownership` | what a reply means for a lease |
+//! | `lease` | the lease of one hold: its validity, its renewals, its loss |
+//! | `worker` | the thread that renews, finds losses, and releases in the background |
+//! | `listener` | the threads that receive the messages for waiters |
+//! | `context` | what the slots of a client share |
+//! | `slot_table` | the slots of a client, one for each name and kind |
+//! | `slot` | one name in one process: which thread acquires, holds or waits |
+//! | `dispatch` | which slots a message is for |
+//! | `holding` | a lease together with its slot |
+//! | `release` | the release of a holding, and its loss |
+//! | `extend` | extend, check and transaction: the requests of a holder |
+//! | `durability` | waiting until replicas or disks have a new lease |
+//! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `thread_hold` | which holdings a thread has, and how many times |
-//! | `shutdown` | how all of it ends before its time |
+//! | `shutdown` | the end of all of it |
 //!
-//! The engine stands on top, with the context and the table. The worker and the listener know a slot only as
-//! `Tended` and as `HearsReleases`, and do not keep it alive.
+//! The engine is on top: it has the context and the table. The worker and the listener see a slot through
+//! the traits `RenewableSlot` and `ReleaseListener`, and hold weak references to it.
 //!
-//! One `lock()`, walked through. *The thread* looks for its own hold (`thread_hold`): found, it counts one
-//! more and is done. Else it enters the slot, which tells it to wait or to acquire. The *acquirer* is the only
-//! thread of the process that talks to Redis for this name, and attempts until granted. *The lease* is born valid
-//! until shortly before Redis would give it away, and is watched by the worker: renewed, or found lost. *The
-//! release* ends its validity, then asks the slot: the next thread has the lease, or it lingers, or Redis is asked
-//! and the slot told, whereupon the next thread acquires. So a slot is locked once to enter, once when granted, and
-//! at the two ends of a release. What a slot may be told, and what follows, is the table at the head of
-//! `slot::state`.
+//! # One `lock()`, step by step
 //!
-//! Locks are taken in this order: the listener's channels, a slot, and one of a waiter's turn, a lease's phase
-//! and the worker's agenda. The table's is taken alone. No slot is locked during I/O. What may be the last
-//! reference to a slot or a lease is dropped under none of these locks: the end of a slot takes some of
-//! them, and a lease has callbacks of the user, whose destructors may do anything.
+//! 1. The thread looks for its own hold (`thread_hold`). If it has one, it counts one more and is done.
+//! 2. Otherwise it enters the slot, which makes it wait or acquire. The acquirer is the only thread of
+//!    the process that asks Redis for this name, and it asks until Redis grants the lock.
+//! 3. The lease is valid until shortly before it ends in Redis. The worker renews it, or finds it lost.
+//! 4. The release ends the validity first. Then the slot decides: the next thread gets the lease, or the
+//!    lease lingers, or the thread sends the release to Redis. After that the next thread acquires.
+//!
+//! So the slot is locked once to enter, once when the lock is granted, and at both ends of a release. The
+//! table at the head of `slot::state` has all events and their effects.
+//!
+//! # Lock order
+//!
+//! First the state of the listener, then a slot, then one of: a waiter's admission, a lease's phase, the
+//! task queue of the worker. The lock of the slot table is never held together with another. No slot is
+//! locked during I/O.
+//!
+//! A strong reference to a slot or a lease that may be the last is never dropped under one of these
+//! locks: the destructor of a slot takes some of them, and a lease owns callbacks of the user, whose
+//! destructors may do anything.
 
 pub(crate) mod acquire;
 mod backoff;
 pub(crate) mod callback;
 pub(crate) mod context;
-mod endless;
+mod dispatch;
+mod durability;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
-mod message;
+mod no_expiry_warnings;
+mod ownership;
 pub(crate) mod release;
-mod replica;
 pub(crate) mod shutdown;
 pub(crate) mod slot;
-mod table;
+mod slot_table;
 pub(crate) mod thread_hold;
-mod verdict;
 mod worker;
 
 use std::ops::Deref;
@@ -67,19 +102,19 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::protocol::Protocol;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 
 pub(crate) use callback::Callbacks;
 pub(crate) use context::Bounds;
 use context::Context;
 use slot::Slot;
-use table::Table;
+use slot_table::SlotTable;
 
-/// The locks of one client. Its slots share the context, and go on without the engine.
+/// The locks of one client. Its slots share the context, and outlive the engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) context: Arc<Context>,
-    table: Arc<Table<Slot>>,
+    table: Arc<SlotTable<Slot>>,
 }
 
 impl Engine {
@@ -89,22 +124,24 @@ impl Engine {
         bounds: Bounds,
         callbacks: Callbacks,
     ) -> Arc<Engine> {
-        let table = Arc::new(Table::new());
+        let table = Arc::new(SlotTable::new());
         let slots = Arc::clone(&table);
-        let tell = move |wake| message::tell(&slots, wake);
-        let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, tell));
+        // The closure has the table and not the engine: the context owns the listener, which owns the
+        // closure, so a reference to the engine would be a cycle. The table refers to its slots weakly.
+        let on_wake = move |wake| dispatch::dispatch(&slots, wake);
+        let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, on_wake));
         Arc::new(Engine { context, table })
     }
 
-    /// The slot of a name, the same for all who ask while anybody has it.
-    pub(crate) fn slot(&self, kind: &'static dyn Kind, name: Name) -> Arc<Slot> {
+    /// The slot of a name. All callers get the same slot while anybody has a reference to it.
+    pub(crate) fn slot(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Slot> {
         self.table.get(kind.name(), name, |name| {
             let target = self.protocol.target(kind, name);
             Slot::new(Arc::clone(&self.context), Arc::clone(&self.table), target)
         })
     }
 
-    pub(crate) fn table(&self) -> &Table<Slot> {
+    pub(crate) fn table(&self) -> &SlotTable<Slot> {
         &self.table
     }
 }

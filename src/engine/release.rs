@@ -4,12 +4,12 @@ use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::callback::{Hooks, LossHook, News};
+use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
-use crate::engine::slot::{Audience, Left};
-use crate::engine::verdict::cause;
-use crate::engine::worker::Tended;
-use crate::protocol::answer::Verdict;
+use crate::engine::ownership::loss_cause;
+use crate::engine::slot::{ListenerCount, Unlocked};
+use crate::engine::worker::RenewableSlot;
+use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
 
 impl Holding {
@@ -24,90 +24,91 @@ impl Holding {
         self.check_expiry();
         // Validity is over before the request is sent (rule 15).
         let Some(valid_until) = self.lease.begin_release() else {
-            self.slot.give_back_rest(&self.lease);
-            return Err(self.gone());
+            self.slot.release_remainder(&self.lease);
+            return Err(self.not_live_error());
         };
-        match self.slot.leave(&self.lease) {
-            Left::ToThread | Left::Lingering => {
+        match self.slot.unlock(&self.lease) {
+            Unlocked::ToThread | Unlocked::Lingering => {
                 self.lease.end();
                 Ok(())
             }
-            Left::Releasing => {
-                let mut audience = None;
-                let outcome = self.ask(valid_until, &mut audience);
-                self.slot.released(&self.lease, audience);
+            Unlocked::Releasing => {
+                let mut listener_count = None;
+                let outcome = self.ask(valid_until, &mut listener_count);
+                self.slot.released(&self.lease, listener_count);
                 outcome
             }
         }
     }
 
-    /// Notes in `audience` how many heard the release, if Redis has said so.
-    fn ask(&self, valid_until: Moment, audience: &mut Option<Audience>) -> Result<()> {
+    /// Notes in `listener_count` how many heard the release, if Redis has said so.
+    fn ask(&self, valid_until: Moment, listener_count: &mut Option<ListenerCount>) -> Result<()> {
         let context = self.context();
         let deadline = context.exchange_deadline();
         // Asked before the release is heard: who waits here meanwhile may begin to listen.
         let channel = self.slot.target().channel();
-        let listens = channel.is_some_and(|channel| context.listener.hears(channel));
+        let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
         let (mut sent, mut unanswered) = (context.now(), false);
         // A connection that was silent may have been idle for as long as the lock was held. To give a lock
         // back twice does no harm, so where that leaves time it is done on another.
         let is_worth_it = |failure: &Failure| {
             failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
-        let answer = Failure::repeating_while(is_worth_it, || {
+        let reply = Failure::retry_while(is_worth_it, || {
             sent = context.now();
-            let answer = self.slot.exchange(&self.lease, deadline);
-            unanswered |= answer.as_ref().is_err_and(Failure::is_unknown);
-            answer
+            let reply = self.slot.send_release(&self.lease, deadline);
+            unanswered |= reply.as_ref().is_err_and(Failure::is_unknown);
+            reply
         });
         // A request for this attempt may have run after the release did, however late that was
         // answered, or be on its way still, and must find no lock (rule 6).
         let behind = self.lease.terms.settled > sent;
-        if answer.is_ok() && (behind || context.protocol.remains(&self.lease.terms.owner)) {
-            self.slot.give_back(&self.lease);
+        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
+            self.slot.release_in_background(&self.lease);
         }
-        let trip = context.now().since(sent);
-        let verdict = answer.map(|released| {
-            if released.verdict == Verdict::Done {
-                *audience = Some(Audience { listeners: released.listeners, listens, trip });
+        let round_trip = context.now().since(sent);
+        let ownership = reply.map(|released| {
+            if released.ownership == Ownership::Owned {
+                *listener_count =
+                    Some(ListenerCount { listeners: released.listeners, listens, round_trip });
             }
-            released.verdict
+            released.ownership
         });
-        if let Ok(verdict @ (Verdict::Gone | Verdict::Taken)) = verdict
+        if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
             && !unanswered
         {
-            let loss = self.lease.lose_in_release(cause(verdict));
+            let loss = self.lease.lose_in_release(loss_cause(ownership));
             let error = Error::lost(&loss);
-            self.slot.tell(&self.lease, loss);
+            self.slot.report_loss(&self.lease, loss);
             return Err(error);
         }
         self.lease.end();
-        match verdict {
-            Ok(Verdict::Done) => Ok(()),
+        match ownership {
+            Ok(Ownership::Owned) => Ok(()),
             // The first request may have been the one that did it (rule 15).
             Ok(_) if context.now() < valid_until => Ok(()),
             Ok(_) => Err(Error::unknown_outcome(
                 "the first release request had no reply, and by now another holder may have the lock",
             )),
             Err(failure) => {
-                self.slot.give_back(&self.lease);
-                Err(Error::from(failure).so("the release goes on in the background"))
+                self.slot.release_in_background(&self.lease);
+                Err(Error::from(failure).with_consequence("the release goes on in the background"))
             }
         }
     }
 
     /// Leaves a lease that is no longer in use to the worker to give back.
-    pub(crate) fn leave_to_worker(&self) {
+    pub(crate) fn release_in_background(&self) {
         if let Some(loss) = self.lease.expire(self.now()) {
             // Not logged: the thread may be at its end, where many a logger panics.
             Arc::clone(&self.slot).lost(&self.lease, loss);
         }
         if self.lease.begin_release().is_none() {
-            self.slot.give_back_rest(&self.lease);
+            self.slot.release_remainder(&self.lease);
             return;
         }
         self.lease.end();
-        self.slot.give_back(&self.lease);
+        self.slot.release_in_background(&self.lease);
         self.slot.remove(&self.lease);
         self.lease.forget_hooks();
     }
@@ -115,7 +116,7 @@ impl Holding {
     /// Takes a lock from its holder, as the client is shut down: renewals stop first, then it is given back.
     pub(super) fn shut_down(&self) {
         if let Some(loss) = self.lease.lose(LossCause::ShutDown, self.now()) {
-            self.slot.give_back(&self.lease);
+            self.slot.release_in_background(&self.lease);
             self.lost(loss);
         }
     }
@@ -125,8 +126,8 @@ impl Holding {
     pub(crate) fn on_loss(&self, hook: LossHook) {
         self.check_expiry();
         if let Some((loss, hook)) = self.lease.on_loss(hook) {
-            let news = News::LostBefore(loss, Arc::new(Hooks::of(hook)));
-            self.context().worker.announce(news);
+            let news = Notification::LostBefore(loss, Arc::new(LossHooks::of(hook)));
+            self.context().worker.notify(news);
         }
     }
 
@@ -158,11 +159,11 @@ impl Holding {
         }
         self.check_expiry();
         // A renewal may have been confirmed meanwhile.
-        if self.lease.is_live() { Ok(()) } else { Err(self.gone()) }
+        if self.lease.is_live() { Ok(()) } else { Err(self.not_live_error()) }
     }
 
     /// The error for a lease that is not live any longer.
-    pub(crate) fn gone(&self) -> Error {
+    pub(crate) fn not_live_error(&self) -> Error {
         match self.lease.loss() {
             Some(loss) => Error::lost(&loss),
             None => Error::not_held("released already"),

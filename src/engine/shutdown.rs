@@ -11,7 +11,7 @@ use crate::engine::holding::Holding;
 use crate::protocol::target::Target;
 
 /// What is under way in threads of the user is looked at this often.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Calls off all waits, takes all locks from their holders, and gives them back, waiting for that at
 /// most `within`.
@@ -19,15 +19,15 @@ pub(crate) fn shut_down(engine: &Engine, within: Duration) -> Result<()> {
     let deadline = engine.now().after(within);
     engine.shut_down.store(true, Ordering::SeqCst);
     // What `max_hold` ended is left alone for as long as its lease, which may be longer than this waits.
-    engine.worker.hurry();
+    engine.worker.flush_releases();
     let left = loop {
         // An exchange that is under way may still bring a lease.
         let mut left = end_all(engine);
-        left.extend(engine.worker.wait_given_back(deadline));
+        left.extend(engine.worker.wait_released(deadline));
         if left.is_empty() || engine.now() >= deadline {
             break left;
         }
-        sync::sleep(LOOK);
+        sync::sleep(POLL_INTERVAL);
     };
     if left.is_empty() {
         return Ok(());
@@ -50,7 +50,7 @@ fn end_all(engine: &Engine) -> Vec<Arc<Target>> {
             Holding::new(&slot, lease).shut_down();
         }
         drop(slot.end_lingers(Moment::FAR));
-        if slot.is_talking() {
+        if slot.is_in_exchange() {
             talking.push(Arc::clone(slot.target()));
         }
     }

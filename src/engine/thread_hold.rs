@@ -1,8 +1,8 @@
 //! The holds of a thread, and their counts.
 //!
-//! A hold stays in its thread: reentry looks it up here and takes neither lock nor network. What a
-//! thread still holds when it ends is left to the worker, because the destructor of a
-//! thread-local must not do I/O.
+//! A hold belongs to its thread: a reentry finds it here and needs neither a lock nor the network. When a
+//! thread ends, the worker releases what it still holds, because the destructor of a thread-local must
+//! not do I/O.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::base::sync::{Arc, thread_local};
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 
-/// What one thread holds of one lock, and how many times.
+/// A thread's hold of one lock, and how many times it holds it.
 #[derive(Debug)]
 pub(crate) struct ThreadHold {
     holding: Holding,
@@ -30,19 +30,23 @@ impl ThreadHold {
         self.count.get()
     }
 
-    /// Counts one more. Answers whether there was room.
+    /// Counts one more. Returns false if the counter is full.
     pub(crate) fn enter(&self) -> bool {
         let Some(count) = self.count.get().checked_add(1) else { return false };
         self.set(count);
         true
     }
 
-    /// Counts one less. Answers whether that was the last, and the lease is to be released.
+    /// Counts one less. Returns whether that was the last, so that the caller releases the lease.
     pub(crate) fn leave(self: &Rc<ThreadHold>) -> bool {
         match self.count.get() {
-            // Its thread has ended, or it was made an owned lease.
+            // The thread has ended, or the guard was turned into an owned lease: somebody else releases
+            // it.
             0 => false,
             1 => {
+                // Forgotten before the release is sent: a `lock()` of this thread that a destructor of
+                // the user makes meanwhile must wait for the lock like any other, and not reenter a hold
+                // that is over.
                 self.count.set(0);
                 forget(self);
                 true
@@ -57,31 +61,36 @@ impl ThreadHold {
     fn set(&self, count: u32) {
         self.count.set(count);
         let Holding { slot, lease } = &self.holding;
+        // Redis shows the count to people, and nothing waits for that (rule 22). The worker is asked once
+        // for all changes until it has shown one, so most reentries lock nothing.
         if slot.target().kind().shows_count() && lease.hold_count.set(count) {
-            slot.show(lease);
+            slot.show_hold_count(lease);
         }
     }
 }
 
-/// Makes a holding that of this thread.
+/// Makes a holding the hold of this thread.
 pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
     let slot = Arc::as_ptr(&holding.slot);
     let hold = Rc::new(ThreadHold { holding, count: Cell::new(1) });
-    // While the thread ends there is no table any more; the guard alone has the hold then.
+    // While the thread ends its table is gone: only the guard has the hold then.
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
-        // An owned lease that was lost on its way must not take the place of what is held since.
+        // An owned lease may have been lost on its way to this thread, which may hold the lock again by
+        // now. The lost one must not hide the live one.
         let is_live = |hold: &ThreadHold| hold.holding.lease.is_live();
         if holds.get(&slot).is_some_and(|found| is_live(found)) && !is_live(&hold) {
             return None;
         }
-        // A lease that was lost may still have its guards; they keep it and find it lost.
+        // Replaces a lost hold, whose guards keep it and find it lost. The old entry is returned and not
+        // dropped here: its end may run destructors of the user, which may lock again and borrow this
+        // table.
         holds.insert(slot, Rc::clone(&hold))
     });
     hold
 }
 
-/// This thread's hold of a lock, if it has one, lost or not.
+/// This thread's hold of a lock, if there is one. It may be lost.
 pub(crate) fn find(slot: &Arc<Slot>) -> Option<Rc<ThreadHold>> {
     HOLDS.try_with(|holds| holds.0.borrow().get(&Arc::as_ptr(slot)).map(Rc::clone)).ok()?
 }
@@ -90,6 +99,8 @@ fn forget(hold: &Rc<ThreadHold>) {
     let slot = Arc::as_ptr(&hold.holding.slot);
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
+        // The place may belong to a later hold of the same lock by now. What is removed is dropped once
+        // the borrow is over, as in `adopt`.
         if holds.get(&slot).is_some_and(|found| Rc::ptr_eq(found, hold)) {
             return holds.remove(&slot);
         }
@@ -97,7 +108,7 @@ fn forget(hold: &Rc<ThreadHold>) {
     });
 }
 
-/// By the slot's address, which stays its own while a hold keeps the slot alive.
+/// By the address of the slot. No other slot can have it while the hold keeps this one alive.
 type ByAddress = HashMap<*const Slot, Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
@@ -106,8 +117,10 @@ struct Holds(RefCell<ByAddress>);
 impl Drop for Holds {
     fn drop(&mut self) {
         for (_, hold) in self.0.take() {
+            // Before the release: a guard that outlives the thread's table, leaked or in another
+            // thread-local, then finds the hold over and does not release it again.
             hold.count.set(0);
-            hold.holding.leave_to_worker();
+            hold.holding.release_in_background();
         }
     }
 }
@@ -116,7 +129,7 @@ thread_local! {
     static HOLDS: Holds = Holds::default();
 }
 
-/// Spreads addresses; the keys are our own, so nobody can choose them to collide.
+/// Spreads addresses. Nobody outside chooses them, so no hash against collisions on purpose is needed.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -128,6 +141,8 @@ impl Hasher for AddressHasher {
     }
 
     fn write_usize(&mut self, address: usize) {
+        // The lowest bits of an address are all zero, and the table uses the highest bits of a hash: the
+        // product moves those that differ to the top.
         self.0 = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 

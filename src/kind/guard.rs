@@ -53,7 +53,7 @@ impl Guard {
     }
 
     #[cfg(all(test, leasehold_shuttle))]
-    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::LiveLease> {
+    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
         &self.holding().lease
     }
 
@@ -336,7 +336,7 @@ impl Guard {
         let Some(hold) = self.0.take() else { return Ok(None) };
         if hold.count() == 0 {
             // It was given back by key, or its thread has ended.
-            return Err(hold.holding().gone().of(hold.holding().name()));
+            return Err(hold.holding().not_live_error().of(hold.holding().name()));
         }
         if hold.leave() { hold.holding().release().map(|()| None) } else { Ok(Some(hold)) }
     }
@@ -361,7 +361,7 @@ impl Guard {
         }
         // A drop would log how that went, which at the end of a thread many a logger does not survive.
         if hold.leave() {
-            hold.holding().leave_to_worker();
+            hold.holding().release_in_background();
         }
         let text =
             "this thread is ending and cannot keep the lock; hold a guard instead of detaching it";

@@ -9,7 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
-use crate::engine::slot::{Patience, Slot};
+use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
 
@@ -30,12 +30,12 @@ impl Handle {
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.take(Patience::Until(Moment::FAR))?
+        self.acquire(WaitLimit::Until(Moment::FAR))?
             .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
     }
 
     pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
-        self.take(Patience::Once)
+        self.acquire(WaitLimit::TryOnce)
     }
 
     pub(crate) fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
@@ -48,10 +48,10 @@ impl Handle {
 
     fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
         let over = deadline <= self.slot.context().now();
-        self.take(if over { Patience::Once } else { Patience::Until(deadline) })
+        self.acquire(if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) })
     }
 
-    fn take(&self, patience: Patience) -> Result<Option<Guard>> {
+    fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
         if let Some(hold) = find(&self.slot) {
             if let Err(error) = hold.holding().check_valid() {
                 return Err(error.of(self.name()));
@@ -63,7 +63,7 @@ impl Handle {
                     .of(self.name()))
             };
         }
-        let holding = acquire(&self.slot, &self.options, patience)?;
+        let holding = acquire(&self.slot, &self.options, wait_limit)?;
         Ok(holding.map(|holding| Guard::new(adopt(holding))))
     }
 
@@ -120,7 +120,11 @@ impl Handle {
         forced.map_err(|failure| {
             let is_unknown = failure.is_unknown();
             let error = Error::from(failure).of(self.name());
-            if is_unknown { error.so("look whether the holder still has the lock") } else { error }
+            if is_unknown {
+                error.with_consequence("look whether the holder still has the lock")
+            } else {
+                error
+            }
         })
     }
 

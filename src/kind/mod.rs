@@ -22,7 +22,7 @@ mod tests;
 mod watch;
 
 #[cfg(test)]
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 
 pub use guard::Guard;
 pub(crate) use handle::Handle;
@@ -33,8 +33,8 @@ pub use watch::LeaseWatch;
 
 /// Every kind of a lock that one server has at a time.
 #[cfg(test)]
-pub(crate) const KINDS: &[&dyn Kind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
+pub(crate) const KINDS: &[&dyn LockKind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
 
 /// Every kind of a lock that a majority of several servers has.
 #[cfg(test)]
-pub(crate) const QUORUM_KINDS: &[&dyn Kind] = &[&mutex::quorum::QuorumKind];
+pub(crate) const QUORUM_KINDS: &[&dyn LockKind] = &[&mutex::quorum::QuorumKind];

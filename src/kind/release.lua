@@ -11,9 +11,9 @@
 -- end. That nobody may publish is no reason not to release, so the message comes last.
 --
 -- The count is a hint: a subscriber at a replica hears the message and is not counted.
-local verdict = owned(ARGV[1])
-if verdict ~= 1 then
-  return verdict
+local ownership = owned(ARGV[1])
+if ownership ~= 1 then
+  return ownership
 end
 redis.call('DEL', KEYS[1])
 if ARGV[3] ~= '0' then

@@ -10,12 +10,12 @@
 -- Only its owner writes a lock: a late write on an expired one would make one that never ends. The count
 -- is for people to see, and comes second: out of memory, a first write may be refused, and the lease must
 -- not depend on it (rule 16).
-local verdict = owned(ARGV[1])
-if verdict == 1 then
+local ownership = owned(ARGV[1])
+if ownership == 1 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
   redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
   if ARGV[3] ~= '0' then
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
   end
 end
-return verdict
+return ownership

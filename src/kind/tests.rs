@@ -8,11 +8,11 @@ use proptest::test_runner::Config;
 use super::{KINDS, QUORUM_KINDS};
 use crate::base::name::Name;
 use crate::base::sync::Arc;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 
 /// Every kind that there is.
-fn kinds() -> impl Iterator<Item = &'static dyn Kind> {
+fn kinds() -> impl Iterator<Item = &'static dyn LockKind> {
     KINDS.iter().chain(QUORUM_KINDS).copied()
 }
 

@@ -7,9 +7,9 @@
 --
 -- PEXPIRE is passed on to replicas also where it changes nothing, and is not refused when memory is
 -- full. One of the keys may have no end, or have been evicted.
-local verdict = owned(ARGV[1])
-if verdict ~= 1 then
-  return verdict
+local ownership = owned(ARGV[1])
+if ownership ~= 1 then
+  return ownership
 end
 for place = 1, 2 do
   local left = redis.call('PTTL', KEYS[place])

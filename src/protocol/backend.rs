@@ -1,4 +1,4 @@
-//! How calls reach the server that has a lock.
+//! How calls reach the server of a lock.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::recipe::Kind;
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{GrantMessage, Publishers};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::connection::{Connection, Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -18,41 +18,40 @@ use crate::wire::transport::Transport;
 
 /// How many round trips an operation makes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trips {
+pub(crate) enum RoundTrips {
     One,
-    /// A node of a cluster that is only about to take the lock over accepts single commands alone.
-    Several,
+    /// Not possible at a cluster node that is importing the slot: `ASKING` permits one command only.
+    Many,
 }
 
-/// The servers of one client, where one of them at a time has a lock.
+/// The servers of one client, of which one at a time has a lock.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
-    /// A server, for the time of one operation.
-    type Server<'a>: Server;
+    /// A server for the duration of one operation.
+    type Server<'a>: LockServer;
 
     fn identity(&self) -> &Identity;
 
-    /// A lock with the keys that its scripts are given here.
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    /// The lock of this name, with the keys that its scripts get on these servers.
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::new(kind, name)
     }
 
-    /// Rejects keys that the servers cannot have together.
+    /// Rejects keys that cannot be used together with the lock's on these servers.
     fn check_keys(&self, _name: &Name, _keys: &[Vec<u8>]) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Runs an operation at the server that has the lock. It runs again at another server where the first
-    /// one refused it because it does not have the lock.
-    fn at<T>(
+    /// Runs an operation at the server of the lock. If that server refuses because it does not have the
+    /// lock's slot, the operation runs again at another server.
+    fn with_server<T>(
         &self,
         target: &Target,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
-    /// Sends many calls at once, each to the server that has its lock, apart from the connections that
-    /// callers share.
+    /// Sends many calls at once, each to the server of its lock, over connections that callers do not use.
     fn call_many(
         &self,
         targets: &[&Target],
@@ -60,13 +59,13 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>>;
 
-    /// Closes the connections of [`call_many`](Backend::call_many) to the server that has this lock.
-    fn distrust(&self, target: &Target);
+    /// Closes the connections of [`call_many`](Backend::call_many) to the server of this lock.
+    fn discard_connections(&self, target: &Target);
 
     /// The servers that publish what wakes this client's waiters.
     fn publishers(&self) -> Arc<dyn Publishers>;
 
-    /// Makes the threads that listen look for what is wished for, since there is one more channel.
+    /// Makes the listener's threads subscribe to this channel, which was just added to their list.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
     /// As [`Protocol::granted_after`](crate::protocol::Protocol::granted_after).
@@ -79,11 +78,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 }
 
 /// One server.
-pub(crate) trait Server {
-    /// Sends one command and waits for its reply. It may travel together with those of other threads.
+pub(crate) trait LockServer {
+    /// Sends one command and waits for its reply. It may share a write with commands of other threads.
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
 
-    /// As [`call`](Server::call), for a command that is made once there is a connection for it.
+    /// As [`call`](LockServer::call), but `request` builds the command after a connection was borrowed.
     fn call_with(&self, request: impl FnOnce() -> Call, deadline: Moment)
     -> Result<Reply, Failure>;
 
@@ -94,33 +93,35 @@ pub(crate) trait Server {
         operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
-    /// Makes sure that a connection can be made; a new one tells the server's time.
+    /// Makes sure that a connection exists; opening a new one reads the server's time.
     fn connect(&self, deadline: Moment) -> Result<(), Failure>;
 
     /// The server's time.
     fn clock(&self) -> &ServerClock;
 
-    /// Until when the reply to a request that is sent now is waited for.
+    /// How long a request that is sent now waits for its reply.
     fn reply_by(&self, deadline: Moment) -> Moment;
 
-    /// Closes all connections: one of them may be out of step.
-    fn distrust(&self);
+    /// Closes all connections: on one of them replies may belong to other commands.
+    fn discard_connections(&self);
 }
 
 /// A real server.
 #[derive(Debug)]
-pub(crate) struct Node<'a> {
+pub(crate) struct TransportServer<'a> {
     pub(crate) transport: &'a Transport,
-    /// It is a node of a cluster that is about to take the slot over, and has to be told that each command
-    /// knows that.
+    /// The server is a cluster node that is importing the slot, so each command needs `ASKING` before it.
     pub(crate) asking: bool,
 }
 
-impl Server for Node<'_> {
+impl LockServer for TransportServer<'_> {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         if !self.asking {
             return self.transport.call(call, deadline);
         }
+        // Not by the batcher. `ASKING` permits the next command of its connection, whoever sends
+        // that: a command of another thread between the two would use the permission up, and ours
+        // would be sent back with `MOVED`.
         self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
     }
 
@@ -129,6 +130,8 @@ impl Server for Node<'_> {
         request: impl FnOnce() -> Call,
         deadline: Moment,
     ) -> Result<Reply, Failure> {
+        // Not by the batcher either: that packs a command before it has a connection, and the wait
+        // for a connection may outlast the deadline that the command contains.
         let call = if self.asking { Connection::call_asking } else { Connection::call };
         self.transport.exchange(deadline, |connection| call(connection, &request(), deadline))
     }
@@ -138,6 +141,8 @@ impl Server for Node<'_> {
         deadline: Moment,
         operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        // `asking` does not matter here: a session is several commands (`RoundTrips::Many`), and those
+        // wait for the end of the import rather than follow an `ASK`.
         self.transport.exchange(deadline, |connection| operation(connection))
     }
 
@@ -153,7 +158,7 @@ impl Server for Node<'_> {
         self.transport.reply_by(deadline)
     }
 
-    fn distrust(&self) {
-        self.transport.distrust();
+    fn discard_connections(&self) {
+        self.transport.discard_connections();
     }
 }

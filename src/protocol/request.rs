@@ -1,4 +1,4 @@
-//! What a client asks of a lock.
+//! The requests to become the owner of a lock, and to stop being it.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use crate::base::option::ReleaseKind;
 
 /// One request to become the owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct AcquireRequest<'a> {
     pub(crate) owner: &'a [u8],
     pub(crate) ttl: Duration,
-    pub(crate) mode: Mode,
-    /// A waiter that is not heard of for this long is taken for dead (rule 8).
+    pub(crate) mode: AcquireMode,
+    /// How long after this request the waiter counts as dead if no other follows (rule 8).
     pub(crate) dies_after: Duration,
 }
 
-/// One request to be the owner no longer.
+/// One request to stop being the owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Return<'a> {
+pub(crate) struct ReleaseRequest<'a> {
     pub(crate) owner: &'a [u8],
     pub(crate) ttl: Duration,
-    /// The last token used where that is not the one minted.
+    /// The last token used, if that is not the minted one.
     pub(crate) last_token: Option<u64>,
-    pub(crate) how: ReleaseKind,
+    pub(crate) kind: ReleaseKind,
 }
 
-/// What to do where another has the lock.
+/// What the script does if another owner has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
+pub(crate) enum AcquireMode {
     /// Nothing.
     Try,
-    /// Queue up.
+    /// Join the queue.
     Join,
-    /// Stay in the queue (rule 1: only if it is there).
-    Beat,
+    /// Stay in the queue, if the attempt is in it (rule 1).
+    Heartbeat,
 }

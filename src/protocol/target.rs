@@ -7,45 +7,48 @@ use crate::base::name::Name;
 use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 
-/// The tokens of a lock outlive its lease at least this long.
+/// The fence, which keeps the last token, lives at least this long, however short the lease is.
 const SHORTEST_FENCE: Duration = Duration::from_secs(1);
-/// The queue of a lock outlives its last sign of life at least this long, so that a pause of the
-/// server does not empty it.
+/// The queue of a lock lives at least this long after the last join or heartbeat, so that it survives a pause of
+/// the server.
 const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
 
 /// One lock: its kind, its name, its keys.
 pub(crate) struct Target {
-    kind: &'static dyn Kind,
+    kind: &'static dyn LockKind,
     name: Name,
     keys: Vec<Vec<u8>>,
     channel: Option<Vec<u8>>,
-    is_heard_everywhere: bool,
+    hears_every_release: bool,
 }
 
 impl Target {
-    pub(crate) fn new(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    pub(crate) fn new(kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::with_last(kind, name, None)
     }
 
-    /// A lock in a cluster. Its last key is never there: the scripts see by it that they are in a
-    /// cluster, and a node that has not all of a slot refuses them as a whole.
-    pub(crate) fn in_cluster(kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    /// A lock in a cluster. Its last key never exists. It tells the scripts that they run in a cluster, and
+    /// makes a node that is moving the slot refuse them as a whole.
+    pub(crate) fn in_cluster(kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
+        // A node that is migrating or importing a slot refuses a script with `TRYAGAIN` if some of its
+        // keys are there and others are not. Without a key that is always missing, a lock whose queue has
+        // moved and whose key has not would be served from half of its data.
         Target::with_last(kind, name, Some(reserved::NEVER))
     }
 
-    fn with_last(kind: &'static dyn Kind, name: Name, last: Option<Word>) -> Arc<Target> {
+    fn with_last(kind: &'static dyn LockKind, name: Name, last: Option<Word>) -> Arc<Target> {
         let mut keys = keys(kind, &name);
-        keys.extend(last.map(|last| name.beside(last)));
+        keys.extend(last.map(|last| name.side_key(last)));
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel, is_heard_everywhere: last.is_none() })
+        Arc::new(Target { kind, name, keys, channel, hears_every_release: last.is_none() })
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn Kind {
+    pub(crate) fn kind(&self) -> &'static dyn LockKind {
         self.kind
     }
 
@@ -53,14 +56,16 @@ impl Target {
         &self.name
     }
 
-    /// All its keys.
+    /// All keys of the lock.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }
 
-    /// The keys that are there for as long as it is held: the lock's own and its fence.
-    pub(crate) fn lasting(&self) -> &[Vec<u8>] {
+    /// The keys that exist for as long as the lock is held: its own and its fence.
+    pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
+        // Without the key that never exists. A renewal would meet `TRYAGAIN` for as long as its slot is
+        // being moved, which may take longer than a lease lasts.
         self.keys.get(..2).unwrap_or(&self.keys)
     }
 
@@ -68,80 +73,88 @@ impl Target {
         self.name.as_bytes()
     }
 
-    /// The channel on which releases of this lock are told, if its kind has one.
+    /// The channel on which releases of this lock are published, if its kind has one.
     pub(crate) fn channel(&self) -> Option<&[u8]> {
         self.channel.as_deref()
     }
 
-    /// Whether a listener to its channel hears every release. In a cluster, Redisson publishes on a channel
-    /// of the slot, to which this client does not listen.
-    pub(crate) fn is_heard_everywhere(&self) -> bool {
-        self.is_heard_everywhere
+    /// Whether each release is published on that channel. In a cluster, Redisson publishes on a sharded
+    /// channel (`SPUBLISH`), to which this client does not listen.
+    pub(crate) fn hears_every_release(&self) -> bool {
+        self.hears_every_release
     }
 
-    pub(crate) fn acquire(&self, attempt: &Attempt<'_>, deadline_micros: u64) -> Call {
-        let mode: &[u8] = match attempt.mode {
-            Mode::Try => b"try",
-            Mode::Join => b"join",
-            Mode::Beat => b"beat",
+    pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, deadline_micros: u64) -> Call {
+        let mode: &[u8] = match request.mode {
+            AcquireMode::Try => b"try",
+            AcquireMode::Join => b"join",
+            AcquireMode::Heartbeat => b"beat",
         };
-        let dies_after = u64::try_from(attempt.dies_after.as_micros()).unwrap_or(u64::MAX);
-        let rest = [Bytes(mode), Number(dies_after), Number(queue(attempt))];
-        self.acquire_with(attempt, deadline_micros, rest)
+        // In microseconds, while time to live goes in milliseconds: the script adds it to the server's time.
+        let dies_after = u64::try_from(request.dies_after.as_micros()).unwrap_or(u64::MAX);
+        let rest = [Bytes(mode), Number(dies_after), Number(queue(request))];
+        self.acquire_with(request, deadline_micros, rest)
     }
 
-    /// The request of an attempt that proposes its own token, and reserves those up to another.
+    /// The request of an attempt that proposes `token`, and reserves the tokens up to `reserved`.
     pub(crate) fn propose(
         &self,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline_micros: u64,
         token: u64,
         reserved: u64,
     ) -> Call {
-        self.acquire_with(attempt, deadline_micros, [Number(token), Number(reserved)])
+        self.acquire_with(request, deadline_micros, [Number(token), Number(reserved)])
     }
 
-    /// The first arguments are the same for all kinds.
+    /// A request to acquire. The first arguments are the same for all kinds.
     fn acquire_with<const N: usize>(
         &self,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline_micros: u64,
         rest: [Argument<'_>; N],
     ) -> Call {
-        let (owner, ttl, keep) = (attempt.owner, millis(attempt.ttl), fence(attempt.ttl));
+        let (owner, ttl, keep) = (request.owner, millis(request.ttl), fence(request.ttl));
         let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
         self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
 
-    /// `last_token` is the last one used where that is not the one minted.
+    /// `last_token` is the last token used, if that is not the minted one.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
+        // 0 is no token: the first one is a time of the server in microseconds.
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
         self.kind.scripts().release.call(&self.keys, arguments)
     }
 
-    /// As [`release`](Target::release), without a word to those who wait, where the kind can.
+    /// As [`release`](Target::release), but wakes no waiters, where the kind supports that.
     pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
+        // An attempt that failed to win a majority releases the votes that it did win. If that woke the
+        // other contenders, each failed round would start the next one, without end.
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
         self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
+        // 0 tells the script that there is no hash to write the count into. With a count, `renew.lua`
+        // would try an `HSET` on the string of a mutex.
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(self.lasting(), [Bytes(owner), ttl, count, keep])
+        self.kind.scripts().renew.call(self.lease_keys(), [Bytes(owner), ttl, count, keep])
     }
 
-    /// Gives `WAIT` a write of this lock to wait for, if it is the owner's.
+    /// Makes a write that `WAIT` can wait for, if this owner has the lock.
     pub(crate) fn touch(&self, owner: &[u8]) -> Call {
-        self.kind.scripts().touch.call(self.lasting(), [Bytes(owner)])
+        self.kind.scripts().touch.call(self.lease_keys(), [Bytes(owner)])
     }
 
     pub(crate) fn inspect(&self) -> Call {
         self.kind.inspect(self.key())
     }
 
-    /// Takes it from an owner, by a deadline of the server's clock.
+    /// Takes the lock from this owner, until a deadline in the server's time.
     pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
+        // The caller does not know the holder's lease. The script lengthens the fence to the window of the
+        // next owner where that is longer.
         let fence = Number(fence(SHORTEST_FENCE));
         let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
         self.kind.scripts().force.call(&self.keys, arguments)
@@ -158,19 +171,24 @@ impl fmt::Debug for Target {
     }
 }
 
-/// The keys that every script of a kind is given: the lock's own, its fence, and the kind's own.
-pub(crate) fn keys(kind: &dyn Kind, name: &Name) -> Vec<Vec<u8>> {
-    let mut keys = vec![name.as_bytes().to_vec(), name.beside(reserved::FENCE)];
-    keys.extend(kind.more_keys(name));
+/// The keys of every script of a kind: the lock's own, its fence, and the kind's own.
+pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
+    // This order is the scripts' `KEYS`, so a key can only be added at the end. `lease_keys` relies on the
+    // first two.
+    let mut keys = vec![name.as_bytes().to_vec(), name.side_key(reserved::FENCE)];
+    keys.extend(kind.extra_keys(name));
     keys
 }
 
-/// The time to live of the queue for which an attempt keeps it, in milliseconds.
-fn queue(attempt: &Attempt<'_>) -> u64 {
-    millis(attempt.ttl.max(attempt.dies_after * 2).max(SHORTEST_QUEUE))
+/// The time to live that an attempt gives the queue, in milliseconds.
+fn queue(request: &AcquireRequest<'_>) -> u64 {
+    // Twice `dies_after`, because a skipped waiter keeps its place for as long again (rule 11).
+    millis(request.ttl.max(request.dies_after * 2).max(SHORTEST_QUEUE))
 }
 
-/// The time to live of the fence beside a lease, in milliseconds.
+/// The time to live of the fence of a lease, in milliseconds.
 pub(crate) fn fence(ttl: Duration) -> u64 {
+    // Without the fence the next token comes from the server's clock alone. A fence that ended with a
+    // lease of a few milliseconds would leave the order of tokens to a clock that may be set back.
     millis(ttl.max(SHORTEST_FENCE))
 }

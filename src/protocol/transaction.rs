@@ -1,20 +1,20 @@
-//! Commands that apply only if a lock is still its owner's: `WATCH`, a look at the owner, then
-//! `MULTI`, the commands, `EXEC`. Redis drops the transaction when the key changed, or expired, in
+//! Commands that apply only if an owner still has its lock: `WATCH`, a look at the owner, then
+//! `MULTI`, the commands, `EXEC`. Redis drops the transaction if the key changed or expired in
 //! between.
 
 use crate::base::time::Moment;
-use crate::protocol::answer::{Verdict, unexpected};
-use crate::protocol::request::Return;
+use crate::protocol::reply::{Ownership, unexpected};
+use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};
 
-/// What became of a guarded transaction.
+/// The outcome of a guarded transaction.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Applied {
-    /// It was the owner's, and the commands were done; an answer for each.
+    /// The owner had the lock, and the commands ran; one reply for each.
     Done(Vec<Value>),
     /// Nothing was done: the key is gone.
     Gone,
@@ -22,9 +22,9 @@ pub(crate) enum Applied {
     Taken,
 }
 
-/// What would leave the connection in another state for its next user (another database, another
-/// user, no answers), or end the transaction before its time.
-const OUT_OF_PLACE: [&[u8]; 24] = [
+/// Commands that would leave the connection in another state for its next user (another database, another
+/// user, no replies), or end the transaction early.
+const FORBIDDEN_COMMANDS: [&[u8]; 24] = [
     b"ASKING",
     b"AUTH",
     b"CLIENT",
@@ -51,19 +51,21 @@ const OUT_OF_PLACE: [&[u8]; 24] = [
     b"WATCH",
 ];
 
-/// The first of a user's commands that must not be within a transaction. One without a name is among
-/// them: Redis would not answer to it.
-pub(crate) fn out_of_place(pipeline: &Pipeline) -> Option<&[u8]> {
+/// The first of a user's commands that must not be within a transaction. A command without a name is forbidden,
+/// too: Redis sends no reply to it.
+pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
     let names = pipeline.cmd_iter().map(|cmd| match cmd.args_iter().next() {
         Some(Arg::Simple(name)) => name,
         _ => b"",
     });
-    let unfit = |name: &[u8]| OUT_OF_PLACE.iter().any(|other| name.eq_ignore_ascii_case(other));
+    // The name alone decides, so `CLIENT` is forbidden with its harmless subcommands: a list of those
+    // would have to follow each release of Redis and of Valkey.
+    let unfit =
+        |name: &[u8]| FORBIDDEN_COMMANDS.iter().any(|other| name.eq_ignore_ascii_case(other));
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
-/// Runs commands if the lock is the owner's, on a session that is spoilt if that fails: one that
-/// is left watching, or within a transaction, must not serve another caller.
+/// Runs commands if the owner has the lock. A failure poisons the session.
 pub(crate) fn apply(
     session: &mut dyn Session,
     target: &Target,
@@ -71,10 +73,15 @@ pub(crate) fn apply(
     calls: Vec<Call>,
     deadline: Moment,
 ) -> Result<Applied, Failure> {
+    // The driver's own helper is of no use here: it retries without bound, and after an error it leaves
+    // the connection watching.
     let mut transaction = vec![Call::plain(&[b"MULTI"])];
     transaction.extend(calls);
     transaction.push(Call::plain(&[b"EXEC"]));
     let outcome = apply_inner(session, target, owner, &transaction, deadline);
+
+    // Also after a refusal, which leaves the replies in step: the connection may still watch this key.
+    // A later transaction on it would then be dropped for a change of a lock that is not its own.
     if outcome.is_err() {
         session.poison();
     }
@@ -90,47 +97,59 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+        // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
         let found = session.call(&target.inspect(), deadline)?.value;
-        let holder = target.kind().inspected(found)?;
+        let holder = target.kind().read_holder(found)?;
         let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
         if !ours {
+            // A lost lock is a usual outcome. One more round trip is cheaper than a new connection, which
+            // a poisoned session would cost.
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
             return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
         }
+
+        // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command, its own
+        // error is returned: it says more than the `EXECABORT` of the `EXEC` that follows.
         let mut last = Value::Nil;
         for reply in session.call_all(transaction, deadline) {
             last = reply?.value;
         }
         match last {
-            // The key changed in between, be it by a renewal: look again at whose it is. Each round
-            // has the same deadline, and the owner's value never comes back.
+            // The key changed in between, perhaps only by a renewal: look at the owner again. The loop ends:
+            // all rounds share one deadline, and an owner's value that is gone never comes back.
             Value::Nil => {}
-            Value::Array(answers) => return Ok(Applied::Done(answers)),
+            // An error inside is the failure of one command, which Redis does not roll back. The caller
+            // gets it as a value.
+            Value::Array(replies) => return Ok(Applied::Done(replies)),
             other => return Err(unexpected(&other)),
         }
     }
 }
 
-/// Gives a string lock back if it is still the owner's, and notes the last token used where that is not
-/// the one minted. Nobody else has minted one since, or the owner would be another.
+/// Releases a string lock if the owner still has it, and writes the last token used back if that is not the minted
+/// one.
 pub(crate) fn release(
     session: &mut dyn Session,
     target: &Target,
-    returned: &Return<'_>,
+    request: &ReleaseRequest<'_>,
     deadline: Moment,
-) -> Result<Verdict, Failure> {
+) -> Result<Ownership, Failure> {
+    // To delete the key hands over to nobody, so the client offers this release only with `Wait::spin`. A
+    // process that queues for the same lock gets it at its next heartbeat (rule 13).
     let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
-    if let (Some(token), [_, key]) = (returned.last_token, target.lasting()) {
-        let (token, keep) = (token.to_string(), fence(returned.ttl).to_string());
+    if let (Some(token), [_, key]) = (request.last_token, target.lease_keys()) {
+        // A plain `SET` cannot lower the fence. Nobody has minted a token since, or the owner would be
+        // another and the transaction would be dropped.
+        let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply(session, target, returned.owner, calls, deadline)? {
-        Applied::Done(answers) => match answers.first() {
-            Some(Value::Int(1)) => Ok(Verdict::Done),
-            Some(Value::Int(0)) => Ok(Verdict::Gone),
-            _ => Err(unexpected(&Value::Array(answers))),
+    match apply(session, target, request.owner, calls, deadline)? {
+        Applied::Done(replies) => match replies.first() {
+            Some(Value::Int(1)) => Ok(Ownership::Owned),
+            Some(Value::Int(0)) => Ok(Ownership::Gone),
+            _ => Err(unexpected(&Value::Array(replies))),
         },
-        Applied::Gone => Ok(Verdict::Gone),
-        Applied::Taken => Ok(Verdict::Taken),
+        Applied::Gone => Ok(Ownership::Gone),
+        Applied::Taken => Ok(Ownership::Taken),
     }
 }

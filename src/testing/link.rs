@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::Arc;
-use crate::topology::memory::link::{Fate, Link as Inner};
-use crate::topology::memory::server::Server;
+use crate::topology::memory::link::{Delivery, FaultyLink};
+use crate::topology::memory::server::MemoryServer;
 
 /// The link between one client and a [`Server`](super::Server), and what goes wrong on it.
 ///
@@ -33,12 +33,12 @@ use crate::topology::memory::server::Server;
 /// ```
 #[derive(Clone)]
 pub struct Link {
-    inner: Arc<Inner>,
-    server: Arc<Server>,
+    inner: Arc<FaultyLink>,
+    server: Arc<MemoryServer>,
 }
 
 impl Link {
-    pub(super) fn new(inner: Arc<Inner>, server: Arc<Server>) -> Link {
+    pub(super) fn new(inner: Arc<FaultyLink>, server: Arc<MemoryServer>) -> Link {
         Link { inner, server }
     }
 
@@ -58,7 +58,7 @@ impl Link {
     /// # }
     /// ```
     pub fn lose_requests(&self, count: u32) {
-        self.inner.script(Fate::RequestLost, count);
+        self.inner.script(Delivery::RequestLost, count);
     }
 
     /// The next `count` requests are not sent, as if their threads were kept from sending for too long.
@@ -78,7 +78,7 @@ impl Link {
     /// # }
     /// ```
     pub fn keep_requests(&self, count: u32) {
-        self.inner.script(Fate::Unsent, count);
+        self.inner.script(Delivery::Unsent, count);
     }
 
     /// The next `count` requests are carried out, and the connection breaks before the reply.
@@ -98,7 +98,7 @@ impl Link {
     /// # }
     /// ```
     pub fn lose_answers(&self, count: u32) {
-        self.inner.script(Fate::AnswerLost, count);
+        self.inner.script(Delivery::ReplyLost, count);
     }
 
     /// The next `count` requests reach the server only after the time `by`.
@@ -121,7 +121,7 @@ impl Link {
     /// # }
     /// ```
     pub fn delay_requests(&self, count: u32, by: Duration) {
-        self.inner.script(Fate::RequestDelayed(by), count);
+        self.inner.script(Delivery::RequestDelayed(by), count);
     }
 
     /// The next `count` requests are carried out at once, and their replies come only after the time `by`, or
@@ -141,7 +141,7 @@ impl Link {
     /// # }
     /// ```
     pub fn delay_answers(&self, count: u32, by: Duration) {
-        self.inner.script(Fate::AnswerDelayed(by), count);
+        self.inner.script(Delivery::ReplyDelayed(by), count);
     }
 
     /// The next `count` messages that would wake this client's waiters do not arrive.
@@ -208,7 +208,7 @@ impl Link {
     /// # }
     /// ```
     pub fn cut(&self) {
-        self.inner.set_lasting(Some(Fate::Refused));
+        self.inner.set_lasting(Some(Delivery::Refused));
         self.server.disconnect(Some(&self.inner));
     }
 
@@ -230,7 +230,7 @@ impl Link {
     /// # }
     /// ```
     pub fn silence(&self) {
-        self.inner.set_lasting(Some(Fate::Silence));
+        self.inner.set_lasting(Some(Delivery::Silence));
     }
 
     /// From now on nothing goes wrong. Scripted faults that have not happened yet are dropped.

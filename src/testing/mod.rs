@@ -28,22 +28,8 @@
 //! # }
 //! ```
 
-#[cfg(test)]
-mod agenda;
 mod link;
-#[cfg(test)]
-mod proof;
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod renewal;
-#[cfg(test)]
-mod scenario;
 mod server;
-#[cfg(test)]
-mod shared_channel;
-#[cfg(test)]
-mod shutdown;
 
 pub use link::Link;
 pub use server::Server;

@@ -3,29 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::driven::DrivenClock;
 use crate::base::error::Result;
 use crate::base::sync::{self, Arc, Mutex, Weak};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::{LockClient, LockClientBuilder};
 use crate::engine::context::Context;
 use crate::testing::Link;
-use crate::topology::memory::link::Link as InnerLink;
-use crate::topology::memory::server::Server as Inner;
+use crate::topology::memory::link::FaultyLink;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::Value;
 
 /// How often it is looked whether all threads have done what is due.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// It is so when it was found so this often, one look after the other.
-const LOOKS: u32 = 3;
+const IDLE_POLLS: u32 = 3;
 /// A thread that was woken and does not come back to wait has so many looks for what it does: more
 /// time where the machine is busy.
-const ERRAND: u32 = 200;
+const MAX_POLLS: u32 = 200;
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
 /// In milliseconds: long enough for `Duration::MAX`.
-const LONGEST_THEFT: u64 = 1 << 53;
+const MAX_THEFT: u64 = 1 << 53;
 
 /// A server in memory, and the time that it and its clients live in.
 ///
@@ -52,14 +52,14 @@ const LONGEST_THEFT: u64 = 1 << 53;
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
-    clock: Arc<DrivenClock>,
+    inner: Arc<MemoryServer>,
+    clock: Arc<ManualClock>,
     clients: Arc<Mutex<Vec<Client>>>,
 }
 
 struct Client {
     engine: Weak<Context>,
-    link: Arc<InnerLink>,
+    link: Arc<FaultyLink>,
 }
 
 impl Server {
@@ -76,7 +76,7 @@ impl Server {
     /// ```
     #[allow(clippy::new_without_default, reason = "there are two ways to make one")]
     pub fn new() -> Server {
-        Server::with(DrivenClock::new(true))
+        Server::with(ManualClock::new(true))
     }
 
     /// Makes a server whose time passes only by [`advance`](Server::advance) and
@@ -95,12 +95,12 @@ impl Server {
     /// # }
     /// ```
     pub fn standing_still() -> Server {
-        Server::with(DrivenClock::new(false))
+        Server::with(ManualClock::new(false))
     }
 
-    fn with(clock: DrivenClock) -> Server {
+    fn with(clock: ManualClock) -> Server {
         let clock = Arc::new(clock);
-        let inner = Inner::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let inner = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         Server { inner, clock, clients: Arc::default() }
     }
 
@@ -206,7 +206,7 @@ impl Server {
             // Workers look at the clock again and again, and are not seen there in between.
             let workers = self.workers_due();
             if workers.is_none() && rested {
-                sync::sleep(LOOK);
+                sync::sleep(POLL_INTERVAL);
                 continue;
             }
             let due = workers.into_iter().flatten().chain(self.clock.next_due());
@@ -241,21 +241,21 @@ impl Server {
 
     /// About how many threads of callers wait for their time: workers lie down and get up meanwhile.
     fn waiting(&self) -> usize {
-        let mut workers = self.workers_dozing();
+        let mut workers = self.workers_waiting();
         loop {
-            let all = self.clock.dozing().0;
-            let before = std::mem::replace(&mut workers, self.workers_dozing());
+            let all = self.clock.waiting().0;
+            let before = std::mem::replace(&mut workers, self.workers_waiting());
             if before == workers {
                 return all.saturating_sub(workers);
             }
         }
     }
 
-    fn workers_dozing(&self) -> usize {
+    fn workers_waiting(&self) -> usize {
         // Ours may be the last references: they are dropped after the lock is free.
         let engines: Vec<_> =
             self.clients.lock().iter().filter_map(|client| client.engine.upgrade()).collect();
-        engines.iter().filter(|engine| engine.worker.is_dozing()).count()
+        engines.iter().filter(|engine| engine.worker.is_waiting_for_time()).count()
     }
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
@@ -273,16 +273,16 @@ impl Server {
         let begin = BootClock.now();
         let hangs = || BootClock.now().since(begin) > MOST;
         let (mut found, mut looks) = (0, 0);
-        while found < LOOKS && !hangs() {
-            found = if self.is_at_rest(waiting, looks >= ERRAND) { found + 1 } else { 0 };
+        while found < IDLE_POLLS && !hangs() {
+            found = if self.is_at_rest(waiting, looks >= MAX_POLLS) { found + 1 } else { 0 };
             looks += 1;
-            sync::sleep(LOOK);
+            sync::sleep(POLL_INTERVAL);
         }
-        found >= LOOKS
+        found >= IDLE_POLLS
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
-        let (_, due) = self.clock.dozing();
+        let (_, due) = self.clock.waiting();
         let back = lenient || self.waiting() >= before;
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
@@ -328,7 +328,7 @@ impl Server {
     /// ```
     pub fn steal(&self, key: impl AsRef<[u8]>, ttl: Duration) {
         // Redis takes neither a time to live of zero nor one whose end is no number any more.
-        let ttl = crate::base::time::millis(ttl).clamp(1, LONGEST_THEFT).to_string();
+        let ttl = crate::base::time::millis(ttl).clamp(1, MAX_THEFT).to_string();
         let words: [&[u8]; 5] = [b"SET", key.as_ref(), b"somebody else", b"PX", ttl.as_bytes()];
         let _ = self.inner.call(&words);
     }
@@ -413,19 +413,19 @@ impl Server {
 
     /// What it is to a test of this crate.
     #[cfg(test)]
-    pub(super) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &MemoryServer {
         &self.inner
     }
 
     /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
     #[cfg(test)]
-    pub(super) fn is_queued_for(&self, key: &str) -> bool {
+    pub(crate) fn is_queued_for(&self, key: &str) -> bool {
         self.waiters(key) > 0 && self.waiting() > 0
     }
 
     /// How many stand in the queue of a mutex.
     #[cfg(test)]
-    pub(super) fn waiters(&self, key: &str) -> u64 {
+    pub(crate) fn waiters(&self, key: &str) -> u64 {
         let queue = format!("{{{key}}}:queue").into_bytes();
         match self.inner.call(&[b"ZCARD", &queue]) {
             Ok(Value::Int(count)) => count.unsigned_abs(),
@@ -435,7 +435,7 @@ impl Server {
 
     /// The last token that the server gave for a lock; 0 if it remembers none.
     #[cfg(test)]
-    pub(super) fn last_token(&self, key: &str) -> u64 {
+    pub(crate) fn last_token(&self, key: &str) -> u64 {
         let fence = format!("{{{key}}}:fence").into_bytes();
         match self.inner.call(&[b"GET", &fence]) {
             Ok(Value::BulkString(last)) => String::from_utf8_lossy(&last).parse().expect("a token"),
@@ -453,7 +453,7 @@ impl Server {
     /// assert_eq!(server.elapsed(), Duration::from_secs(60));
     /// ```
     pub fn elapsed(&self) -> Duration {
-        self.clock.now().since(DrivenClock::START)
+        self.clock.now().since(ManualClock::START)
     }
 }
 

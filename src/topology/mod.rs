@@ -7,14 +7,14 @@
 //! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `memory` | the backend that is a server in memory, for tests |
-//! | `several` | asking several servers at once: for `cluster` and `quorum` |
+//! | `multi_node` | asking several servers at once: for `cluster` and `quorum` |
 //!
 //! A folder knows nothing of the others but `several`.
 
 pub(crate) mod cluster;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod memory;
+mod multi_node;
 pub(crate) mod quorum;
 pub(crate) mod sentinel;
-mod several;
 pub(crate) mod single;

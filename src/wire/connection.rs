@@ -8,11 +8,11 @@ use redis::{RedisError, ServerErrorKind, Value};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::wire::epoch::Epoch;
+use crate::wire::error_context::{Limit, io_kind, locate};
 use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
-use crate::wire::fault::{Limit, io_kind, locate};
-use crate::wire::line::Line;
+use crate::wire::health::ConnectionHealth;
+use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
-use crate::wire::silence::Common;
 
 /// A socket may wait this much longer than the deadline says, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -64,9 +64,9 @@ pub(crate) trait Session {
 pub(crate) struct Connection {
     /// Counts it among those of its pool, until it begins to be dropped.
     pub(crate) counted: Weak<()>,
-    inner: Line,
+    inner: RawConnection,
     clock: Arc<dyn Clock>,
-    common: Arc<Common>,
+    common: Arc<ConnectionHealth>,
     /// The server, as errors name it.
     address: Arc<str>,
     /// What is set on the socket.
@@ -89,7 +89,7 @@ pub(crate) struct Connection {
     sent: Moment,
     replied: Moment,
     /// What is known of the server behind it.
-    pub(crate) standing: ServerRun,
+    pub(crate) server_run: ServerRun,
 }
 
 /// What a server that is one of several told when it was connected to.
@@ -105,9 +105,9 @@ pub(crate) struct ServerRun {
 impl Connection {
     /// Takes over a fresh connection.
     pub(crate) fn new(
-        inner: Line,
+        inner: RawConnection,
         clock: Arc<dyn Clock>,
-        common: Arc<Common>,
+        common: Arc<ConnectionHealth>,
         address: Arc<str>,
         epoch: Epoch,
     ) -> Connection {
@@ -129,7 +129,7 @@ impl Connection {
             epoch,
             sent: now,
             replied: now,
-            standing: ServerRun { run: 0, counts_from: Moment::PAST },
+            server_run: ServerRun { run: 0, counts_from: Moment::PAST },
         }
     }
 
@@ -216,12 +216,12 @@ impl Connection {
     pub(crate) fn receive_each(
         &mut self,
         deadline: Moment,
-        mut tell: impl FnMut(Result<Reply, Failure>),
+        mut on_reply: impl FnMut(Result<Reply, Failure>),
     ) -> Result<(), Failure> {
         while self.unanswered > 0 {
             match self.receive(deadline) {
                 Err(failure @ Failure::Unknown(_)) => return Err(failure),
-                reply => tell(reply.map(|value| Reply {
+                reply => on_reply(reply.map(|value| Reply {
                     value,
                     sent: self.sent,
                     received: self.replied,
@@ -242,7 +242,7 @@ impl Connection {
         let now = self.clock.now();
         let left = deadline.since(now);
         if left.is_zero() {
-            return Err(Failure::NotSent(NotSentReason::Overdue));
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
         // How long the next caller's reply would be waited for is not known.
         if let Err(error) = self.allow(left) {
@@ -373,7 +373,7 @@ impl std::fmt::Debug for Connection {
 }
 
 /// Whether only a replica gives this reply. In an array are the replies of a transaction.
-fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
+fn is_of_a_replica(reply: &Result<Value, Failure>) -> bool {
     fn is_refusal(value: &Value) -> bool {
         match value {
             Value::ServerError(error) => is_of_replica(error.code(), error.details()),
@@ -381,7 +381,7 @@ fn is_of_a_replica(answer: &Result<Value, Failure>) -> bool {
             _ => false,
         }
     }
-    match answer {
+    match reply {
         Ok(value) => is_refusal(value),
         Err(failure) => failure.is_of_replica(),
     }

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_url_names_the_part_the_value_and_what_is_allowed() {
+    fn bad_url_error_names_part_value_and_what_is_allowed() {
         for (url, parts) in [
             ("", ["url", "empty", "redis://"]),
             ("localhost:6379", ["url scheme", "missing", "unix://"]),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown_and_its_unescaped_characters_are_explained() {
+    fn password_is_hidden_and_unescaped_characters_explained() {
         for url in ["redis://:s3/cret@host", "redis://u:s3#cret@host:1", "redis://u:s3?cret@host"] {
             let error = parse(url).expect_err(url);
             let text = format!("{error} {error:?}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn good_urls_are_taken() {
+    fn good_urls_are_accepted() {
         for url in [
             "redis://localhost",
             "redis://[::1]:6379/3",

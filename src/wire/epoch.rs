@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_move_that_two_connections_see_ends_one_epoch() {
+    fn move_seen_by_two_connections_ends_one_epoch() {
         let epochs = Epochs::default();
         let (one, other) = (epochs.current(), epochs.current());
         one.end();

@@ -8,7 +8,7 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::fault::{Limit, is_tls_fault, locate, place, silence, words};
+use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, words};
 
 /// Why there is no answer, told by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) enum NotSentReason {
     /// This process is a fork of the one that made the client.
     Forked,
     /// The caller's deadline had passed already.
-    Overdue,
+    DeadlinePassed,
     /// Too few of several servers answered; nothing was left on them.
     NoMajority {
         text: String,
@@ -41,9 +41,9 @@ pub(crate) enum NotSentReason {
         is_exhausted: bool,
     },
     /// No node of a cluster does it at the moment; those that were asked did nothing.
-    Adrift(String),
+    Unroutable(String),
     /// It cannot be done here.
-    Impossible { field: &'static str, wrong: String, expected: &'static str },
+    InvalidSetting { field: &'static str, wrong: String, expected: &'static str },
 }
 
 /// For how long there was no free connection, and in which pool.
@@ -78,11 +78,11 @@ pub(super) enum RefusalKind {
     Denied,
     WrongType,
     /// The server cannot serve now, and may soon: its state, and what to do.
-    NotNow(&'static str, &'static str),
+    NotYet(&'static str, &'static str),
     /// Another node of a cluster has the key.
-    Elsewhere,
+    Moved,
     /// Keys of several slots were named together.
-    Scattered,
+    CrossSlot,
     Other,
 }
 
@@ -92,33 +92,33 @@ impl RefusalKind {
         match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => RefusalKind::Denied,
             Some("WRONGTYPE") => RefusalKind::WrongType,
-            Some("LOADING") => RefusalKind::NotNow("is loading its data", "try again later"),
-            Some("BUSY") => RefusalKind::NotNow(
+            Some("LOADING") => RefusalKind::NotYet("is loading its data", "try again later"),
+            Some("BUSY") => RefusalKind::NotYet(
                 "is busy with a long script",
                 "end it with SCRIPT KILL, or try again later",
             ),
-            Some("READONLY" | "UNBLOCKED") => RefusalKind::NotNow(
+            Some("READONLY" | "UNBLOCKED") => RefusalKind::NotYet(
                 "is a replica and takes no writes",
                 "connect to its master, or use .sentinels(…)",
             ),
             Some("MISCONF") => {
-                RefusalKind::NotNow("cannot save its data to disk", "look into its log")
+                RefusalKind::NotYet("cannot save its data to disk", "look into its log")
             }
-            Some("NOREPLICAS") => RefusalKind::NotNow(
+            Some("NOREPLICAS") => RefusalKind::NotYet(
                 "has fewer replicas than it needs to take writes",
                 "look at them",
             ),
             Some("MASTERDOWN") => {
-                RefusalKind::NotNow("is a replica without its master", "start the master")
+                RefusalKind::NotYet("is a replica without its master", "start the master")
             }
             Some("CLUSTERDOWN") => {
-                RefusalKind::NotNow("is in a cluster that is down", "look at the other nodes")
+                RefusalKind::NotYet("is in a cluster that is down", "look at the other nodes")
             }
             Some("TRYAGAIN") => {
-                RefusalKind::NotNow("cannot serve at the moment", "try again later")
+                RefusalKind::NotYet("cannot serve at the moment", "try again later")
             }
-            Some("MOVED" | "ASK") => RefusalKind::Elsewhere,
-            Some("CROSSSLOT") => RefusalKind::Scattered,
+            Some("MOVED" | "ASK") => RefusalKind::Moved,
+            Some("CROSSSLOT") => RefusalKind::CrossSlot,
             _ if error.kind() == ErrorKind::AuthenticationFailed => RefusalKind::Denied,
             _ if text.contains("ACL failure")
                 // Redis 7.0 says so of what a script may not do.
@@ -206,16 +206,16 @@ impl Failure {
     }
 
     /// Whether it may be over soon, so that a caller with time left tries again.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Failure::NotSent(NotSentReason::Connect(error)) => match RefusalKind::of(error) {
                 _ if is_tls_fault(error) => false,
-                RefusalKind::NotNow(..) => true,
+                RefusalKind::NotYet(..) => true,
                 RefusalKind::Denied | RefusalKind::WrongType => false,
                 _ => error.is_io_error() || is_max_clients(error),
             },
-            Failure::NotSent(NotSentReason::Forked | NotSentReason::Impossible { .. }) => false,
-            Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotNow(..)),
+            Failure::NotSent(NotSentReason::Forked | NotSentReason::InvalidSetting { .. }) => false,
+            Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotYet(..)),
             // A thread that stalled for as long as an exchange may take can ask again.
             Failure::NotSent(_) | Failure::Unknown(_) => true,
         }
@@ -223,12 +223,14 @@ impl Failure {
 
     /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both have one
     /// deadline. A repetition that fails says nothing of what the first request has done.
-    pub(crate) fn repeating<T>(ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-        Failure::repeating_while(Failure::is_disconnect, ask)
+    pub(crate) fn retry_disconnected<T>(
+        ask: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Failure::retry_while(Failure::is_disconnect, ask)
     }
 
     /// The same, with another rule for which failures are worth a repetition.
-    pub(crate) fn repeating_while<T>(
+    pub(crate) fn retry_while<T>(
         is_worth_it: impl FnOnce(&Failure) -> bool,
         mut ask: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -287,7 +289,7 @@ impl Failure {
     }
 
     /// Whether all that is known is that the time did not suffice.
-    pub(crate) fn is_for_want_of_time(&self) -> bool {
+    pub(crate) fn is_out_of_time(&self) -> bool {
         match self {
             Failure::Unknown(error) | Failure::NotSent(NotSentReason::Connect(error)) => {
                 error.is_timeout()
@@ -295,10 +297,10 @@ impl Failure {
             Failure::NotSent(reason) => matches!(
                 reason,
                 NotSentReason::Exhausted(_)
-                | NotSentReason::Overdue
+                | NotSentReason::DeadlinePassed
                 // Some of several servers may only have been too slow.
                 | NotSentReason::NoMajority { .. }
-                | NotSentReason::Adrift(_)
+                | NotSentReason::Unroutable(_)
             ),
             Failure::Refused(_) => false,
         }
@@ -351,13 +353,13 @@ impl fmt::Display for Failure {
             | Failure::Unknown(error) => words(error),
             Failure::NotSent(NotSentReason::Exhausted(shortage)) => shortage.to_string(),
             Failure::NotSent(NotSentReason::Forked) => "this process is a fork".to_owned(),
-            Failure::NotSent(NotSentReason::Overdue) => {
+            Failure::NotSent(NotSentReason::DeadlinePassed) => {
                 "the deadline passed before a command was sent".to_owned()
             }
             Failure::NotSent(
-                NotSentReason::NoMajority { text, .. } | NotSentReason::Adrift(text),
+                NotSentReason::NoMajority { text, .. } | NotSentReason::Unroutable(text),
             ) => text.clone(),
-            Failure::NotSent(NotSentReason::Impossible { field, wrong, expected }) => {
+            Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")
             }
             Failure::Refused(error) => match place(error) {

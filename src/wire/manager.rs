@@ -7,27 +7,27 @@ use redis::{ProtocolVersion, RedisError};
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
-use crate::wire::attempt::Attempts;
+use crate::wire::connect_attempts::ConnectAttempts;
 use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
+use crate::wire::error_context::{Limit, locate};
 use crate::wire::failure::Failure;
-use crate::wire::fault::{Limit, locate};
-use crate::wire::line::Line;
+use crate::wire::health::ConnectionHealth;
+use crate::wire::locator::{HandshakeCommand, Locator};
+use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::silence::Common;
-use crate::wire::source::{Question, Source};
 use crate::wire::subscription::Subscription;
 
 /// What all connections of a client have in common.
 pub(crate) struct Manager {
-    source: Arc<dyn Source>,
+    source: Arc<dyn Locator>,
     clock: Arc<dyn Clock>,
     server_clock: ServerClock,
     timeouts: Timeouts,
-    common: Arc<Common>,
-    attempts: Attempts,
+    common: Arc<ConnectionHealth>,
+    attempts: ConnectAttempts,
 }
 
 /// How long a server may take.
@@ -51,7 +51,7 @@ impl Timeouts {
 
 impl Manager {
     pub(crate) fn new(
-        source: Arc<dyn Source>,
+        source: Arc<dyn Locator>,
         clock: Arc<dyn Clock>,
         timeouts: Timeouts,
     ) -> Manager {
@@ -59,9 +59,9 @@ impl Manager {
             source,
             clock,
             server_clock: ServerClock::default(),
-            common: Arc::new(Common::new(timeouts.command, timeouts.settings[1])),
+            common: Arc::new(ConnectionHealth::new(timeouts.command, timeouts.settings[1])),
             timeouts,
-            attempts: Attempts::new(),
+            attempts: ConnectAttempts::new(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Manager {
         self.clock.now()
     }
 
-    pub(crate) fn attempts(&self) -> &Attempts {
+    pub(crate) fn attempts(&self) -> &ConnectAttempts {
         &self.attempts
     }
 
@@ -105,7 +105,7 @@ impl Manager {
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let located = self.locate(self.timeouts.connect, false);
         let (endpoint, epoch) = located.map_err(Failure::connect)?;
-        self.subscribe_at(&endpoint, channel, Some(epoch)).inspect_err(|_| self.doubt())
+        self.subscribe_at(&endpoint, channel, Some(epoch)).inspect_err(|_| self.suspect())
     }
 
     /// Makes a connection that listens at a certain server, whatever its role unless it is the master of an
@@ -135,10 +135,11 @@ impl Manager {
         self.timeouts.connect
     }
 
-    fn connect(&self, to: &Endpoint) -> Result<Line, RedisError> {
+    fn connect(&self, to: &Endpoint) -> Result<RawConnection, RedisError> {
         let Timeouts { connect, settings: [setting, _], .. } = self.timeouts;
         let limit = Limit { span: connect, setting: Some(setting) };
-        Line::connect(to, connect).map_err(|error| locate(error, &endpoint::address(to), limit))
+        RawConnection::connect(to, connect)
+            .map_err(|error| locate(error, &endpoint::address(to), limit))
     }
 
     /// The server that connections lead to, as errors name it.
@@ -162,15 +163,15 @@ impl Manager {
     }
 
     /// Notes that the server could not be spoken to where it was found.
-    pub(crate) fn doubt(&self) {
-        self.source.doubt();
+    pub(crate) fn suspect(&self) {
+        self.source.suspect();
     }
 
     /// Makes a connection, on the caller's thread. Asking for the server, connecting and each first reply may
     /// take as long as the time-outs say.
     pub(crate) fn open(&self) -> Result<Connection, RedisError> {
         let (endpoint, epoch) = self.locate(Duration::MAX, false)?;
-        self.open_at(&endpoint, epoch).inspect_err(|_| self.doubt())
+        self.open_at(&endpoint, epoch).inspect_err(|_| self.suspect())
     }
 
     fn open_at(&self, to: &Endpoint, epoch: Epoch) -> Result<Connection, RedisError> {
@@ -186,9 +187,9 @@ impl Manager {
         if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed)? {
             self.note_time(&reply);
         }
-        if let Some(Question { command, needed }) = self.source.question() {
+        if let Some(HandshakeCommand { command, needed }) = self.source.handshake_command() {
             let reply = self.ask_first(&mut connection, command, needed)?;
-            self.source.judge(&mut connection, reply.as_ref())?;
+            self.source.check_handshake(&mut connection, reply.as_ref())?;
         }
         connection.hand_out();
         Ok(connection)

@@ -6,51 +6,51 @@
 //! | `endpoint` | the address, checked |
 //! | `socket` | a socket over TCP or on this machine, and a deadline for all that is done on it |
 //! | `stream` | the bytes of a connection, in plain text or over TLS |
-//! | `line` | the commands that open a connection, then packed commands out and replies in |
+//! | `raw_connection` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | where the server is, as far as a client can tell |
 //! | `manager` | makes connections |
-//! | `attempt` | how many could be made, why the last one could not, and when another may be |
+//! | `connect_attempts` | how many could be made, why the last one could not, and when another may be |
 //! | `retry` | pauses between attempts |
 //! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
 //! | `batcher` | commands of many threads travel together |
 //! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
 //! | `script` | scripts by digest, and the commands that run them |
-//! | `process` | whether this process made the first client, or was forked from the one that did |
-//! | `advice` | what a caller is told of a failure, and what to do |
+//! | `fork_guard` | whether this process made the first client, or was forked from the one that did |
+//! | `error_conversion` | the public error for a failure, with what to do |
 //! | `failure` | what became of a command that brought no reply |
-//! | `fault` | the driver's errors in words, with the server's address |
-//! | `source` | where connections lead, and what a new one has to show |
+//! | `error_context` | the driver's errors in words, with the server's address |
+//! | `locator` | where connections lead, and what a new one has to show |
 //! | `subscription` | a connection that listens |
-//! | `silence` | which connections are likely dead because one is silent |
+//! | `health` | which connections are likely dead because one is silent |
 //! | `server_clock` | the server's time, seen from ours |
 //! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
-//! | `token` | a fencing token as an argument of a command |
+//! | `token_args` | a fencing token as an argument of a command |
 //! | `transport` | all of it as one: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};
 
-mod advice;
-pub(crate) mod attempt;
 pub(crate) mod batcher;
+pub(crate) mod connect_attempts;
 pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod epoch;
+pub(crate) mod error_context;
+mod error_conversion;
 pub(crate) mod failure;
-pub(crate) mod fault;
-pub(crate) mod line;
+pub(crate) mod fork_guard;
+pub(crate) mod health;
+pub(crate) mod locator;
 pub(crate) mod manager;
 pub(crate) mod pool;
-pub(crate) mod process;
+pub(crate) mod raw_connection;
 pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod server_clock;
-pub(crate) mod silence;
 mod socket;
-pub(crate) mod source;
 mod stream;
 pub(crate) mod subscription;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
-mod token;
+mod token_args;
 pub(crate) mod transport;

@@ -11,15 +11,15 @@ pub(crate) const REFUSED: Duration = Duration::from_secs(60);
 /// Pauses between attempts that nobody asked for. They double each time, and each is shortened by up to a
 /// half at random, so that many clients do not all try at once.
 #[derive(Debug)]
-pub(crate) struct Pauses {
+pub(crate) struct RetryBackoff {
     first: Duration,
     longest: Duration,
     next: Duration,
 }
 
-impl Pauses {
-    pub(crate) fn between(first: Duration, longest: Duration) -> Pauses {
-        Pauses { first, longest, next: first }
+impl RetryBackoff {
+    pub(crate) fn between(first: Duration, longest: Duration) -> RetryBackoff {
+        RetryBackoff { first, longest, next: first }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_their_bound() {
-        let mut pauses = Pauses::between(FIRST, LONGEST);
+        let mut pauses = RetryBackoff::between(FIRST, LONGEST);
         for power in 0..12 {
             let longest = (FIRST * (1 << power)).min(LONGEST);
             let pause = pauses.next();

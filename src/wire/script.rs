@@ -44,11 +44,11 @@ impl Script {
 }
 
 /// Fails as each of our scripts would for a user who may run none.
-static TRIAL: Script = Script::new("return redis.call('TIME')");
+static PROBE: Script = Script::new("return redis.call('TIME')");
 
 /// What shows whether a server serves this user.
-pub(crate) fn trial() -> Call {
-    TRIAL.call(&[], [])
+pub(crate) fn probe() -> Call {
+    PROBE.call(&[], [])
 }
 
 /// An argument of a script.
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fall_back_carries_the_source_and_the_same_arguments() {
+    fn fallback_has_the_source_and_the_same_arguments() {
         static SCRIPT: Script = Script::new("return ARGV[1]");
         let arguments = [Argument::Bytes(b"\x00\xff"), Argument::Bytes(b""), Argument::Number(7)];
         let call = SCRIPT.call(&[b"key".to_vec()], arguments);

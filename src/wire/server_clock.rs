@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_on_the_server_is_never_later_than_the_holders() {
+    fn server_deadline_is_never_later_than_the_callers() {
         assert_eq!(ServerClock::default().reached_at(SENT), None);
         let received = SENT.after(MILLI);
         // One second later, less 1 % and 2 ms.
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_answer_counts_whenever_it_is_noted() {
+    fn latest_reply_counts_in_whatever_order_noted() {
         let clock = clock();
         clock.note(0, 9_000_000, SENT.before(MILLI * 2), SENT);
         assert_eq!(clock.reached_at(SENT.after(MILLI)), Some(1_000_000));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_dated_no_later_than_it_was_sent() {
+    fn message_is_dated_no_later_than_its_sending() {
         let now = SENT.after(MILLI * 1000);
         // Half a second after the reading, less 1 % and 2 ms.
         assert_eq!(clock().not_before(0, 1_500_000, now), Some(SENT.after(MILLI * 493)));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_far_from_what_it_should_be_is_not_the_servers() {
+    fn implausible_time_is_not_the_servers() {
         let (sent, received) = (SENT.after(MILLI * 1000), SENT.after(MILLI * 1001));
         assert!(clock().agrees(2_000_000, sent, received));
         assert!(clock().agrees(1_100_000, sent, received));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_from_the_future_or_after_a_long_silence_is_not_believed() {
+    fn future_or_too_distant_message_gets_no_date() {
         assert_eq!(clock().not_before(0, 3_000_000, SENT.after(MILLI * 1000)), None);
         assert_eq!(clock().not_before(0, 1_000_001, SENT.after(MILLI * 2002)), None);
         assert_eq!(ServerClock::default().not_before(0, 1, SENT), None);
@@ -176,7 +176,7 @@ mod tests {
 
     /// The new server's clock may be behind, and then the old one's would date a grant too late.
     #[test]
-    fn the_clock_of_the_server_before_a_move_dates_nothing_of_the_next() {
+    fn clock_of_the_old_server_dates_nothing_after_a_move() {
         let clock = clock();
         let now = SENT.after(MILLI * 1000);
         clock.epochs().current().end();

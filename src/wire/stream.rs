@@ -34,7 +34,7 @@ impl Stream {
         if to.is_secure() {
             let mut session = Box::new(tls::session(to)?);
             let mut socket = Socket::connect(at, deadline)?;
-            tls::shake_hands(&mut session, &mut socket)?;
+            tls::handshake(&mut session, &mut socket)?;
             return Ok(Stream { socket, session: Some(session) });
         }
         let _ = to;

@@ -34,9 +34,9 @@ use redis::{PushKind, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::wire::epoch::Epoch;
+use crate::wire::error_context::io_kind;
 use crate::wire::failure::{Failure, not_a_master};
-use crate::wire::fault::io_kind;
-use crate::wire::line::Line;
+use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
 
 /// How long a reply counts where a move would matter.
@@ -78,7 +78,7 @@ pub(crate) trait Subscriber {
 
 /// A connection to a real server.
 pub(crate) struct Subscription {
-    inner: Line,
+    inner: RawConnection,
     /// The time during which the master is there. `None`: the server is listened to whatever its role.
     epoch: Option<Epoch>,
     /// When the server last replied.
@@ -102,12 +102,12 @@ impl Subscription {
     /// Takes over a connection that speaks RESP3, and asks for a first channel if the server has said that it is the
     /// right one. Each write may take this long.
     pub(crate) fn new(
-        mut inner: Line,
-        patience: Duration,
+        mut inner: RawConnection,
+        timeout: Duration,
         channel: &[u8],
         epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
-        inner.set_write_timeout(Some(patience)).map_err(Failure::Unknown)?;
+        inner.set_write_timeout(Some(timeout)).map_err(Failure::Unknown)?;
         let greeting = std::mem::replace(&mut inner.greeting, Value::Nil);
         let mut subscription = Subscription {
             inner,
@@ -277,14 +277,14 @@ mod tests {
     use crate::wire::endpoint;
 
     #[test]
-    fn each_reply_is_about_the_oldest_command_without_one() {
+    fn replies_match_commands_in_order() {
         let server = Server::builder().tcp().start().unwrap();
         let mut user = redis::cmd("ACL");
         user.arg(&["SETUSER", "locks", "on", ">secret", "+@all", "resetchannels", "&x", "&y"]);
         user.exec(&mut server.connection()).unwrap();
         let url = format!("redis://locks:secret@{}?protocol=resp3", server.addr());
         let second = Duration::from_secs(1);
-        let line = Line::connect(&endpoint::parse(&url).unwrap(), second).unwrap();
+        let line = RawConnection::connect(&endpoint::parse(&url).unwrap(), second).unwrap();
         let mut subscription = Subscription::new(line, second, b"x", None).unwrap();
         subscription.unsubscribe(b"x").unwrap();
         for channel in [b"x", b"z", b"y"] {

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Arc, OnceLock};
 use crate::wire::endpoint::Endpoint;
-use crate::wire::fault::io_error;
+use crate::wire::error_context::io_error;
 use crate::wire::socket::Socket;
 
 /// The most that TLS seals at once. It fits into the buffer of a session, which is empty before each.
@@ -22,14 +22,14 @@ pub(super) const RECORD: usize = 16 * 1024;
 pub(crate) struct Certificates {
     /// PEM text with the authorities; those of the machine where there is none.
     pub(crate) authority: Option<Vec<u8>>,
-    pub(crate) client: Option<Identification>,
+    pub(crate) client: Option<ClientCertificate>,
     /// What was made of them. The machine's are read once, and the connections share their sessions.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 /// A client's certificate chain and its key.
 #[derive(Clone)]
-pub(crate) struct Identification {
+pub(crate) struct ClientCertificate {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Vec<u8>,
 }
@@ -102,7 +102,7 @@ impl Certificates {
     }
 }
 
-impl Identification {
+impl ClientCertificate {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
         let field = "client_certificate";
         let chain = certificates(field, &self.chain)?;
@@ -144,7 +144,7 @@ pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, Re
 }
 
 /// Agrees on TLS, by the deadline of the socket.
-pub(super) fn shake_hands(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
+pub(super) fn handshake(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
     // The last message of a handshake is the client's.
     while session.is_handshaking() || session.wants_write() {
         session.complete_io(socket)?;
@@ -165,7 +165,7 @@ pub(super) fn send(
             match session.write_tls(socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(last_words(session, socket).unwrap_or(error)),
+                Err(error) => return Err(read_alert(session, socket).unwrap_or(error)),
                 Ok(_) => {}
             }
         }
@@ -174,7 +174,7 @@ pub(super) fn send(
 }
 
 /// What a peer that is gone had against the connection. It tells more than that the peer is gone.
-fn last_words(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
+fn read_alert(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
     // What has arrived is read, and nothing is waited for.
     socket.inner.set_nonblocking(true).ok()?;
     while let Ok(1..) = session.read_tls(socket) {

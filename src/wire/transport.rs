@@ -5,12 +5,12 @@ use crate::base::time::{Clock, Moment};
 use crate::wire::batcher::Batcher;
 use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::failure::Failure;
+use crate::wire::fork_guard;
+use crate::wire::locator::Locator;
 use crate::wire::manager::{Manager, Timeouts};
-use crate::wire::pool::{Connector, Pool, PoolSettings};
-use crate::wire::process;
-use crate::wire::script::{Call, trial};
+use crate::wire::pool::{ConnectThread, Pool, PoolSettings};
+use crate::wire::script::{Call, probe};
 use crate::wire::server_clock::ServerClock;
-use crate::wire::source::Source;
 
 /// Who asks: renewals must not wait for callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn new(
-        source: Arc<dyn Source>,
+        source: Arc<dyn Locator>,
         clock: Arc<dyn Clock>,
         settings: &PoolSettings,
         timeouts: Timeouts,
-        connector: Connector,
+        connector: ConnectThread,
     ) -> Transport {
         let manager = Arc::new(Manager::new(source, Arc::clone(&clock), timeouts));
         Transport {
@@ -65,7 +65,7 @@ impl Transport {
     }
 
     /// How many connections were tried so far, whatever came of it.
-    pub(crate) fn tried(&self) -> u64 {
+    pub(crate) fn connect_attempts(&self) -> u64 {
         self.manager.attempts().counts().all()
     }
 
@@ -76,19 +76,19 @@ impl Transport {
 
     /// Makes sure that a connection can be made; a new one tells the server's time.
     pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
-        process::check()?;
+        fork_guard::check()?;
         self.pool.get(deadline).map(drop)
     }
 
     /// Makes sure that the server serves, which one that is starting does not, and lets this user run
     /// scripts.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.call(&trial(), deadline).map(drop)
+        self.call(&probe(), deadline).map(drop)
     }
 
     /// One command and its answer. It travels together with what other threads send at the moment.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
-        process::check()?;
+        fork_guard::check()?;
         let outcome = self.batcher.call(call, deadline, &self.pool);
         outcome.map_err(|failure| failure.at(&self.manager.address(), self.manager.reply_limit()))
     }
@@ -99,13 +99,13 @@ impl Transport {
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        process::check()?;
+        fork_guard::check()?;
         self.pool.exchange(self.manager.now(), deadline, exchange)
     }
 
     /// Many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
-        let told = process::check().and_then(|()| {
+        let told = fork_guard::check().and_then(|()| {
             let start = self.manager.now();
             self.worker
                 .exchange(start, deadline, |connection| Ok(connection.call_all(calls, deadline)))
@@ -119,7 +119,7 @@ impl Transport {
     }
 
     /// Closes all connections as they come back: one of them may be out of step.
-    pub(crate) fn distrust(&self) {
+    pub(crate) fn discard_connections(&self) {
         self.manager.outdate_all();
     }
 }

@@ -239,7 +239,7 @@ fn short() -> LockOptions {
 }
 
 #[test]
-fn the_rule_of_a_mutex_is_exact() {
+fn permissions_of_a_mutex_are_exact() {
     is_exact("Mutex", &["+pubsub|numsub"], |stage| {
         let locks = [(); 3].map(|()| stage.mutex(short()));
         live(stage.servers, &locks[0], &locks[1])?;
@@ -295,7 +295,7 @@ fn queue_without_publish_is_served_by_heartbeats() {
 }
 
 #[test]
-fn the_rule_of_a_mutex_that_spins_is_exact() {
+fn permissions_of_a_spinning_mutex_are_exact() {
     is_exact("Mutex, Wait::spin()", &["+zrange"], |stage| {
         let lock = || stage.mutex(short().wait(Wait::spin()));
         live(stage.servers, &lock(), &lock())
@@ -303,7 +303,7 @@ fn the_rule_of_a_mutex_that_spins_is_exact() {
 }
 
 #[test]
-fn the_rule_of_a_release_by_watch_is_exact() {
+fn permissions_of_a_release_by_watch_are_exact() {
     is_exact("Mutex, Wait::spin(), Release::watch()", &["+zrange", "+zrem"], |stage| {
         let options = short().wait(Wait::spin()).release(Release::watch());
         let lock = || stage.mutex(options);
@@ -323,7 +323,7 @@ fn the_rule_of_a_release_by_watch_is_exact() {
 }
 
 #[test]
-fn the_rule_of_a_reentrant_lock_is_exact() {
+fn permissions_of_a_reentrant_lock_are_exact() {
     is_exact("ReentrantLock", &["+get", "+unsubscribe"], |stage| {
         let (lock, other) = (stage.reentrant(short()), stage.reentrant(short()));
         live_reentrant(stage.servers, &lock, &other)?;
@@ -336,7 +336,7 @@ fn the_rule_of_a_reentrant_lock_is_exact() {
 }
 
 #[test]
-fn the_rule_of_a_reentrant_lock_that_spins_is_exact() {
+fn permissions_of_a_spinning_reentrant_lock_are_exact() {
     let quiet = &["+get", "+publish", "&leasehold:*", "&redisson_lock__channel:{shop:*"];
     is_exact("ReentrantLock, Wait::spin()", quiet, |stage| {
         let lock = || stage.reentrant(short().wait(Wait::spin()));
@@ -368,20 +368,20 @@ fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: Loc
 }
 
 #[test]
-fn the_rule_of_a_quorum_is_exact() {
+fn permissions_of_a_quorum_are_exact() {
     let quiet = &["+unsubscribe"];
     is_exact_of_several("QuorumClient, on each of its servers", quiet, short());
 }
 
 #[test]
-fn the_rule_of_a_quorum_that_spins_is_exact() {
+fn permissions_of_a_spinning_quorum_are_exact() {
     let title = "QuorumClient, Wait::spin(), on each of its servers";
     let quiet = &["+publish", "&leasehold:*"];
     is_exact_of_several(title, quiet, short().wait(Wait::spin()));
 }
 
 #[test]
-fn servers_that_keep_their_data_are_not_asked_since_when_they_run() {
+fn keeps_data_needs_no_info_permission() {
     let servers = servers(3);
     let mut rule = rule("QuorumClient, on each of its servers");
     rule.retain(|word| word != "+info");
@@ -395,7 +395,7 @@ fn servers_that_keep_their_data_are_not_asked_since_when_they_run() {
 }
 
 #[test]
-fn the_rule_of_a_sentinel_and_what_the_master_needs_are_exact() {
+fn permissions_at_sentinels_and_masters_are_exact() {
     let group = Group::start(1, SOON * 6).expect("a group");
     let (master, sentinels) = (&group.servers[0], group.sentinels.iter().collect::<Vec<_>>());
     let through = |servers: Vec<String>, user: &str, name: &str| {
@@ -424,7 +424,7 @@ fn the_rule_of_a_sentinel_and_what_the_master_needs_are_exact() {
 
 /// Also while a slot is on its way from one node to another.
 #[test]
-fn a_cluster_needs_what_is_added() {
+fn added_permissions_of_a_cluster_are_exact() {
     let cluster = Cluster::start(2, 0).expect("a cluster");
     let nodes: Vec<&Server> = cluster.nodes().iter().collect();
     let client = |stage: &Stage<'_>| {
@@ -462,7 +462,7 @@ fn a_cluster_needs_what_is_added() {
 }
 
 #[test]
-fn another_database_and_a_test_of_connections_need_what_is_added() {
+fn added_permissions_of_database_and_test_on_borrow_are_exact() {
     is_exact_beside("Mutex", "a database other than 0 in the URL", &[], |stage| {
         let url = format!("{}&db=2", stage.url(stage.servers[0]));
         let client = LockClient::builder(url).name_prefix("shop:").build()?;
@@ -476,7 +476,7 @@ fn another_database_and_a_test_of_connections_need_what_is_added() {
 }
 
 #[test]
-fn replicas_need_what_is_added() {
+fn added_permissions_of_replicas_are_exact() {
     let (master, _replica) = Server::start_with_replica().expect("a server and its replica");
     let live = |stage: &Stage<'_>| {
         let client = stage.builder().command_timeout(SOON).build()?;
@@ -489,7 +489,7 @@ fn replicas_need_what_is_added() {
 }
 
 #[test]
-fn disks_need_what_is_added() {
+fn added_permissions_of_disks_are_exact() {
     let server = Server::builder().arg("--appendonly").arg("yes").start().expect("a server");
     let mut known = redis::cmd("COMMAND");
     let known =
@@ -510,7 +510,7 @@ fn disks_need_what_is_added() {
 }
 
 #[test]
-fn a_transaction_needs_what_is_added() {
+fn added_permissions_of_a_transaction_are_exact() {
     is_exact_beside("Mutex", "`guard.transaction`", &[], |stage| {
         let (lock, other) = (stage.mutex(short()), stage.mutex(short()));
         let guard = lock.lock()?;
@@ -530,7 +530,7 @@ fn a_transaction_needs_what_is_added() {
 }
 
 #[test]
-fn a_reentrant_lock_with_a_tag_needs_what_is_added() {
+fn added_permissions_of_a_tagged_reentrant_lock_are_exact() {
     let added_for = "a `ReentrantLock` whose name has a `{`";
     is_exact_beside("ReentrantLock", added_for, &[], |stage| {
         let name = format!("{{{}}}", stage.name);
@@ -541,7 +541,7 @@ fn a_reentrant_lock_with_a_tag_needs_what_is_added() {
 
 /// Not at the first lock.
 #[test]
-fn who_may_run_no_scripts_is_told_when_connecting() {
+fn missing_script_permission_is_reported_at_connect() {
     let cluster = Cluster::start(3, 0).expect("a cluster");
     let server = || Server::builder().tcp().start().expect("a server");
     let (server, group) = (&server(), [server(), server(), server()]);
@@ -575,7 +575,7 @@ fn who_may_run_no_scripts_is_told_when_connecting() {
 
 /// What a waiter may not hear it does not wait for.
 #[test]
-fn a_client_that_connects_at_once_needs_no_more() {
+fn connect_now_needs_no_more_permissions() {
     let server = Server::start().expect("a server");
     allow(&server, "locks", &rule("Mutex"));
     let stage = Stage { servers: &[&server], user: "locks", name: "x" };

@@ -52,7 +52,7 @@ impl Sections {
 }
 
 #[test]
-fn each_name_is_at_the_master_of_its_slot() {
+fn each_lock_is_at_the_master_of_its_slot() {
     let cluster = start(3, 0);
     let (one, other) = (client(&cluster), client(&cluster));
     for (home, master) in cluster.masters().iter().enumerate() {
@@ -78,7 +78,7 @@ fn each_name_is_at_the_master_of_its_slot() {
 }
 
 #[test]
-fn other_ways_to_release_and_to_write_work_there_too() {
+fn watch_replicas_transactions_work_in_a_cluster() {
     let cluster = start(3, 1);
     let client = client(&cluster);
     let watched = LockOptions::new().wait(Wait::spin()).release(Release::watch());
@@ -130,7 +130,7 @@ fn a_slot_that_has_moved_is_followed() {
 /// A slot may be on its way for long. What is there is renewed, on one side and then on the other; all
 /// else waits for the end.
 #[test]
-fn a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end() {
+fn lock_in_a_migrating_slot_is_renewed_and_released() {
     let cluster = start(3, 0);
     let (source, target) = (&cluster.nodes()[0], &cluster.nodes()[1]);
     let (holder, other) = (client(&cluster), client(&cluster));
@@ -194,7 +194,7 @@ fn exists_asking(node: &Server, key: &str) -> bool {
 /// All keys are there, and yet a hand-over would fail half-way: the queue is gone once it has taken
 /// the last waiter out.
 #[test]
-fn a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all() {
+fn hand_over_in_a_migrating_slot_is_whole_or_none() {
     let cluster = start(2, 0);
     let (holder, waiter) = (client(&cluster), client(&cluster));
     let name = cluster.name_at(0, "x");
@@ -279,17 +279,17 @@ fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
 }
 
 #[test]
-fn a_slot_moves_under_a_queue() {
+fn slot_moves_under_a_queue() {
     moved_under_load(|client, name| client.mutex(name)?.lock());
 }
 
 #[test]
-fn a_slot_moves_under_those_who_wait_for_a_reentrant_lock() {
+fn slot_moves_under_waiters_of_a_reentrant_lock() {
     moved_under_load(|client, name| client.reentrant(name)?.lock());
 }
 
 #[test]
-fn a_slot_moves_under_those_who_spin() {
+fn slot_moves_under_spinning_waiters() {
     let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
     moved_under_load(move |client, name| client.mutex_with(name, options)?.lock());
 }
@@ -348,7 +348,7 @@ fn a_waiter_is_woken_by_a_message_wherever_it_listens() {
 
 /// Redisson's waiters listen to the channel of the slot where there is one.
 #[test]
-fn who_listens_to_the_channel_of_a_slot_is_told_of_a_release() {
+fn sharded_subscriber_receives_a_release() {
     let cluster = start(3, 0);
     let name = cluster.name_at(2, "x");
     let lock = client(&cluster).reentrant(&name).unwrap();
@@ -371,7 +371,7 @@ fn who_listens_to_the_channel_of_a_slot_is_told_of_a_release() {
 /// The nodes pass on what is published, but that may take them long: a message is heard at once only
 /// where it is published.
 #[test]
-fn clients_listen_at_every_master_and_to_a_name_where_it_is() {
+fn client_subscribes_at_every_master_and_at_the_names() {
     let cluster = start(3, 0);
     let clients = [client(&cluster), client(&cluster)];
     let all = |count| cluster.nodes().iter().all(|node| ears(node) == count);
@@ -403,7 +403,7 @@ fn clients_listen_at_every_master_and_to_a_name_where_it_is() {
 }
 
 #[test]
-fn a_promoted_master_is_listened_to() {
+fn client_subscribes_at_a_promoted_master() {
     let cluster = start(3, 1);
     let clients = [client(&cluster), client(&cluster)];
     let name = cluster.name_at(0, "x");
@@ -428,7 +428,7 @@ fn a_promoted_master_is_listened_to() {
 }
 
 #[test]
-fn a_master_that_cannot_be_listened_to_makes_nobody_deaf() {
+fn unreachable_master_stops_no_messages_of_the_others() {
     let cluster = Cluster::start_with(3, 0, &["--cluster-require-full-coverage", "no"]).unwrap();
     let clients = [client(&cluster), client(&cluster)];
     hand_over(&cluster, &clients, &cluster.name_at(0, "x"), 2);
@@ -460,7 +460,7 @@ fn deaf_at_the_first_master() -> (Cluster, [LockClient; 2]) {
 
 /// Rule 12: the master of the name counts no listener, and hands over all the same.
 #[test]
-fn waiter_that_is_heard_elsewhere_is_handed_the_lock() {
+fn waiter_subscribed_only_elsewhere_is_handed_the_lock() {
     let (cluster, clients) = deaf_at_the_first_master();
     let (home, name) = (&cluster.nodes()[0], cluster.name_at(0, "x"));
     let guard = clients[0].mutex(&name).unwrap().lock().unwrap();
@@ -483,7 +483,7 @@ fn waiter_that_is_heard_elsewhere_is_handed_the_lock() {
 
 /// Its releases find nobody who listens there, and wake who waits all the same.
 #[test]
-fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
+fn waiter_refused_at_its_master_is_woken_by_the_others() {
     let (cluster, clients) = deaf_at_the_first_master();
     for home in 0..3 {
         hand_over(&cluster, &clients, &cluster.name_at(home, "x"), 10);
@@ -505,7 +505,7 @@ fn who_is_not_let_listen_at_a_master_is_told_by_the_others() {
 
 /// Rule 12: what was said while nobody listened is made good by asking.
 #[test]
-fn who_waits_asks_again_when_the_master_of_its_name_is_heard_again() {
+fn waiter_asks_again_after_resubscription_at_its_master() {
     const ROUNDS: u32 = 10;
     let cluster = start(3, 0);
     let (holder, waiter) = (client(&cluster), client(&cluster));
@@ -546,7 +546,7 @@ fn counting(cluster: &Cluster) -> (LockClient, Arc<AtomicU64>) {
 
 /// What every master tells is told once, and what one is not listened to for the others tell.
 #[test]
-fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
+fn release_request_is_delivered_once_each_time() {
     let cluster = start(3, 0);
     let ((holder, asked), other) = (counting(&cluster), client(&cluster));
     hand_over(&cluster, &[holder.clone(), other.clone()], &cluster.name_at(0, "warm"), 1);
@@ -574,7 +574,7 @@ fn a_request_to_let_go_is_told_as_often_as_it_was_made() {
 
 /// Some are listened to no longer, and others not yet.
 #[test]
-fn a_request_to_let_go_is_told_while_masters_change() {
+fn release_request_is_delivered_while_masters_change() {
     let cluster = start(3, 1);
     let ((holder, asked), other) = (counting(&cluster), client(&cluster));
     let name = cluster.name_at(0, "x");
@@ -654,7 +654,7 @@ fn a_lock_costs_no_more_where_there_are_more_masters() {
 /// A waiter that was killed cannot be told from one that listens on another node. It is handed the
 /// lock, which is over when its window is.
 #[test]
-fn a_dead_waiter_holds_the_queue_up_no_longer_than_its_window() {
+fn dead_waiter_delays_the_queue_by_its_window_at_most() {
     let cluster = start(3, 0);
     let name = cluster.name_at(0, "x");
     let holder = client(&cluster).mutex(&name).unwrap().lock().unwrap();
@@ -756,7 +756,7 @@ fn a_replica_takes_the_place_of_a_master_that_hangs() {
 }
 
 #[test]
-fn a_master_that_hangs_keeps_nobody_elsewhere_from_being_renewed() {
+fn hung_master_does_not_stop_renewals_at_the_others() {
     let cluster = Cluster::start_with(3, 0, &["--cluster-require-full-coverage", "no"]).unwrap();
     let client = builder(&cluster).give_up_after(ms(500)).build().unwrap();
     let guards: Vec<Guard> = (0..3)
@@ -789,7 +789,7 @@ fn a_master_that_hangs_keeps_nobody_elsewhere_from_being_renewed() {
 }
 
 #[test]
-fn names_that_cannot_live_in_one_slot_are_refused_with_the_reason() {
+fn names_that_break_the_hash_tag_are_refused() {
     let client = LockClient::builder("redis://127.0.0.1:1").cluster([""; 0]).build().unwrap();
     for name in ["a}b", "}", "{}", "a{}b", "{}x{y}", "x}{"] {
         names(&client.mutex(name).unwrap_err(), ["name", name, "one slot"]);
@@ -805,7 +805,7 @@ fn names_that_cannot_live_in_one_slot_are_refused_with_the_reason() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_before_any_io() {
+fn impossible_settings_are_rejected_before_any_io() {
     let builder = |url: &str, urls: &[&str]| LockClient::builder(url).cluster(urls.to_vec());
     let with_password = builder("redis://:a@h:1", &["redis://:secret@i:1"]);
     for (builder, parts) in [
@@ -826,7 +826,7 @@ fn settings_that_cannot_be_are_refused_before_any_io() {
 }
 
 #[test]
-fn without_any_node_the_error_says_so_in_time() {
+fn cluster_without_a_reachable_node_fails_in_time() {
     let dead = ["redis://127.0.0.1:2", "redis://127.0.0.1:3"];
     let builder =
         || LockClient::builder("redis://127.0.0.1:1").cluster(dead).give_up_after(ms(300));
@@ -846,7 +846,7 @@ fn without_any_node_the_error_says_so_in_time() {
 
 /// The nodes are there, and far away.
 #[test]
-fn who_has_time_is_not_told_what_one_without_met_with() {
+fn short_callers_timeout_is_not_passed_to_a_longer_one() {
     let cluster = start(1, 0);
     let node = &cluster.nodes()[0];
     let proxy = Proxy::start(node).expect("a proxy");
@@ -860,7 +860,7 @@ fn who_has_time_is_not_told_what_one_without_met_with() {
 }
 
 #[test]
-fn a_wait_ends_in_time_where_no_node_answers() {
+fn wait_ends_in_time_when_no_node_replies() {
     let cluster = start(3, 0);
     let urls = cluster.urls();
     let build = || LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
@@ -888,7 +888,7 @@ fn a_wait_ends_in_time_where_no_node_answers() {
 }
 
 #[test]
-fn what_is_no_cluster_and_what_is_one_unexpectedly_is_told() {
+fn wrong_cluster_setting_is_reported_both_ways() {
     let alone = Server::builder().tcp().start().unwrap();
     let error = LockClient::builder(alone.tcp_url()).cluster([""; 0]).connect_now(true);
     let error = error.build().unwrap_err();
@@ -902,7 +902,7 @@ fn what_is_no_cluster_and_what_is_one_unexpectedly_is_told() {
 }
 
 #[test]
-fn the_password_is_that_of_all_nodes() {
+fn password_is_used_for_all_nodes() {
     let cluster = start(3, 0);
     let urls = cluster.urls();
     let homes = [0, 1, 2].map(|home| cluster.name_at(home, "x"));
@@ -925,7 +925,7 @@ fn the_password_is_that_of_all_nodes() {
 /// A message does not tell by whose clock it was written. Its lease begins when its waiter last asked,
 /// and not when it came.
 #[test]
-fn a_grant_that_comes_late_is_not_dated_by_its_coming() {
+fn late_grant_is_not_dated_by_its_receipt() {
     let cluster = start(1, 0);
     let node = &cluster.nodes()[0];
     let proxy = Proxy::start(node).expect("a proxy");
@@ -961,7 +961,7 @@ fn a_grant_that_comes_late_is_not_dated_by_its_coming() {
 /// A node may have taken a slot over by the time that it is asked, and then it needs no leave: what it
 /// did is told, though this user may not ask for leave.
 #[test]
-fn what_a_node_did_is_told_where_leave_to_ask_was_denied() {
+fn outcome_is_returned_where_asking_is_denied() {
     let cluster = start(1, 0);
     let node = &cluster.nodes()[0];
     let proxy = Proxy::start(node).expect("a proxy");

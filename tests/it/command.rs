@@ -60,7 +60,7 @@ fn missing(text: &str, metadata: &str) -> Vec<String> {
 }
 
 #[test]
-fn shown_commands_name_what_exists() {
+fn documented_commands_name_existing_things() {
     let metadata = metadata();
     let shown: Vec<_> =
         texts().into_iter().map(|(path, text)| (path, missing(&text, &metadata))).collect();

@@ -45,7 +45,7 @@ fn denied<T: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T, Error>) {
 }
 
 #[test]
-fn refused_password_is_not_sent_again_unasked() {
+fn refused_password_is_not_sent_again_unprompted() {
     let server = tcp();
     set_password(&server, "right");
     let client = LockClient::builder(url(&server)).min_idle(2).build().unwrap();
@@ -126,7 +126,7 @@ fn refused_password_is_not_repeated_at_sentinels() {
 
 /// One node refuses the user that listens at all of them.
 #[test]
-fn refusing_node_is_not_listened_to_unasked() {
+fn refusing_node_is_not_subscribed_to_unprompted() {
     let cluster = Cluster::start(3, 0).unwrap();
     cluster.masters().iter().for_each(|server| set_password(server, "wrong"));
     let urls: Vec<String> = cluster.masters().iter().map(url).collect();
@@ -156,7 +156,7 @@ fn refusing_node_is_not_listened_to_unasked() {
 }
 
 #[test]
-fn server_that_is_down_is_tried_less_and_less() {
+fn server_that_is_down_is_tried_ever_less_often() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let accepted = Arc::new(AtomicU64::new(0));
@@ -190,7 +190,7 @@ fn behind_sign_in() -> (Server, Proxy, String) {
 }
 
 #[test]
-fn slow_connection_is_waited_for_by_connect_timeout() {
+fn slow_connection_may_take_connect_timeout() {
     let (_server, proxy, url) = behind_sign_in();
     let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
     // The longest wait for a free connection and for a reply is a second.
@@ -202,7 +202,7 @@ fn slow_connection_is_waited_for_by_connect_timeout() {
 /// While the only connection is stuck, and then while another is made, more time passes than a reply may
 /// take.
 #[test]
-fn free_connection_is_waited_for_by_max_wait() {
+fn wait_for_a_free_connection_lasts_max_wait() {
     let (_server, proxy, url) = behind_sign_in();
     let builder = LockClient::builder(url).max_size(1).max_wait(SOON).connect_timeout(SOON);
     let client = builder.build().unwrap();
@@ -220,7 +220,7 @@ fn free_connection_is_waited_for_by_max_wait() {
 }
 
 #[test]
-fn thread_that_joins_others_waits_for_the_connection_too() {
+fn connecting_time_does_not_count_as_max_wait() {
     let (_server, proxy, url) = behind_sign_in();
     let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
     // Less than it takes to connect: that time does not count as waiting for others.

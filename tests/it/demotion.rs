@@ -211,7 +211,7 @@ fn finds_out(pair: &Pair, client: &LockClient, while_it_hears: bool) {
 }
 
 #[test]
-fn a_silent_listener_at_a_replica_finds_out() {
+fn idle_listener_at_a_replica_finds_out() {
     let pair = Pair::start();
     finds_out(&pair, &pair.listening(), false);
 }
@@ -239,7 +239,7 @@ fn a_listener_of_a_user_without_role_finds_out() {
 
 /// The other connections are lost, so no write is refused. Those that replace them reach the new master.
 #[test]
-fn a_new_connection_makes_a_silent_listener_ask_soon() {
+fn new_connection_makes_an_idle_listener_ask_soon() {
     let pair = Pair::start();
     let client = pair.listening();
     pair.swap();
@@ -347,7 +347,7 @@ fn waiters_of_a_demoted_master_never_hold_together() {
 
 /// The same for a server of several.
 #[test]
-fn a_demoted_server_of_a_quorum_is_left_by_its_listener() {
+fn quorum_listener_leaves_a_demoted_server() {
     let pair = Pair::start();
     let others = [server(), server()];
     let client = |url: String| {
@@ -392,7 +392,7 @@ fn asks_seldom(servers: &[Server]) {
 }
 
 #[test]
-fn a_silent_listener_asks_seldom() {
+fn idle_listener_asks_seldom() {
     let servers = [server()];
     let client = open(&servers[0]);
     listens(&servers[0], &client);
@@ -400,7 +400,7 @@ fn a_silent_listener_asks_seldom() {
 }
 
 #[test]
-fn a_silent_listener_of_a_quorum_asks_seldom() {
+fn idle_listener_of_a_quorum_asks_seldom() {
     let servers = [server(), server(), server()];
     let lock = || {
         let builder = QuorumClient::builder(servers.iter().map(Server::unix_url));
@@ -418,7 +418,7 @@ fn a_silent_listener_of_a_quorum_asks_seldom() {
 }
 
 #[test]
-fn a_silent_listener_of_a_cluster_asks_seldom() {
+fn idle_listener_of_a_cluster_asks_seldom() {
     let cluster = Cluster::start(3, 0).unwrap();
     let urls = cluster.urls();
     let client = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
@@ -434,7 +434,7 @@ fn a_silent_listener_of_a_cluster_asks_seldom() {
 }
 
 #[test]
-fn a_silent_listener_with_sentinels_asks_seldom() {
+fn idle_listener_with_sentinels_asks_seldom() {
     let group = Group::start(1, ms(5_000)).unwrap();
     let sentinel = Proxy::start(&group.sentinels[0]).unwrap();
     let asked = sentinel.add(Fault::request("HELLO", Action::Delay(Duration::ZERO)).sticky());

@@ -36,7 +36,7 @@ fn a_key_is_locked_and_unlocked() {
 }
 
 #[test]
-fn it_works_as_a_trait_object() {
+fn trait_object_locks_and_unlocks() {
     let server = server();
     let application = Application { locks: Box::new(open(&server)) };
     let locks = &*application.locks;
@@ -50,7 +50,7 @@ fn it_works_as_a_trait_object() {
 }
 
 #[test]
-fn what_refers_to_an_implementation_is_one_too() {
+fn references_and_pointers_implement_the_trait() {
     fn once(locks: impl DistributedLock) {
         assert!(locks.try_lock("x", NOW, lease()).unwrap() && locks.is_held("x"));
         locks.unlock("x").unwrap();
@@ -66,7 +66,7 @@ fn what_refers_to_an_implementation_is_one_too() {
 }
 
 #[test]
-fn with_lock_is_a_method_behind_dyn_also_of_what_can_be_sent_and_shared() {
+fn with_lock_works_on_dyn_send_sync_objects() {
     let server = server();
     let locks = open(&server);
     let held = || locks.is_held("x");
@@ -96,7 +96,7 @@ fn each_lock_needs_its_own_unlock() {
 }
 
 #[test]
-fn unlock_by_a_thread_that_does_not_hold_is_an_error_and_touches_nothing() {
+fn unlock_without_a_hold_is_an_error_and_touches_nothing() {
     let server = server();
     let (locks, others) = (open(&server), open(&server));
     assert!(locks.unlock("x").unwrap_err().is_not_held());
@@ -114,7 +114,7 @@ fn unlock_by_a_thread_that_does_not_hold_is_an_error_and_touches_nothing() {
 }
 
 #[test]
-fn unlock_after_expiry_is_a_loss_and_the_key_is_free_for_this_thread_again() {
+fn unlock_after_expiry_is_a_loss_and_frees_the_key() {
     let server = server();
     let (locks, others) = (open(&server), open(&server));
     assert!(locks.try_lock("x", NOW, Lease::fixed(ms(1_500))).unwrap());
@@ -128,7 +128,7 @@ fn unlock_after_expiry_is_a_loss_and_the_key_is_free_for_this_thread_again() {
 }
 
 #[test]
-fn it_is_the_mutex_of_that_name() {
+fn lock_by_key_is_the_mutex_of_that_name() {
     let server = server();
     let locks = open(&server);
     assert!(locks.try_lock("x", NOW, lease()).unwrap());
@@ -142,7 +142,7 @@ fn it_is_the_mutex_of_that_name() {
 }
 
 #[test]
-fn it_waits_as_long_as_it_may() {
+fn try_lock_waits_no_less_than_its_limit() {
     let server = server();
     let (locks, others) = (open(&server), open(&server));
     assert!(locks.try_lock("x", NOW, Lease::fixed(ms(3_000))).unwrap());
@@ -164,7 +164,7 @@ fn a_held_key_is_renewed_if_its_lease_says_so() {
 }
 
 #[test]
-fn with_lock_gives_back_also_after_a_panic() {
+fn with_lock_releases_after_a_panic() {
     let server = server();
     let locks = open(&server);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -175,7 +175,7 @@ fn with_lock_gives_back_also_after_a_panic() {
 }
 
 #[test]
-fn with_lock_says_timeout_when_another_has_it_and_does_no_work() {
+fn with_lock_times_out_without_running_the_work() {
     let server = server();
     let (locks, others) = (open(&server), open(&server));
     assert!(locks.try_lock("x", NOW, lease()).unwrap());
@@ -185,7 +185,7 @@ fn with_lock_says_timeout_when_another_has_it_and_does_no_work() {
 }
 
 #[test]
-fn a_timeout_of_with_lock_shows_the_name_as_all_errors_do() {
+fn with_lock_timeout_shows_the_name_escaped() {
     let server = server();
     let build = || LockClient::builder(server.url()).name_prefix("shop:").build().unwrap();
     let (locks, others) = (build(), build());
@@ -223,7 +223,7 @@ fn with_lock_reports_a_loss_during_the_work() {
 }
 
 #[test]
-fn what_a_thread_still_holds_at_its_end_is_given_back() {
+fn ending_thread_releases_its_holds() {
     let server = server();
     let locks = open(&server);
     thread::scope(|scope| {
@@ -238,7 +238,7 @@ fn what_a_thread_still_holds_at_its_end_is_given_back() {
 
 /// `false` is for a holder; trouble is an error.
 #[test]
-fn trouble_is_an_error_and_not_false() {
+fn outage_is_an_error_and_not_false() {
     let server = server();
     let locks = hasty(&server.url());
     ask::<()>(&server, &["LPUSH", "list", "a"]);
@@ -251,7 +251,7 @@ fn trouble_is_an_error_and_not_false() {
 }
 
 #[test]
-fn bad_input_is_refused_before_any_io() {
+fn bad_input_is_rejected_before_any_io() {
     let locks = LockClient::builder("unix:///does/not/exist").build().unwrap();
     let error = locks.try_lock("", NOW, lease()).unwrap_err();
     names(&error, ["name", "empty", "at least one byte"]);

@@ -17,7 +17,7 @@ use row::Row;
 const TABLE: &str = include_str!("error_text/table.md");
 
 #[test]
-fn error_texts_are_those_of_the_table() {
+fn error_texts_match_the_table() {
     let rows: Vec<Row> = thread::scope(|scope| {
         let groups = [
             scope.spawn(setting::rows),

@@ -102,7 +102,7 @@ fn in_time(took: Took) {
 }
 
 #[test]
-fn a_killed_master_is_replaced_within_a_second_of_the_promotion() {
+fn killed_master_is_replaced_within_a_second_of_promotion() {
     in_time(fail_over(Server::kill));
 }
 
@@ -162,7 +162,7 @@ const HELD: u64 = 21_000;
 /// The master hangs, another is made the master, and then it goes on: until its sentinels reach it,
 /// after eight seconds or more, it still takes itself for the master and would do all that it is told.
 #[test]
-fn a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told() {
+fn woken_demoted_master_is_sent_nothing_after_the_switch() {
     let group = group(2);
     let old = &group.servers[0];
     let mut watch = Watch::begin(old);
@@ -244,7 +244,7 @@ fn a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told() {
 
 /// The replicas have lost the master when one lock is taken, and have the other.
 #[test]
-fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_it() {
+fn fail_over_ends_only_holds_the_new_master_lacks() {
     let group = group(2);
     let (old, replicas) = (&group.servers[0], &group.servers[1..]);
     let (sender, told) = mpsc::channel();
@@ -285,7 +285,7 @@ fn who_holds_what_the_new_master_lacks_is_told_and_who_holds_what_it_has_keeps_i
 #[test]
 #[ignore = "takes minutes"]
 #[allow(clippy::print_stdout, reason = "the figures are there to be read")]
-fn times_of_many() {
+fn fail_over_times_are_printed() {
     let count = std::env::var("LEASEHOLD_FAILOVERS").ok().and_then(|text| text.parse().ok());
     let mut all = Vec::new();
     for round in 0..count.unwrap_or(10_u32) {
@@ -301,7 +301,7 @@ fn times_of_many() {
 
 /// The host fails that has the master and the sentinel which is asked first.
 #[test]
-fn a_master_that_hangs_with_a_sentinel_is_left_by_renewals_and_waiters_in_time() {
+fn hung_master_with_its_sentinel_is_left_in_time() {
     let group = group(1);
     let [old, new] = &group.servers[..] else { unreachable!("a master and a replica") };
     let (one, other) = (client(&group), client(&group));

@@ -35,7 +35,7 @@ fn stays_away(server: &Server, key: &str) {
 }
 
 #[test]
-fn a_reply_lost_after_execution_is_recognised_as_ours() {
+fn grant_with_a_lost_reply_is_recognised_as_ours() {
     for action in [Action::LoseReply, Action::HalfReply] {
         // Anew each time: what the worker makes sure of later would be counted, and meet the fault.
         let (server, proxy) = behind_proxy();
@@ -54,7 +54,7 @@ fn a_reply_lost_after_execution_is_recognised_as_ours() {
 
 /// The first request may have taken it, whatever the second is told.
 #[test]
-fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
+fn refusal_after_an_unanswered_request_is_unknown() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(HASTE * 3).build().unwrap();
     let lock = client.mutex("x").unwrap();
@@ -72,7 +72,7 @@ fn a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open() {
 
 /// It may have been carried out, and then outlasts by far what its holder knows of.
 #[test]
-fn what_an_unanswered_extension_has_left_is_given_back() {
+fn lease_left_by_an_unanswered_extension_is_released() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(HASTE).build().unwrap();
     for cut in [false, true] {
@@ -127,7 +127,7 @@ fn becomes_whole(guard: &Guard) {
 }
 
 #[test]
-fn handed_over_lease_survives_a_lost_renewal_answer() {
+fn handed_over_lease_survives_a_lost_renewal_reply() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -162,7 +162,7 @@ fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
 
 /// Redis carried the renewals out, and has the lock for far longer than its holder knew.
 #[test]
-fn what_unanswered_renewals_have_left_is_given_back() {
+fn lease_left_by_unanswered_renewals_is_released() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -177,7 +177,7 @@ fn what_unanswered_renewals_have_left_is_given_back() {
 
 /// Rule 3: a repeated grant has the same token, and a validity reckoned from the second request.
 #[test]
-fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says() {
+fn repeated_grant_keeps_its_token_and_its_time_to_live() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let fault = proxy.add(Fault::request("ours", Action::LoseReply));
@@ -201,7 +201,7 @@ fn a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_s
 
 /// The validity is reckoned from before the request, and not from its answer.
 #[test]
-fn a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer() {
+fn late_reply_makes_no_grant_valid_beyond_redis() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for kind in KINDS {
@@ -230,7 +230,7 @@ fn a_request_cut_before_the_server_is_repeated_once() {
 }
 
 #[test]
-fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key() {
+fn dropped_request_is_unknown_in_time_and_leaves_no_key() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for (number, action) in [Action::Drop, Action::Cut, Action::CutHalf].into_iter().enumerate() {
@@ -250,7 +250,7 @@ fn a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key(
 
 /// Regression, CURATOR-79: what was made on the server is not left behind when nobody heard of it.
 #[test]
-fn a_grant_whose_reply_never_comes_is_given_back() {
+fn grant_without_a_reply_is_released() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in KINDS {
@@ -267,7 +267,7 @@ fn a_grant_whose_reply_never_comes_is_given_back() {
 
 /// Regression, CURATOR-79: the wait is called off while the answer, a grant, is on its way.
 #[test]
-fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
+fn grant_to_a_cancelled_wait_is_released() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("ghost").unwrap();
@@ -286,7 +286,7 @@ fn a_grant_that_comes_to_a_wait_that_was_called_off_is_given_back() {
 }
 
 #[test]
-fn a_garbage_reply_is_not_taken_for_an_answer() {
+fn garbage_reply_is_repeated_and_recognised() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (number, garbage) in
@@ -311,7 +311,7 @@ fn a_garbage_reply_is_not_taken_for_an_answer() {
 }
 
 #[test]
-fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
+fn endless_garbage_is_unknown_and_leaves_no_owner() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let garbage = Action::Garbage(b"*1\r\n:9\r\n".to_vec());
@@ -323,7 +323,7 @@ fn garbage_for_ever_is_an_unknown_outcome_and_leaves_no_ghost() {
 }
 
 #[test]
-fn a_black_hole_is_a_typed_error_in_time_for_every_call() {
+fn black_hole_is_a_typed_error_in_time_for_every_call() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
@@ -379,7 +379,7 @@ fn a_late_reply_is_not_read_by_the_next_command() {
 
 /// A connection on which an answer is missing serves nobody else.
 #[test]
-fn an_answer_that_never_comes_spoils_only_its_own_command() {
+fn missing_reply_affects_only_its_own_command() {
     let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = hasty(&proxy.url());
@@ -396,7 +396,7 @@ fn an_answer_that_never_comes_spoils_only_its_own_command() {
 
 /// An answer comes twice, so that every later one on its connection is that of the command before.
 #[test]
-fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
+fn surplus_reply_ends_its_connection() {
     let (server, proxy) = behind_proxy();
     ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
     let client = LockClient::open(proxy.url()).unwrap();
@@ -419,7 +419,7 @@ fn an_answer_too_many_ends_its_connection_once_it_is_seen() {
 /// The request runs only after its own clean-up has: without a deadline of its own it would make
 /// a lock that nobody has (rules 2 and 6).
 #[test]
-fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
+fn request_overtaken_by_its_clean_up_leaves_no_owner() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for kind in KINDS {
@@ -438,7 +438,7 @@ fn a_request_overtaken_by_its_clean_up_makes_no_ghost() {
 
 /// A network so slow that the grant is old when it comes.
 #[test]
-fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
+fn grant_slower_than_its_lease_is_refused_and_released() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex_with("x", fixed(250)).unwrap();
@@ -452,7 +452,7 @@ fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
 }
 
 #[test]
-fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
+fn resumed_server_leaves_no_owner_without_a_client() {
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
@@ -471,7 +471,7 @@ fn a_paused_server_makes_no_ghosts_when_it_goes_on() {
 }
 
 #[test]
-fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fenced() {
+fn server_pause_beyond_the_lease_ends_the_hold() {
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(2_000)).unwrap();
@@ -492,7 +492,7 @@ fn a_server_paused_for_longer_than_the_lease_ends_the_hold_and_the_next_is_fence
 
 /// `CLIENT PAUSE` holds back what was sent until it is over.
 #[test]
-fn a_client_pause_makes_no_ghosts() {
+fn client_pause_leaves_no_owner_without_a_client() {
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
@@ -507,7 +507,7 @@ fn a_client_pause_makes_no_ghosts() {
 }
 
 #[test]
-fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
+fn restart_without_data_is_a_loss_and_tokens_grow() {
     let (server, _proxy) = behind_proxy();
     let client = hasty(&server.url());
     let lock = client.mutex_with("x", renewed(8_000)).unwrap();
@@ -523,7 +523,7 @@ fn a_restart_that_lost_everything_is_a_loss_and_the_next_token_is_greater() {
 /// What a connection that breaks late leaves of a call's time is all that the repetition gets: a call has
 /// its time-out for the reply, and as much for a connection.
 #[test]
-fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
+fn call_with_a_late_broken_connection_ends_in_time() {
     let server = server();
     warm(&server);
     let call = |what: &'static str| {
@@ -568,7 +568,7 @@ fn a_call_whose_connection_breaks_late_ends_in_time_all_the_same() {
 
 /// The repetition of a request whose answer was lost cannot be sent: nobody can say what is done.
 #[test]
-fn what_was_lost_with_the_only_connection_is_an_unknown_outcome() {
+fn request_lost_with_the_only_connection_is_unknown() {
     let (server, proxy) = behind_proxy();
     for what in ["try_lock", "extend", "release"] {
         let client = hasty(&proxy.url());
@@ -606,7 +606,7 @@ fn holder(server: &Server, ttl: u64) -> (Child, u64) {
 }
 
 #[test]
-fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
+fn stopped_holder_knows_its_loss_before_io_and_is_fenced() {
     let server = server();
     let (mut child, token) = holder(&server, 3_000);
     child.stop();
@@ -625,7 +625,7 @@ fn a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced() {
 }
 
 #[test]
-fn a_killed_holder_keeps_others_out_for_the_rest_of_its_lease_and_no_longer() {
+fn killed_holder_excludes_others_until_its_lease_ends() {
     let server = server();
     let (mut child, token) = holder(&server, 4_000);
     let rival = open(&server).mutex("x").unwrap();

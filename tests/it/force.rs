@@ -100,7 +100,7 @@ fn listening(server: &Server) -> LockClient {
 }
 
 #[test]
-fn evicted_holder_that_listens_is_told_at_once() {
+fn evicted_holder_that_listens_learns_it_at_once() {
     let server = server();
     for kind in KINDS {
         let client = listening(&server);
@@ -125,7 +125,7 @@ fn evicted_holder_that_listens_is_told_at_once() {
 
 /// Nobody listens for it, so that its next renewal finds out, long before its lease is over.
 #[test]
-fn evicted_holder_that_spins_is_told_by_its_renewal() {
+fn evicted_holder_that_spins_learns_it_by_its_renewal() {
     let servers = [server(), server()];
     let held: Vec<Guard> = KINDS
         .iter()
@@ -164,7 +164,7 @@ fn evicted_lease_that_lingers_is_forgotten() {
 
 /// A message is a hint: whoever hears it asks, and believes what the server says.
 #[test]
-fn false_word_of_an_eviction_costs_no_lock() {
+fn false_eviction_message_costs_no_lock() {
     let server = server();
     for kind in KINDS {
         let client = listening(&server);
@@ -216,7 +216,7 @@ fn force_aimed_at_a_majority_spares_the_next_one() {
 }
 
 #[test]
-fn evicted_holder_of_a_majority_is_told_at_once() {
+fn evicted_holder_of_a_majority_learns_it_at_once() {
     let servers = servers(3);
     let (client, other) = (
         crate::common::several::open(direct(&servers)),

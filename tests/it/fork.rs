@@ -13,7 +13,7 @@ use leasehold_support::{Child, Proxy};
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_fork_is_refused_and_its_parent_goes_on() {
+fn fork_gets_an_error_and_its_parent_goes_on() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let mut child = Child::role("forker")
@@ -39,7 +39,7 @@ fn a_fork_is_refused_and_its_parent_goes_on() {
 }
 
 #[test]
-fn a_fork_of_a_process_without_a_client_makes_its_own() {
+fn fork_before_the_first_client_makes_its_own() {
     let server = server();
     let mut child = Child::role("early forker")
         .test("fork::roles")

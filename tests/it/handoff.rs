@@ -70,7 +70,7 @@ fn passing_on_sends_nothing_and_keeps_the_order() {
 
 /// Rule 19: the token that was written back counts, also where the server's clock is behind it.
 #[test]
-fn a_token_that_was_written_back_is_respected_by_the_next_process() {
+fn next_process_respects_a_written_back_token() {
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -117,7 +117,7 @@ fn a_release_by_watch_writes_the_last_token_back() {
 /// Where the counter is ahead of the server's clock, local holds must not use up what the next
 /// process would be given.
 #[test]
-fn tokens_grow_through_local_hand_offs_while_the_counter_is_ahead_of_the_clock() {
+fn tokens_grow_in_local_hand_offs_with_the_counter_ahead() {
     let server = server();
     let clients = [listener(&server), listener(&server)];
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -147,7 +147,7 @@ fn tokens_grow_through_local_hand_offs_while_the_counter_is_ahead_of_the_clock()
 /// The same where the last of these holds ends without a word to Redis, as a killed process's does:
 /// the next process must not be given its token once more.
 #[test]
-fn a_token_that_redis_never_heard_of_is_given_to_nobody_else() {
+fn token_unknown_to_redis_is_not_given_again() {
     let server = server();
     let client = listener(&server);
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -222,7 +222,7 @@ fn passing_on_is_bounded_while_another_process_waits() {
 
 /// A process that comes while the lease goes round and round in another is let in at once.
 #[test]
-fn a_newcomer_ends_the_passing_on_of_a_busy_process() {
+fn newcomer_ends_the_passing_on_in_a_busy_process() {
     let server = server();
     let ours = listener(&server);
     let done = AtomicBool::new(false);
@@ -286,7 +286,7 @@ fn passing_on_is_bounded_in_time_while_another_process_waits() {
 }
 
 #[test]
-fn nothing_is_passed_on_that_must_not_be() {
+fn lease_is_passed_on_only_to_compatible_options() {
     let server = server();
     warm(&server);
     let client = listener(&server);
@@ -328,7 +328,7 @@ fn nothing_is_passed_on_that_must_not_be() {
 
 /// Rule 17: a command that brought no answer may still run, and then in the next one's hold.
 #[test]
-fn a_lease_with_a_command_that_was_never_answered_is_not_passed_on() {
+fn lease_with_an_unanswered_command_is_not_passed_on() {
     let server = server();
     warm(&server);
     for what in ["acquire", "extend", "extend again", "check"] {
@@ -427,7 +427,7 @@ fn max_renewals_counts_for_each_hold() {
 
 /// Rule 9: a hold that is never renewed has a whole lease, and not the rest of another's.
 #[test]
-fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
+fn fixed_hold_is_not_passed_the_rest_of_a_lease() {
     let server = server();
     let client = listener(&server);
     let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
@@ -450,7 +450,7 @@ fn a_hold_without_renewals_is_not_passed_the_rest_of_a_lease() {
 
 /// A thread whose time is over is passed over, and one that is passed the lease has it.
 #[test]
-fn a_waiter_whose_time_is_over_never_swallows_a_hand_off() {
+fn timed_out_waiter_never_swallows_a_hand_off() {
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -523,7 +523,7 @@ fn the_deadlines_of_threads_are_kept_while_the_lock_goes_round() {
 
 /// A cancellation reaches also the thread whose turn it has just become.
 #[test]
-fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
+fn cancellation_during_a_hand_off_is_not_lost() {
     let server = server();
     let client = listener(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -556,7 +556,7 @@ fn a_cancellation_in_the_moment_of_a_change_is_not_lost() {
 }
 
 #[test]
-fn a_cancellation_reaches_all_threads_and_leaves_the_holder_alone() {
+fn cancellation_reaches_all_waiters_and_spares_the_holder() {
     let server = server();
     let client = listener(&server);
     let lock = client.mutex("x").unwrap();
@@ -577,7 +577,7 @@ fn a_cancellation_reaches_all_threads_and_leaves_the_holder_alone() {
 
 /// Who loses a lock does not keep it from those who wait beside it.
 #[test]
-fn a_lost_lock_is_had_by_the_next_thread() {
+fn lost_lock_goes_to_the_next_thread() {
     let server = server();
     let client = listener(&server);
     for options in [renewed(3_000), renewed(3_000).max_hold(ms(1_500)), fixed(1_500)] {
@@ -658,7 +658,7 @@ fn the_end_of_a_thread_lets_the_next_one_in() {
 
 /// Everything at once: threads of three processes with deadlines, cancellations and panics.
 #[test]
-fn no_turn_is_lost_and_no_two_are_inside() {
+fn threads_with_deadlines_and_panics_exclude_each_other() {
     let server = server();
     let clients = [listener(&server), open(&server), open(&server)];
     let inside = AtomicU32::new(0);

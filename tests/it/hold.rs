@@ -24,7 +24,7 @@ macro_rules! assert_not_send {
 }
 
 #[test]
-fn a_guard_stays_in_its_thread_and_the_rest_may_travel() {
+fn guard_is_not_send_and_the_other_types_are() {
     fn travels<T: Send + Sync>() {}
     assert_not_send!(Guard);
     travels::<LockClient>();
@@ -80,7 +80,7 @@ fn limit_of_a_lease_and_of_a_hold_count_whichever_is_shorter() {
 }
 
 #[test]
-fn the_last_guard_dropped_gives_it_back_in_whatever_order() {
+fn last_guard_dropped_releases_in_any_order() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex("x").unwrap();
@@ -123,7 +123,7 @@ fn another_thread_does_not_reenter() {
 
 /// Whatever was dropped before.
 #[test]
-fn every_release_of_a_lost_lease_tells_of_the_loss() {
+fn every_release_of_a_lost_lease_reports_the_loss() {
     let server = server();
     let lock = open(&server).mutex_with("x", fixed(2_000)).unwrap();
     let outer = lock.lock().unwrap();
@@ -137,7 +137,7 @@ fn every_release_of_a_lost_lease_tells_of_the_loss() {
 
 /// Reentry must not count on what is not held any more.
 #[test]
-fn reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold() {
+fn reentry_after_a_loss_is_an_error() {
     let server = server();
     let lock = open(&server).mutex_with("x", fixed(1_500)).unwrap();
     let guard = lock.lock().unwrap();
@@ -184,7 +184,7 @@ fn a_panic_while_holding_releases_once_and_poisons_nothing() {
 
 /// A drop during a panic, with Redis out of reach, must not panic again, which would abort.
 #[test]
-fn a_panic_while_holding_is_no_double_panic_when_redis_is_down() {
+fn panic_while_holding_is_no_double_panic_in_an_outage() {
     let server = server();
     let client = crate::common::hasty(&server.url());
     let lock = client.mutex("x").unwrap();
@@ -199,7 +199,7 @@ fn a_panic_while_holding_is_no_double_panic_when_redis_is_down() {
 
 /// Regression, redisson#3521 and #6198: the lock of a dead thread was renewed for ever.
 #[test]
-fn a_thread_that_ends_gives_back_what_it_holds() {
+fn ending_thread_releases_what_it_holds() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("forgotten", renewed(3_000)).unwrap();
@@ -219,7 +219,7 @@ fn a_thread_that_ends_gives_back_what_it_holds() {
 }
 
 #[test]
-fn a_guard_in_a_thread_local_is_given_back_when_its_thread_ends() {
+fn guard_in_a_thread_local_is_released_at_thread_end() {
     thread_local! {
         static KEPT: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
     }
@@ -245,7 +245,7 @@ fn a_guard_in_a_thread_local_is_given_back_when_its_thread_ends() {
 }
 
 #[test]
-fn an_owned_lease_goes_to_another_thread_and_becomes_its_hold() {
+fn owned_lease_becomes_the_hold_of_another_thread() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_000)).unwrap();
@@ -270,7 +270,7 @@ fn an_owned_lease_goes_to_another_thread_and_becomes_its_hold() {
 }
 
 #[test]
-fn a_lock_that_is_held_twice_does_not_become_an_owned_lease() {
+fn lock_held_twice_does_not_become_an_owned_lease() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let outer = lock.lock().unwrap();
@@ -283,7 +283,7 @@ fn a_lock_that_is_held_twice_does_not_become_an_owned_lease() {
 }
 
 #[test]
-fn an_owned_lease_is_given_back_by_drop_by_release_and_reports_a_loss() {
+fn owned_lease_is_released_by_drop_and_reports_a_loss() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", fixed(20_000)).unwrap();
@@ -315,7 +315,7 @@ fn a_forgotten_guard_ends_with_max_hold() {
 
 /// A release that has nothing to release must not look like one that had.
 #[test]
-fn a_guard_whose_hold_was_given_back_by_key_reports_that_nothing_was_held() {
+fn guard_of_a_hold_unlocked_by_key_reports_not_held() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex("x").unwrap().lock().unwrap();
@@ -330,7 +330,7 @@ fn a_guard_whose_hold_was_given_back_by_key_reports_that_nothing_was_held() {
 
 /// The thread had got another lease of that lock since, and that one is its hold.
 #[test]
-fn a_lost_lease_that_becomes_a_guard_does_not_replace_the_live_hold() {
+fn lost_lease_as_a_guard_does_not_replace_the_live_hold() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(1_500)).unwrap();
@@ -357,7 +357,7 @@ fn a_lost_lease_that_becomes_a_guard_does_not_replace_the_live_hold() {
 
 /// A thread that ends keeps no holds any more. What it took by key then nobody could give back.
 #[test]
-fn a_lock_is_not_kept_by_key_at_the_end_of_a_thread() {
+fn lock_by_key_is_refused_during_thread_exit() {
     struct AtTheEnd(LockClient);
     impl Drop for AtTheEnd {
         fn drop(&mut self) {

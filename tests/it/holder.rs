@@ -11,7 +11,7 @@ use leasehold_support::Server;
 
 /// Nothing has made the holder's client listen before.
 #[test]
-fn holder_that_never_waited_hears_of_waiters_elsewhere() {
+fn holder_that_never_waited_learns_of_waiters_elsewhere() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn warns_once(
 }
 
 #[test]
-fn wait_for_a_key_without_an_end_is_warned_of_once() {
+fn wait_for_a_key_without_expiry_warns_once() {
     let server = server();
     let client = open(&server);
     ask::<()>(&server, &["SET", "another", "somebody's"]);
@@ -93,7 +93,7 @@ fn wait_for_a_key_without_an_end_is_warned_of_once() {
 
 /// A single attempt is no wait, and a holder whose lease ends is none without an end.
 #[test]
-fn only_a_wait_without_an_end_is_warned_of() {
+fn only_an_endless_wait_is_warned_of() {
     let server = server();
     let client = open(&server);
     assert_eq!(warned_of("quiet"), 0);

@@ -18,7 +18,7 @@ fn nowhere() -> LockClient {
 }
 
 #[test]
-fn a_name_is_not_empty_and_not_too_long() {
+fn empty_and_too_long_names_are_rejected() {
     let client = nowhere();
     names(&client.mutex("").unwrap_err(), ["name", "empty", "at least one byte"]);
     names(&client.reentrant("").unwrap_err(), ["name", "empty", "at least one byte"]);
@@ -33,7 +33,7 @@ fn a_name_is_not_empty_and_not_too_long() {
 }
 
 #[test]
-fn a_name_that_is_another_locks_key_is_refused_before_any_io() {
+fn name_equal_to_a_side_key_is_rejected_before_any_io() {
     let client = nowhere();
     let prefixed = LockClient::builder(NOWHERE).name_prefix("{x").build().unwrap();
     let quorum = QuorumClient::builder([NOWHERE]).build().unwrap();
@@ -63,7 +63,7 @@ fn a_name_that_is_another_locks_key_is_refused_before_any_io() {
 
 /// The token of the one was written over the owner of the other, who still had a valid guard.
 #[test]
-fn a_lock_that_is_taken_and_released_changes_no_other_lock() {
+fn lock_and_release_change_no_other_lock() {
     let server = server();
     let client = open(&server);
     for name in ["{x}:fence", "{x}:queue", "{x}", "x:fence"] {
@@ -110,7 +110,7 @@ fn any_bytes_are_a_name() {
 }
 
 #[test]
-fn an_odd_name_upsets_no_message() {
+fn odd_name_is_escaped_in_messages() {
     let server = server();
     let client = open(&server);
     ask::<()>(&server, &["LPUSH", "a\r\nb\u{1b}[31m", "value"]);
@@ -152,7 +152,7 @@ fn a_lease_is_from_a_millisecond_to_thirty_days() {
 
 /// Regression, rslock: `validity - 500` underflowed, and the key was stranded.
 #[test]
-fn a_lease_too_short_to_rely_on_is_never_a_guard_and_strands_no_key() {
+fn too_short_lease_is_no_guard_and_leaves_no_key() {
     let server = server();
     let client = open(&server);
     for ttl in [1, 2] {
@@ -184,7 +184,7 @@ fn urls_are_given_as_any_kind_of_text() {
 
 /// The warning of a lease shorter than ten command time-outs, once for each client.
 #[test]
-fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {
+fn lease_below_ten_command_timeouts_warns() {
     in_own_process!();
     let warned = |name| warnings(&[name, "shorter than ten times"]);
     assert_eq!(warned("short-lease"), 0);
@@ -198,7 +198,7 @@ fn a_lease_shorter_than_ten_command_timeouts_is_warned_of() {
 }
 
 #[test]
-fn a_size_or_time_out_of_nothing_is_refused_and_no_panic() {
+fn zero_sizes_and_timeouts_are_rejected() {
     type Set = fn(LockClientBuilder) -> LockClientBuilder;
     let zero = Duration::ZERO;
     assert!(zero.is_zero());
@@ -232,7 +232,7 @@ fn a_size_or_time_out_of_nothing_is_refused_and_no_panic() {
 }
 
 #[test]
-fn the_longest_time_outs_allowed_do_not_overflow() {
+fn longest_allowed_timeouts_do_not_overflow() {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     let server = server();
     let client = LockClient::builder(server.url())
@@ -251,7 +251,7 @@ fn the_longest_time_outs_allowed_do_not_overflow() {
 }
 
 #[test]
-fn a_bad_url_names_the_part_its_value_and_what_is_allowed() {
+fn bad_url_error_names_part_value_and_allowed_ones() {
     lag::watch();
     for (url, parts) in [
         ("", ["url", "empty", "redis://"]),
@@ -280,7 +280,7 @@ fn a_bad_url_names_the_part_its_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_url_that_is_not_at_all_one_is_an_error_and_no_panic() {
+fn nonsense_urls_are_errors_and_no_panics() {
     for url in [
         "://",
         "redis:",
@@ -374,7 +374,7 @@ fn unescaped_characters_of_a_password_are_explained() {
 }
 
 #[test]
-fn no_setting_and_no_handle_does_io() {
+fn settings_and_handles_do_no_io() {
     lag::watch();
     let client = LockClient::builder(NOWHERE)
         .name_prefix([0, 255])
@@ -394,11 +394,11 @@ fn no_setting_and_no_handle_does_io() {
 /// A client needs a thread for each server that it connects to; in a cluster it is started within a
 /// call, which may be that of a guard's drop.
 #[test]
-fn where_no_thread_can_be_started_there_is_an_error_and_no_panic() {
+fn failed_thread_start_is_an_error_and_no_panic() {
     // No machine has the memory for such a stack.
     const STACK: (&str, &str) = ("RUST_MIN_STACK", "1152921504606846976");
     if std::env::var(STACK.0).as_deref() != Ok(STACK.1) {
-        let name = "input::where_no_thread_can_be_started_there_is_an_error_and_no_panic";
+        let name = "input::failed_thread_start_is_an_error_and_no_panic";
         let child = Child::role("threadless").test(name).env(STACK.0, STACK.1).start();
         let mut child = child.unwrap();
         let status = child.wait(crate::common::SOON);

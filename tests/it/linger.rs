@@ -46,7 +46,7 @@ fn linger(server: &Server, lock: &leasehold::Mutex) -> u64 {
 }
 
 #[test]
-fn locking_again_sends_nothing() {
+fn relock_of_a_lingering_lease_sends_nothing() {
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -94,7 +94,7 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
 
 /// Rule 18: whoever queues ends it at once.
 #[test]
-fn a_waiter_of_another_process_ends_it_at_once() {
+fn waiter_of_another_process_ends_a_linger_at_once() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -114,7 +114,7 @@ fn a_waiter_of_another_process_ends_it_at_once() {
 }
 
 #[test]
-fn it_ends_by_itself() {
+fn linger_ends_by_itself() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(ms(1_300))).unwrap();
@@ -133,7 +133,7 @@ fn it_ends_by_itself() {
 
 /// A foreign waiter, who cannot say that it waits, has it when the linger is over.
 #[test]
-fn one_who_does_not_queue_waits_for_its_end() {
+fn spinning_waiter_waits_for_the_end_of_a_linger() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(ms(1_500))).unwrap();
@@ -154,7 +154,7 @@ fn one_who_does_not_queue_waits_for_its_end() {
 
 /// Rule 18: "wanted" is sticky. A lease that somebody waits for does not linger.
 #[test]
-fn a_lease_that_somebody_waits_for_does_not_linger() {
+fn lease_with_a_waiter_does_not_linger() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -197,7 +197,7 @@ fn a_lease_that_somebody_waits_for_does_not_linger() {
 }
 
 #[test]
-fn it_does_not_linger_while_nobody_could_be_heard() {
+fn lease_does_not_linger_without_a_live_listener() {
     let server = server();
     let url = server.url();
     // Everything is allowed, but to listen.
@@ -232,7 +232,7 @@ fn it_does_not_linger_while_nobody_could_be_heard() {
 
 /// It lasts at most for half of what remains, so that nobody is given a dead lease.
 #[test]
-fn a_lease_never_lingers_to_its_end() {
+fn lease_does_not_linger_up_to_its_expiry() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400).linger(LONG)).unwrap();
@@ -252,7 +252,7 @@ fn a_lease_never_lingers_to_its_end() {
 
 /// Rule 9: who never renews needs a whole lease, and keeps none for others like it.
 #[test]
-fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
+fn fixed_hold_neither_takes_a_linger_nor_lingers() {
     let server = server();
     let client = open(&server);
     let options = renewed(6_000).linger(LONG);
@@ -271,7 +271,7 @@ fn a_hold_without_renewals_neither_goes_on_with_a_lease_nor_lets_it_linger() {
 
 /// The server lost the lock meanwhile. Who locks again finds out within its validity.
 #[test]
-fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {
+fn lease_lost_while_lingering_is_found_lost_in_time() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(3_000).linger(LONG)).unwrap();
@@ -301,7 +301,7 @@ fn a_lease_that_the_server_lost_while_it_lingered_is_found_lost() {
 
 /// What lingers is given back also when everything else of its client is gone.
 #[test]
-fn a_client_that_is_dropped_leaves_nothing_after_the_linger() {
+fn dropped_client_leaves_no_key_after_the_linger() {
     let server = server();
     let before = clients(&server);
     let client = open(&server);
@@ -320,7 +320,7 @@ fn clients(server: &Server) -> usize {
 
 /// "Nobody" must not be told "somebody" because of what the process itself keeps.
 #[test]
-fn other_options_of_the_same_process_are_not_told_that_it_is_taken() {
+fn other_options_in_the_process_do_not_see_a_linger_as_held() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -365,7 +365,7 @@ fn waiters_are_counted_here_and_elsewhere() {
 
 /// The holder is asked from another process, and decides by itself.
 #[test]
-fn a_request_to_let_go_reaches_the_holder_in_its_process() {
+fn release_request_reaches_the_holders_process() {
     let server = server();
     let mut holder =
         Child::role("holder").test("linger::roles").env("URL", server.url()).start().unwrap();
@@ -383,7 +383,7 @@ fn a_request_to_let_go_reaches_the_holder_in_its_process() {
 }
 
 #[test]
-fn requests_reach_only_who_holds_that_name_and_survive_a_panic_of_the_callback() {
+fn release_requests_reach_only_holders_despite_panics() {
     let server = server();
     let asked = Arc::new(Shared::new(Vec::new()));
     let (seen, panics) = (Arc::clone(&asked), Arc::new(AtomicU32::new(1)));
@@ -415,7 +415,7 @@ fn requests_reach_only_who_holds_that_name_and_survive_a_panic_of_the_callback()
 }
 
 #[test]
-fn a_lease_that_lingers_is_given_back_on_request() {
+fn lingering_lease_is_released_on_request() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -473,7 +473,7 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
 /// What is thrown away then is over: leases that are held come to the worker, however often they
 /// went round.
 #[test]
-fn leases_taken_while_redis_keeps_the_worker_waiting_are_renewed() {
+fn leases_taken_while_the_worker_is_busy_are_renewed() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -540,7 +540,7 @@ fn roles() {
 /// What lingers cannot be passed on to a fixed lease: it is given back first, and that takes no longer
 /// than the caller waits.
 #[test]
-fn a_wait_that_ends_a_linger_ends_in_time_though_the_server_is_silent() {
+fn wait_that_ends_a_linger_ends_in_time_in_silence() {
     let server = server();
     warm(&server);
     let client = LockClient::builder(server.url()).command_timeout(ms(4_000)).build().unwrap();

@@ -269,7 +269,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
-fn links_of_the_guide_lead_to_the_same_place_in_rustdoc() {
+fn guide_links_lead_to_the_same_place_in_rustdoc() {
     let (files, rustdoc) = (files(), rustdoc());
     none(pages(&files).flat_map(|(file, text)| elsewhere(file, text, &rustdoc)).collect());
     let used: BTreeSet<String> =
@@ -317,7 +317,7 @@ fn every_page_is_a_module_and_is_listed() {
 }
 
 #[test]
-fn what_readme_links_to_is_in_the_package() {
+fn files_that_readme_links_to_are_packaged() {
     let manifest = read("Cargo.toml");
     for target in Links::of(&read("README.md")).targets().filter(|it| !it.contains("://")) {
         let top = target.split(['/', '#']).next().expect("a path");
@@ -328,7 +328,7 @@ fn what_readme_links_to_is_in_the_package() {
 }
 
 #[test]
-fn promise_is_the_same_word_for_word() {
+fn promise_reads_the_same_everywhere() {
     let words = |text: &str, mark: &str| -> Vec<String> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(mark));
         lines.flat_map(str::split_whitespace).map(str::to_owned).collect()

@@ -86,7 +86,7 @@ fn keep_the_contract<L: DistributedLock + Sync>(locks: &L) {
 }
 
 #[test]
-fn client_over_a_server_keeps_the_contract() {
+fn client_over_a_real_server_keeps_the_contract() {
     keep_the_contract(&open(&server()));
 }
 
@@ -143,7 +143,7 @@ fn token_is_at_least_the_time_of_this_machine() {
 }
 
 #[test]
-fn other_keys_and_other_locks_are_apart() {
+fn keys_and_local_lock_objects_are_independent() {
     let (locks, others) = (LocalLocks::new(), LocalLocks::default());
     assert!(locks.try_lock("x", NOW, lease()).unwrap());
     thread::scope(|scope| {
@@ -172,7 +172,7 @@ fn wait_ends_with_the_release_of_the_holder() {
 }
 
 #[test]
-fn hold_that_was_lost_in_the_work_is_reported() {
+fn hold_lost_during_the_work_is_reported() {
     let locks = LocalLocks::new();
     let held = Cell::new(true);
     let error = locks

@@ -60,7 +60,7 @@ fn recipe_of_the_guide_does_the_work_once() {
 
 /// As those of the standard library: no lock is poisoned.
 #[test]
-fn a_panic_may_be_caught_with_any_of_them_in_hand() {
+fn public_types_are_unwind_safe() {
     fn assert<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
     assert::<LockClient>();
     assert::<leasehold::QuorumClient>();
@@ -71,7 +71,7 @@ fn a_panic_may_be_caught_with_any_of_them_in_hand() {
 }
 
 #[test]
-fn a_client_ends_with_its_last_handle_lock_and_guard() {
+fn client_ends_with_its_last_handle_lock_and_guard() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.clone().mutex_with("x", renewed(2_400)).unwrap();
@@ -84,7 +84,7 @@ fn a_client_ends_with_its_last_handle_lock_and_guard() {
 
 /// What was released long before the end must not keep the worker and its connections.
 #[test]
-fn a_client_that_had_a_long_lease_ends_all_the_same() {
+fn client_with_a_long_lease_ends_at_its_drop() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let guard = client.mutex_with("x", renewed(3_600_000)).unwrap().lock().unwrap();
@@ -97,7 +97,7 @@ fn a_client_that_had_a_long_lease_ends_all_the_same() {
 
 /// The callback is the client's; what it owns must not be kept for longer.
 #[test]
-fn what_the_callback_owns_is_dropped_with_the_client() {
+fn values_of_the_callback_are_dropped_with_the_client() {
     let (server, _proxy) = behind_proxy();
     let owned = std::sync::Arc::new(());
     let kept = std::sync::Arc::clone(&owned);
@@ -111,7 +111,7 @@ fn what_the_callback_owns_is_dropped_with_the_client() {
 
 /// A drop that could not release leaves it to the worker, which must not end before.
 #[test]
-fn what_is_left_to_the_worker_is_done_after_the_clients_end() {
+fn worker_finishes_releases_after_the_clients_end() {
     let (server, proxy) = behind_proxy();
     let client = crate::common::hasty(&proxy.url());
     let guard = client.mutex_with("x", renewed(20_000)).unwrap().lock().unwrap();
@@ -126,7 +126,7 @@ fn what_is_left_to_the_worker_is_done_after_the_clients_end() {
 }
 
 #[test]
-fn many_clients_and_locks_leave_no_threads_and_no_connections() {
+fn ended_clients_leave_no_threads_and_no_connections() {
     in_own_process!();
     let (server, proxy) = behind_proxy();
     for _ in 0..20 {
@@ -161,7 +161,7 @@ fn a_client_has_few_connections_and_threads() {
 }
 
 #[test]
-fn two_clients_of_one_process_are_strangers() {
+fn two_clients_of_one_process_exclude_each_other() {
     let server = server();
     let (one, two) = (open(&server), open(&server));
     let guard = one.mutex("x").unwrap().lock().unwrap();

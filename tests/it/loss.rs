@@ -43,7 +43,7 @@ fn ended<T: std::fmt::Debug + PartialEq>(told: &mpsc::Receiver<T>) {
 }
 
 #[test]
-fn deletion_and_theft_are_told_within_one_renewal() {
+fn deletion_and_theft_are_reported_within_one_renewal() {
     let server = server();
     let (client, receiver) = heard(&server);
     for (command, cause) in [
@@ -67,7 +67,7 @@ fn deletion_and_theft_are_told_within_one_renewal() {
 
 /// Ends of all causes: whoever is told finds the guard invalid.
 #[test]
-fn the_hold_is_invalid_first_and_told_then() {
+fn hold_is_invalid_before_its_loss_is_reported() {
     let server = server();
     let (client, receiver) = heard(&server);
     let cases: [(&str, _, End, _); 5] = [
@@ -107,7 +107,7 @@ fn the_hold_is_invalid_first_and_told_then() {
 
 /// Redis is silent: the end of validity needs no answer, and the news follow.
 #[test]
-fn an_outage_is_told_soon_after_the_end_of_validity() {
+fn outage_is_reported_soon_after_validity_ends() {
     let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
@@ -122,7 +122,7 @@ fn an_outage_is_told_soon_after_the_end_of_validity() {
 }
 
 #[test]
-fn several_callbacks_of_one_hold_are_called_in_order_and_before_the_clients() {
+fn callbacks_of_a_hold_run_in_order_before_the_clients() {
     let server = server();
     let (sender, order) = mpsc::channel();
     let last = sender.clone();
@@ -143,7 +143,7 @@ fn several_callbacks_of_one_hold_are_called_in_order_and_before_the_clients() {
 }
 
 #[test]
-fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
+fn callback_set_after_a_loss_runs_at_once() {
     let server = server();
     let (client, receiver) = heard(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
@@ -160,7 +160,7 @@ fn who_asks_after_the_loss_is_told_at_once_and_the_client_not_again() {
 
 /// A lease that nobody has looked at since its end.
 #[test]
-fn who_asks_after_the_end_of_validity_is_told_too() {
+fn callback_set_after_validity_ended_runs() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
@@ -169,7 +169,7 @@ fn who_asks_after_the_end_of_validity_is_told_too() {
 }
 
 #[test]
-fn a_callback_is_dropped_uncalled_when_the_lock_is_given_back() {
+fn callback_is_dropped_uncalled_at_a_release() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
@@ -199,7 +199,7 @@ fn a_callback_is_dropped_uncalled_when_the_lock_is_given_back() {
 }
 
 #[test]
-fn a_callback_goes_along_with_an_owned_lease() {
+fn callback_moves_with_an_owned_lease() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
@@ -264,7 +264,7 @@ fn a_callback_does_not_outlive_its_hold_in_a_linger() {
 
 /// The release is the first to find it out.
 #[test]
-fn a_loss_that_the_release_finds_is_told() {
+fn loss_found_by_the_release_calls_the_callback() {
     let server = server();
     let (client, receiver) = heard(&server);
     let guard = client.mutex_with("x", fixed(10_000)).unwrap().lock().unwrap();
@@ -277,7 +277,7 @@ fn a_loss_that_the_release_finds_is_told() {
 }
 
 #[test]
-fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
+fn panicking_callback_stops_neither_others_nor_the_worker() {
     let server = server();
     let client = open(&server);
     let kept = client.mutex_with("kept", renewed(2_400)).unwrap().lock().unwrap();
@@ -301,7 +301,7 @@ fn a_callback_that_panics_keeps_neither_the_next_nor_the_worker() {
 
 /// The callback may use the lock, and even ask again.
 #[test]
-fn a_callback_may_lock_and_ask_again() {
+fn callback_may_lock_and_set_callbacks() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
@@ -319,7 +319,7 @@ fn a_callback_may_lock_and_ask_again() {
 
 /// As the guide's recipe has it, whose sender is in the callback.
 #[test]
-fn a_channel_that_on_loss_feeds_ends_with_its_client() {
+fn channel_fed_by_on_loss_closes_with_its_client() {
     let server = server();
     let (client, losses) = heard(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();

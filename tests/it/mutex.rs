@@ -36,7 +36,7 @@ fn names_are_independent() {
 }
 
 #[test]
-fn try_lock_answers_none_for_a_holder_in_this_process_too() {
+fn try_lock_returns_none_for_a_holder_in_this_process() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex("x").unwrap();
@@ -92,7 +92,7 @@ fn a_very_short_wait_takes_a_free_lock() {
 
 /// However its pauses fall: `None` says that there is a holder, an error that Redis has trouble.
 #[test]
-fn a_wait_that_ends_while_another_holds_answers_none_and_no_error() {
+fn wait_that_ends_while_another_holds_returns_none() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 60;
     let server = server();
@@ -143,7 +143,7 @@ fn a_wait_too_long_for_the_clock_has_no_end() {
 
 /// Regression, redisson#5761: a waiter that missed the unlock slept for a full lease.
 #[test]
-fn a_waiter_gets_the_lock_soon_after_its_release_and_not_a_lease_later() {
+fn waiter_gets_the_lock_soon_after_its_release() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let guard = client.mutex("x").unwrap().lock().unwrap();
@@ -194,7 +194,7 @@ fn validity_counts_from_the_attempt_that_was_granted() {
 }
 
 #[test]
-fn a_fixed_lease_frees_the_lock_when_it_ends_and_not_before() {
+fn fixed_lease_frees_the_lock_exactly_at_its_end() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let begin = Instant::now();
@@ -209,7 +209,7 @@ fn a_fixed_lease_frees_the_lock_when_it_ends_and_not_before() {
 
 /// Threads of one process wait in line at their slot; only the first of them asks Redis.
 #[test]
-fn threads_of_one_process_are_served_in_the_order_of_their_arrival() {
+fn threads_of_one_process_are_served_in_order_of_arrival() {
     const THREADS: usize = 8;
     let server = server();
     let client = open(&server);
@@ -254,7 +254,7 @@ fn a_waiter_that_gave_up_leaves_no_place_in_line() {
 
 /// Regression, spring-integration#11049: the local lock was freed before the key was removed.
 #[test]
-fn try_lock_waits_for_a_release_that_is_under_way_in_this_process() {
+fn try_lock_waits_for_a_release_under_way_in_its_process() {
     let server = server();
     crate::common::warm(&server);
     let proxy = Proxy::start(&server).unwrap();
@@ -277,7 +277,7 @@ fn try_lock_waits_for_a_release_that_is_under_way_in_this_process() {
 }
 
 #[test]
-fn a_client_that_sets_the_key_itself_is_excluded_and_excludes() {
+fn foreign_set_nx_client_excludes_and_is_excluded() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let set = |server| -> Option<String> { ask(server, &["SET", "x", "me", "NX", "PX", "3000"]) };
@@ -295,7 +295,7 @@ fn a_client_that_sets_the_key_itself_is_excluded_and_excludes() {
 }
 
 #[test]
-fn a_foreign_value_without_a_time_to_live_is_a_holder_without_end() {
+fn foreign_value_without_ttl_is_a_holder_without_end() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let _: () = ask(&server, &["SET", "x", "me"]);
@@ -326,7 +326,7 @@ fn the_time_to_live_in_redis_is_the_lease() {
 /// Regression, redisson#6510: 25 million keys of tokens that never ended. A counter of tokens may
 /// outlive its lock, but not for ever.
 #[test]
-fn every_key_ends_and_no_lock_is_left_a_lease_after_use() {
+fn every_key_expires_within_a_lease_after_use() {
     let server = server();
     let client = open(&server);
     for number in 0..50 {
@@ -348,7 +348,7 @@ fn every_key_ends_and_no_lock_is_left_a_lease_after_use() {
 }
 
 #[test]
-fn an_uncontended_lock_and_its_release_are_two_commands_and_reentry_is_none() {
+fn lock_and_release_are_two_commands_and_reentry_none() {
     let server = server();
     crate::common::warm(&server);
     let lock = open(&server).mutex("x").unwrap();
@@ -368,7 +368,7 @@ fn an_uncontended_lock_and_its_release_are_two_commands_and_reentry_is_none() {
 }
 
 #[test]
-fn the_holder_is_told_by_label_host_and_process() {
+fn holder_is_shown_by_label_host_and_process() {
     let server = server();
     let client = LockClient::builder(server.url()).label("billing: nightly").build().unwrap();
     let lock = client.mutex("x").unwrap();
@@ -412,7 +412,7 @@ fn a_name_prefix_stands_before_every_name_in_redis() {
 }
 
 #[test]
-fn a_forced_release_frees_the_lock_and_the_holder_finds_out() {
+fn forced_release_frees_the_lock_and_is_a_loss() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let lock = client.mutex("x").unwrap();
@@ -428,9 +428,9 @@ fn a_forced_release_frees_the_lock_and_the_holder_finds_out() {
     next.check().unwrap();
 }
 
-/// The delegate, which asks Redis, and those behind it.
+/// The acquirer, which asks Redis, and those behind it.
 #[test]
-fn waits_are_called_off_from_another_thread() {
+fn waits_are_cancelled_from_another_thread() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let guard = client.mutex("x").unwrap().lock().unwrap();
@@ -459,7 +459,7 @@ fn waits_are_called_off_from_another_thread() {
 
 /// A thread that is just asking Redis waits no less than one that pauses.
 #[test]
-fn the_number_of_waits_called_off_is_right_also_in_mid_exchange() {
+fn cancel_counts_a_wait_whose_exchange_is_under_way() {
     let server = server();
     crate::common::warm(&server);
     let proxy = Proxy::start(&server).unwrap();
@@ -482,7 +482,7 @@ fn the_number_of_waits_called_off_is_right_also_in_mid_exchange() {
 
 /// Several processes and threads read a number, and write it back one greater.
 #[test]
-fn nothing_is_counted_wrong_under_contention_between_processes_and_threads() {
+fn counter_is_exact_under_contention_of_processes() {
     const CHILDREN: usize = 3;
     let server = server();
     let _: () = ask(&server, &["SET", "number", "0"]);

@@ -66,7 +66,7 @@ fn a_release_by_redisson_wakes_our_waiter() {
 }
 
 #[test]
-fn our_release_wakes_who_listens_on_redissons_channel() {
+fn our_release_wakes_subscribers_of_redissons_channel() {
     let server = server();
     let mut ear = server.connection();
     redis::cmd("SUBSCRIBE").arg(channel("x")).exec(&mut ear).unwrap();
@@ -94,7 +94,7 @@ fn our_release_wakes_who_listens_on_redissons_channel() {
 }
 
 #[test]
-fn our_waiters_wake_each_other() {
+fn our_reentrant_waiters_wake_each_other() {
     const PROCESSES: usize = 4;
     let server = server();
     let guard = open(&server).reentrant("x").unwrap().lock().unwrap();
@@ -159,7 +159,7 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
 
 /// It may have been released after the first attempt, and before anybody listened.
 #[test]
-fn a_release_before_the_waiter_listens_is_not_missed() {
+fn release_before_the_waiter_subscribes_is_not_missed() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.reentrant("x").unwrap();
@@ -187,7 +187,7 @@ fn a_release_before_the_waiter_listens_is_not_missed() {
 
 /// It looks by itself, a little later.
 #[test]
-fn a_listener_that_could_not_be_told_of_a_channel_ends_no_wait() {
+fn listener_unaware_of_a_channel_ends_no_wait() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for (name, action) in [("a", Action::Cut), ("b", Action::LoseReply)] {
@@ -207,7 +207,7 @@ fn a_listener_that_could_not_be_told_of_a_channel_ends_no_wait() {
 
 /// One thread of a process contends, however many wait; the others are woken by it.
 #[test]
-fn one_thread_of_a_process_contends() {
+fn only_one_thread_of_a_process_contends() {
     const THREADS: usize = 10;
     let server = server();
     warm(&server);
@@ -272,7 +272,7 @@ fn an_idle_waiter_asks_about_once_a_second() {
 
 /// A channel is listened to only as long as somebody waits there.
 #[test]
-fn a_channel_that_nobody_needs_is_left() {
+fn unneeded_channel_is_unsubscribed() {
     let server = server();
     let (client, other) = (open(&server), open(&server));
     let lock = client.reentrant("x").unwrap();
@@ -303,7 +303,7 @@ fn a_channel_that_nobody_needs_is_left() {
 
 /// Given up, and the holder died: no message ever comes. Each name would stay for ever.
 #[test]
-fn channels_of_locks_that_nobody_waits_for_are_left_without_a_message() {
+fn unneeded_channels_are_unsubscribed_without_a_message() {
     const NAMES: usize = 50;
     let server = server();
     let client = open(&server);
@@ -319,7 +319,7 @@ fn channels_of_locks_that_nobody_waits_for_are_left_without_a_message() {
 
 /// The subscriber's connection is cut while threads wait for several names.
 #[test]
-fn all_channels_are_listened_to_again_after_a_cut() {
+fn all_channels_are_subscribed_again_after_a_cut() {
     let server = server();
     let client = open(&server);
     let names = ["x", "y", "z"];
@@ -346,7 +346,7 @@ fn all_channels_are_listened_to_again_after_a_cut() {
 
 /// Both kinds of one name, and both ways to wait, on one client.
 #[test]
-fn a_wait_with_pauses_needs_no_channel() {
+fn spinning_wait_subscribes_to_nothing() {
     let server = server();
     let client = open(&server);
     let spin = client.reentrant_with("x", LockOptions::new().wait(Wait::spin())).unwrap();
@@ -377,7 +377,7 @@ fn a_wait_with_pauses_needs_no_channel() {
 /// After a reconnect the channels of names are heard a little later than the client's own, by which
 /// all waiters were woken.
 #[test]
-fn a_release_before_a_channel_is_heard_again_is_not_missed() {
+fn release_before_a_resubscription_is_not_missed() {
     let server = server();
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();

@@ -69,7 +69,7 @@ const WORKER: &str = "lease-work-";
 
 /// Each failed renewal is a panic, until Redis is there again.
 #[test]
-fn the_worker_goes_on_renewing_and_finishing_releases() {
+fn worker_goes_on_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new(WORKER, "");
     let (server, proxy) = behind_proxy();
@@ -99,7 +99,7 @@ fn the_worker_goes_on_renewing_and_finishing_releases() {
 
 /// One lock's renewal panics each time: it alone is lost, at its time.
 #[test]
-fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed() {
+fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
     in_own_process!();
     let _armed = Armed::new(WORKER, "\"bad\"");
     let server = server();
@@ -127,7 +127,7 @@ fn a_renewal_that_always_panics_is_a_loss_and_keeps_no_other_from_being_renewed(
 }
 
 #[test]
-fn the_listener_listens_again() {
+fn listener_subscribes_again_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new("lease-wake-", "");
     let (server, proxy) = behind_proxy();
@@ -151,7 +151,7 @@ fn the_listener_listens_again() {
 
 /// A drop that logged while its thread unwinds would end the process.
 #[test]
-fn a_logger_that_panics_is_no_panic_of_the_user() {
+fn panicking_logger_does_not_panic_the_user() {
     in_own_process!();
     let _armed = Armed::new(USER, "lost");
     let server = server();
@@ -178,7 +178,7 @@ fn a_logger_that_panics_is_no_panic_of_the_user() {
 
 /// A callback panics, and so does the logger that is told.
 #[test]
-fn a_callback_that_panics_and_cannot_be_logged_keeps_no_other_from_being_called() {
+fn panicking_callback_and_logger_do_not_stop_others() {
     in_own_process!();
     let _armed = Armed::new("lease-call-", "");
     let server = server();

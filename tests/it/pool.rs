@@ -14,7 +14,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy};
 
 #[test]
-fn open_against_a_black_hole_is_bounded() {
+fn open_of_a_black_hole_ends_in_time() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     proxy.black_hole();
@@ -35,7 +35,7 @@ fn open_against_a_black_hole_is_bounded() {
 
 /// A client whose server is silent must not keep the others from theirs.
 #[test]
-fn a_client_of_a_silent_server_does_not_keep_others_from_connecting() {
+fn silent_servers_client_does_not_delay_other_clients() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     proxy.black_hole();
@@ -159,7 +159,7 @@ fn min_idle_connections_are_there_before_they_are_needed() {
 
 /// r2d2 goes on trying to make what was ordered, although who ordered it has given up.
 #[test]
-fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
+fn longer_waits_do_not_cause_more_connection_attempts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let accepted = Arc::new(AtomicU64::new(0));
@@ -199,7 +199,7 @@ fn a_server_that_is_down_is_not_tried_more_often_the_longer_one_waits() {
 
 /// Who is not taken along because no connection can be made is told of that.
 #[test]
-fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
+fn outage_is_not_reported_as_an_exhausted_pool() {
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).connect_timeout(ms(400));
     let client = builder.command_timeout(ms(500)).build().unwrap();
@@ -224,7 +224,7 @@ fn an_outage_is_not_taken_for_a_pool_that_is_too_small() {
 
 /// Connections that work serve everybody, also while the server has no room for more of them.
 #[test]
-fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() {
+fn call_waits_for_a_busy_connection_if_none_can_be_made() {
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).max_wait(SOON).command_timeout(SOON);
     let client = builder.connect_now(true).build().unwrap();
@@ -248,7 +248,7 @@ fn who_finds_no_connection_waits_for_one_that_works_while_no_more_can_be_made() 
 
 /// Who gets one that came free meanwhile has not had one less made.
 #[test]
-fn one_connection_at_a_time_is_made_however_many_take_turns_at_those_there_are() {
+fn one_connection_at_a_time_is_made_under_contention() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).connect_now(true).build().unwrap();
     client.mutex("warm").unwrap().lock().unwrap().release().unwrap();

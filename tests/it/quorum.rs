@@ -22,7 +22,7 @@ fn on(servers: &[Server], key: &str) -> usize {
 }
 
 #[test]
-fn all_servers_have_the_lock_and_all_give_it_back() {
+fn lock_is_taken_and_released_on_all_servers() {
     let servers = servers(5);
     let (client, other) = (open(direct(&servers)), open(direct(&servers)));
     let lock = client.mutex("orders:42").unwrap();
@@ -73,7 +73,7 @@ fn each_server_is_asked_once_to_lock_and_once_to_unlock() {
 }
 
 #[test]
-fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
+fn grant_slower_than_its_lease_is_refused_and_released() {
     let servers = servers(3);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -86,7 +86,7 @@ fn a_grant_that_took_longer_than_its_lease_is_refused_and_given_back() {
 
 /// It comes to it when the lock has long been given back.
 #[test]
-fn a_request_that_was_stuck_in_a_paused_server_does_nothing() {
+fn request_delayed_in_a_paused_server_does_nothing() {
     let servers = servers(5);
     let client = open(direct(&servers).node_timeout(TIMEOUT));
     let lock = client.mutex("x").unwrap();
@@ -156,7 +156,7 @@ fn five_by_one() -> f64 {
 }
 
 #[test]
-fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
+fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
     // Two of them are more than one and the slack.
     const TIMEOUT: Duration = ms(700);
     for dead in [true, false] {
@@ -201,7 +201,7 @@ fn two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most() {
 }
 
 #[test]
-fn redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left() {
+fn redlock_py_6_no_majority_is_an_error_and_leaves_nothing() {
     for dead in [true, false] {
         let servers = servers(5);
         let proxies = proxies(&servers);
@@ -241,7 +241,7 @@ fn redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_
 
 /// Of those that hold their replies all have taken the lock.
 #[test]
-fn what_was_given_without_an_answer_is_taken_back() {
+fn votes_given_without_a_reply_are_taken_back() {
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -283,7 +283,7 @@ fn what_was_given_without_an_answer_is_taken_back() {
 }
 
 #[test]
-fn lost_hold_that_is_dropped_leaves_no_vote() {
+fn dropped_lost_hold_leaves_no_vote() {
     let servers = servers(3);
     let lock = open(direct(&servers)).mutex_with("x", fixed(30_000)).unwrap();
     until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
@@ -314,7 +314,7 @@ fn a_connection_that_died_unnoticed_is_replaced_at_once() {
 }
 
 #[test]
-fn two_contending_clients_never_overlap_and_both_make_progress() {
+fn two_contending_clients_exclude_and_both_progress() {
     const HOLDS: u64 = 60;
     let servers = servers(5);
     let (busy, highest) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -373,7 +373,7 @@ fn tokens_grow_with_another_minority_down_each_time() {
 
 /// What an attempt took is taken back before the next one asks, and may be taken back late.
 #[test]
-fn what_a_failed_attempt_takes_back_late_is_not_the_next_ones() {
+fn late_release_of_a_failed_attempt_spares_the_next_one() {
     const TIMEOUT: Duration = ms(200);
     let servers = servers(3);
     let proxies = proxies(&servers);
@@ -430,7 +430,7 @@ fn a_late_release_leaves_the_next_holders_votes_alone() {
 
 /// A refusal for its token brings the higher one along, and the next round is above that.
 #[test]
-fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
+fn token_exceeds_the_last_one_of_each_server_in_its_majority() {
     let servers = servers(5);
     let client = open(direct(&servers));
     let lock = client.mutex("t").unwrap();
@@ -451,7 +451,7 @@ fn a_token_is_above_the_last_one_of_each_server_of_its_majority() {
 
 /// As a client far away beside one that is near and locks again and again.
 #[test]
-fn who_is_outrun_each_time_is_told_of_contention_and_not_of_an_outage() {
+fn client_outrun_each_time_reports_contention_not_an_outage() {
     let servers = servers(3);
     let proxies = proxies(&servers);
     let lock = open(through(&proxies)).mutex("x").unwrap();
@@ -500,7 +500,7 @@ fn an_attempt_that_ends_in_an_error_leaves_no_votes_behind() {
 
 /// Its answers come last, and the others' clocks are read when theirs do.
 #[test]
-fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
+fn slow_server_does_not_delay_requests_to_the_others() {
     let servers = servers(3);
     let proxies = proxies(&servers);
     let lock = open(through(&proxies).node_timeout(ms(200))).mutex("x").unwrap();
@@ -517,7 +517,7 @@ fn a_slow_server_does_not_keep_the_others_from_being_asked_in_time() {
 
 /// A fence runs out, and may be lost. The clocks go on.
 #[test]
-fn tokens_grow_also_where_all_servers_have_forgotten_them() {
+fn tokens_grow_after_all_servers_lost_them() {
     let servers = servers(3);
     let build = || open(direct(&servers).node_timeout(TIMEOUT));
     let clients = [build(), build()];
@@ -582,7 +582,7 @@ fn a_lease_is_renewed_by_a_majority_and_lost_without_one() {
 }
 
 #[test]
-fn a_majority_that_says_it_is_gone_ends_a_hold_within_one_renewal() {
+fn majority_without_the_key_ends_a_hold_in_one_renewal() {
     let servers = servers(5);
     let client = open(direct(&servers));
     let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
@@ -598,7 +598,7 @@ fn a_majority_that_says_it_is_gone_ends_a_hold_within_one_renewal() {
 
 /// Two of three servers forget whom they voted for while that holder is at work.
 #[test]
-fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over() {
+fn empty_restarted_server_has_no_vote_for_its_longest_lease() {
     let servers = servers(3);
     let longest = ms(5_000);
     let build = |keeps: bool, longest: Duration| {
@@ -631,7 +631,7 @@ fn a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over
 
 /// Two of three forget whom they voted for, and say that they have run for an hour.
 #[test]
-fn restarted_server_has_no_vote_however_often_it_is_met() {
+fn repeated_contact_gives_a_restarted_server_no_vote() {
     const HOUR: i64 = 3_600_000_000;
     let clocks: Vec<_> = (0..3).map(|_| WallClock::new().expect("a clock")).collect();
     let start = |clock: &WallClock| Server::builder().envs(clock.variables()).start();
@@ -674,7 +674,7 @@ fn restarted_server_has_no_vote_however_often_it_is_met() {
 /// The connection breaks while the request is on its way. The repetition finds another holder, and the
 /// request arrives when that one is gone.
 #[test]
-fn first_sending_of_a_refused_repetition_leaves_no_vote() {
+fn unanswered_request_with_a_refused_repeat_leaves_no_vote() {
     const TIMEOUT: Duration = ms(3_000);
     let servers = servers(3);
     // The one breaks the connection, the other holds what was sent on it.
@@ -710,7 +710,7 @@ fn first_sending_of_a_refused_repetition_leaves_no_vote() {
 
 /// One of three says of a release, or of an extension, what it had of the lock. Nobody can ask the others.
 #[test]
-fn half_a_release_is_an_unknown_outcome() {
+fn release_on_a_minority_is_an_unknown_outcome() {
     let servers = servers(3);
     for (number, gone) in [(0, false), (1, true), (2, false), (3, true)] {
         let proxies = proxies(&servers);
@@ -740,7 +740,7 @@ fn half_a_release_is_an_unknown_outcome() {
 
 /// One of three says that nobody has the lock there. The others are sent the request, and do not reply.
 #[test]
-fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
+fn force_pending_on_two_servers_is_an_unknown_outcome() {
     let servers = servers(3);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
@@ -758,7 +758,7 @@ fn force_that_two_servers_may_yet_do_is_an_unknown_outcome() {
 }
 
 #[test]
-fn what_several_servers_cannot_do_is_refused_with_the_reason() {
+fn options_a_quorum_lacks_are_refused_with_the_reason() {
     let servers = servers(3);
     let client = open(direct(&servers));
     let with = |options: LockOptions| client.mutex_with("x", options).unwrap_err();
@@ -809,7 +809,7 @@ fn bad_settings_name_the_field_its_value_and_what_is_allowed() {
 }
 
 #[test]
-fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
+fn two_addresses_of_one_server_are_refused_or_one_vote() {
     let servers = servers(2);
     let double = Server::builder().tcp().start().unwrap();
     let urls = [servers[0].unix_url(), double.unix_url(), servers[1].unix_url(), double.tcp_url()];
@@ -827,7 +827,7 @@ fn two_addresses_of_one_server_are_refused_where_it_can_be_told() {
 
 /// An even number of servers is allowed, and warned of.
 #[test]
-fn an_even_number_of_servers_is_warned_of() {
+fn even_number_of_servers_warns() {
     in_own_process!();
     let count = || warnings(&["4 servers survive the loss of"]);
     assert_eq!(count(), 0);
@@ -852,7 +852,7 @@ fn too_few_servers_at_the_start_are_an_error_that_names_them() {
 }
 
 #[test]
-fn a_key_that_is_no_lock_on_a_majority_is_told() {
+fn key_of_another_type_on_a_majority_is_wrong_type() {
     let servers = servers(3);
     let client = open(direct(&servers));
     ask::<()>(&servers[0], &["LPUSH", "x", "1"]);
@@ -865,7 +865,7 @@ fn a_key_that_is_no_lock_on_a_majority_is_told() {
 
 /// Whoever does not have it says so, in whatever way.
 #[test]
-fn a_held_lock_that_is_gone_here_and_something_else_there_is_lost() {
+fn lock_gone_on_one_and_retyped_on_another_is_lost() {
     let servers = servers(3);
     let guard = open(direct(&servers)).mutex("x").unwrap().lock().unwrap();
     servers[..2].iter().for_each(|server| ask::<()>(server, &["DEL", "x"]));
@@ -877,7 +877,7 @@ fn a_held_lock_that_is_gone_here_and_something_else_there_is_lost() {
 
 /// There is nothing of ours any longer.
 #[test]
-fn a_release_is_done_where_something_else_has_taken_the_place_of_the_lock() {
+fn release_succeeds_where_another_key_type_took_its_place() {
     let servers = servers(3);
     let client = open(direct(&servers));
     let guard = client.mutex("x").unwrap().lock().unwrap();

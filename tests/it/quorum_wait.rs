@@ -47,7 +47,7 @@ fn median(mut spans: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn a_waiter_is_told_of_a_release_long_before_it_would_ask_again() {
+fn waiter_learns_of_a_release_long_before_its_heartbeat() {
     const ROUNDS: usize = 15;
     let servers = servers(5);
     let clients = [open(direct(&servers)), open(direct(&servers))];
@@ -67,7 +67,7 @@ fn a_waiter_is_told_of_a_release_long_before_it_would_ask_again() {
 }
 
 #[test]
-fn a_waiter_costs_a_few_commands_and_one_a_second_for_each_server() {
+fn waiter_costs_about_a_command_a_second_per_server() {
     let servers = servers(5);
     let clients = [open(direct(&servers)), open(direct(&servers))];
     let (mut costs, mut late) = (Vec::new(), 0);
@@ -91,7 +91,7 @@ fn a_waiter_costs_a_few_commands_and_one_a_second_for_each_server() {
 
 /// The messages of a minority suffice, whichever it is.
 #[test]
-fn a_server_that_is_dead_or_silent_keeps_nobody_from_being_told() {
+fn dead_or_silent_server_does_not_stop_messages() {
     let servers = servers(5);
     let proxies = proxies(&servers);
     let clients = [open(through(&proxies)), open(through(&proxies))];
@@ -146,7 +146,7 @@ fn a_message_that_is_lost_costs_a_heartbeat_and_not_a_lease() {
 
 /// A server acknowledges each channel that is left.
 #[test]
-fn many_who_wait_no_longer_leave_at_once_and_the_servers_are_listened_to_all_the_same() {
+fn many_ended_waits_unsubscribe_and_listening_goes_on() {
     const NAMES: usize = 150;
     let servers = servers(3);
     let client = open(direct(&servers).max_size(64));
@@ -180,7 +180,7 @@ fn many_who_wait_no_longer_leave_at_once_and_the_servers_are_listened_to_all_the
 
 /// It is bounded by what is left of the lease of who has a majority.
 #[test]
-fn a_dead_holders_lock_is_had_when_its_lease_is_over() {
+fn dead_holders_lock_is_taken_when_its_lease_ends() {
     let servers = servers(5);
     let client = open(direct(&servers));
     let begin = Instant::now();
@@ -195,7 +195,7 @@ fn a_dead_holders_lock_is_had_when_its_lease_is_over() {
 
 /// Nobody has a majority, and nobody will tell of a release.
 #[test]
-fn split_votes_are_not_waited_for_like_a_holder() {
+fn split_votes_are_retried_sooner_than_a_holder() {
     let servers = servers(5);
     let client = open(direct(&servers));
     for (number, owner) in [(0, "1-:a"), (1, "1-:a"), (2, "1-:b")] {
@@ -252,7 +252,7 @@ fn waiters_do_not_wake_each_other() {
 
 /// Any number of them, in whatever way they wait: each has its share of the holds in time.
 #[test]
-fn contenders_do_not_keep_each_other_from_the_lock() {
+fn contenders_do_not_starve_each_other() {
     const HOLDS: u64 = 30;
     for (contenders, wait) in
         [(2, Wait::notify()), (5, Wait::notify()), (2, Wait::spin()), (5, Wait::spin())]
@@ -284,7 +284,7 @@ fn contenders_do_not_keep_each_other_from_the_lock() {
 }
 
 #[test]
-fn where_nobody_may_listen_a_wait_says_so_and_spinning_does_without() {
+fn denied_subscription_fails_a_wait_but_not_spinning() {
     let servers = servers(3);
     for server in &servers {
         ask::<()>(server, &["ACL", "SETUSER", "default", "-subscribe"]);
@@ -307,7 +307,7 @@ fn where_nobody_may_listen_a_wait_says_so_and_spinning_does_without() {
 
 /// The threads that listen, and their connections, are gone with the client.
 #[test]
-fn nothing_listens_for_a_client_that_is_gone() {
+fn ended_client_leaves_no_subscription() {
     let servers = servers(3);
     let count = |server: &Server| {
         let clients: String = ask(server, &["CLIENT", "LIST", "TYPE", "pubsub"]);

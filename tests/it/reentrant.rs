@@ -35,7 +35,7 @@ fn entry(server: &Server, key: &str) -> (String, String) {
 }
 
 #[test]
-fn the_layout_is_redissons() {
+fn key_layout_matches_redisson() {
     let server = server();
     let lock = open(&server).reentrant_with("x", fixed(20_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -53,7 +53,7 @@ fn the_layout_is_redissons() {
 }
 
 #[test]
-fn the_hold_count_is_shown_in_redis_and_reentry_waits_for_no_command() {
+fn redis_shows_the_hold_count_and_reentry_does_not_wait() {
     let server = server();
     let lock = open(&server).reentrant("x").unwrap();
     let outer = lock.lock().unwrap();
@@ -124,7 +124,7 @@ fn showing_a_count_never_makes_a_key() {
 
 /// Rule 22: the outermost release deletes if it is mine, whatever the count says.
 #[test]
-fn the_last_release_deletes_whatever_the_count_in_redis_says() {
+fn last_release_deletes_whatever_the_redis_count() {
     let server = server();
     let lock = open(&server).reentrant("x").unwrap();
     let guard = lock.lock().unwrap();
@@ -136,7 +136,7 @@ fn the_last_release_deletes_whatever_the_count_in_redis_says() {
 
 /// Regression, redis-py#1031: a release deleted another's lock.
 #[test]
-fn another_owners_hash_is_not_touched() {
+fn release_does_not_touch_another_owners_hash() {
     let server = server();
     let lock = open(&server).reentrant_with("x", fixed(20_000)).unwrap();
     let guard = lock.lock().unwrap();
@@ -197,7 +197,7 @@ fn redisson_excludes_ours_and_ours_excludes_redisson() {
 }
 
 #[test]
-fn a_redisson_lock_is_waited_for() {
+fn waiter_gets_the_lock_after_redisson_releases() {
     let server = server();
     let lock = open(&server).reentrant("x").unwrap();
     assert_eq!(redisson_lock(&server, "x"), None);
@@ -214,7 +214,7 @@ fn a_redisson_lock_is_waited_for() {
 }
 
 #[test]
-fn a_forced_release_takes_it_from_redisson() {
+fn forced_release_takes_the_lock_from_redisson() {
     let server = server();
     let lock = open(&server).reentrant("x").unwrap();
     assert_eq!(redisson_lock(&server, "x"), None);
@@ -244,7 +244,7 @@ fn a_repeated_request_counts_once() {
 }
 
 #[test]
-fn the_two_kinds_do_not_share_a_key_in_silence() {
+fn mutex_and_reentrant_lock_on_one_key_are_an_error() {
     let server = server();
     let client = open(&server);
     let guard = client.reentrant("x").unwrap().lock().unwrap();
@@ -257,7 +257,7 @@ fn the_two_kinds_do_not_share_a_key_in_silence() {
 }
 
 #[test]
-fn it_is_renewed_with_its_count() {
+fn renewal_keeps_the_hold_count() {
     let server = server();
     let lock = open(&server).reentrant_with("x", renewed(2_000)).unwrap();
     let outer = lock.lock().unwrap();
@@ -271,7 +271,7 @@ fn it_is_renewed_with_its_count() {
 }
 
 #[test]
-fn it_is_not_released_by_watch() {
+fn reentrant_lock_rejects_release_by_watch() {
     let server = server();
     let client = open(&server);
     let options = LockOptions::new().release(Release::watch());

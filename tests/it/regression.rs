@@ -50,7 +50,7 @@ fn queued(server: &Server, name: &str) -> u64 {
 }
 
 #[test]
-fn redisson_7272_a_cancel_before_the_arming_is_not_renewed_for_ever() {
+fn redisson_7272_cancelled_lock_is_not_renewed() {
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -90,7 +90,7 @@ fn redisson_7367_a_script_that_is_sent_again_counts_once() {
 }
 
 #[test]
-fn redisson_3714_a_lock_that_was_lost_and_taken_again_is_renewed() {
+fn redisson_3714_lost_and_retaken_lock_is_renewed() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
@@ -147,7 +147,7 @@ fn heard_on(server: &Server, name: &str) -> u64 {
 }
 
 #[test]
-fn redisson_2099_waiters_that_come_and_go_push_no_deadline_away() {
+fn redisson_2099_passing_waiters_delay_no_deadline() {
     let server = server();
     let guard = open(&server).mutex_with("x", renewed(60_000)).unwrap().lock().unwrap();
     // Each client is a process of its own to the queue.
@@ -189,7 +189,7 @@ fn redisson_2099_waiters_that_come_and_go_push_no_deadline_away() {
 }
 
 #[test]
-fn redisson_3521_the_lock_of_a_thread_that_died_is_not_renewed_for_ever() {
+fn redisson_3521_lock_of_a_dead_thread_is_not_renewed() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
@@ -260,7 +260,7 @@ fn redisson_6510_no_key_of_a_token_is_immortal() {
 }
 
 #[test]
-fn redisson_5019_who_gives_up_leaves_the_queue() {
+fn redisson_5019_waiter_that_gives_up_leaves_the_queue() {
     let server = server();
     let guard = open(&server).mutex_with("x", renewed(60_000)).unwrap().lock().unwrap();
     let client = open(&server);
@@ -284,7 +284,7 @@ fn redisson_5019_who_gives_up_leaves_the_queue() {
 }
 
 #[test]
-fn redsync_71_what_is_over_is_not_extended() {
+fn redsync_71_expired_lock_is_not_extended() {
     let server = server();
     let client = open(&server);
     // Redis has it still.
@@ -305,7 +305,7 @@ fn redsync_71_what_is_over_is_not_extended() {
 }
 
 #[test]
-fn redis_py_1031_a_release_by_watch_does_not_delete_what_another_took_meanwhile() {
+fn redis_py_1031_release_by_watch_spares_a_new_owner() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
@@ -323,7 +323,7 @@ fn redis_py_1031_a_release_by_watch_does_not_delete_what_another_took_meanwhile(
 }
 
 #[test]
-fn redis_py_4279_a_lease_of_nothing_is_refused_and_deletes_nothing() {
+fn redis_py_4279_zero_lease_is_rejected_and_deletes_nothing() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex_with("x", fixed(30_000)).unwrap().lock().unwrap();
@@ -336,7 +336,7 @@ fn redis_py_4279_a_lease_of_nothing_is_refused_and_deletes_nothing() {
 }
 
 #[test]
-fn node_redlock_169_validity_counts_from_the_attempt_that_was_granted() {
+fn node_redlock_169_validity_counts_from_the_granted_attempt() {
     let server = server();
     let client = open(&server);
     for wait in [Wait::queue(), Wait::spin()] {
@@ -373,7 +373,7 @@ fn shedlock_2583_a_late_release_leaves_anothers_lock_alone() {
 }
 
 #[test]
-fn spring_integration_11049_no_thread_is_let_in_before_the_key_is_gone() {
+fn spring_integration_11049_thread_enters_after_the_delete() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     // Nothing is passed on, so that the release goes to Redis.
@@ -402,7 +402,7 @@ fn spring_integration_11049_no_thread_is_let_in_before_the_key_is_gone() {
 }
 
 #[test]
-fn curator_604_what_an_earlier_hold_left_is_not_taken_for_ones_own() {
+fn curator_604_leftover_of_an_earlier_hold_is_not_ours() {
     let server = server();
     let client = open(&server);
     // The hold ends before its lease, which goes on in Redis under the old hold's value.
@@ -420,7 +420,7 @@ fn curator_604_what_an_earlier_hold_left_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn curator_79_a_grant_to_a_call_that_was_broken_off_is_given_back() {
+fn curator_79_grant_to_a_broken_off_call_is_released() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(2_000)).build().unwrap();
     let lock = client.mutex_with("x", fixed(60_000)).unwrap();
@@ -440,7 +440,7 @@ fn curator_79_a_grant_to_a_call_that_was_broken_off_is_given_back() {
 }
 
 #[test]
-fn rslock_a_lease_too_short_to_be_valid_is_no_lock_and_leaves_no_key() {
+fn rslock_too_short_lease_is_no_lock_and_leaves_no_key() {
     let server = server();
     let client = open(&server);
     // The drift allowance is more than the lease.

@@ -19,7 +19,7 @@ const WAYS: [Release; 2] = [Release::lua(), Release::watch()];
 
 /// What a callback owns is dropped when the lock is free, and may want it, or panic.
 #[test]
-fn what_a_callback_owns_ends_after_the_release() {
+fn values_of_a_callback_are_dropped_after_the_release() {
     struct AtItsEnd<F: FnMut()>(F);
     impl<F: FnMut()> Drop for AtItsEnd<F> {
         fn drop(&mut self) {
@@ -47,7 +47,7 @@ fn what_a_callback_owns_ends_after_the_release() {
 }
 
 #[test]
-fn both_ways_delete_the_key_and_nothing_else() {
+fn both_release_methods_delete_only_the_key() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
@@ -78,7 +78,7 @@ fn release_by_watch_sends_no_script() {
 
 /// Regression, ShedLock#2583: unlock did not check the value.
 #[test]
-fn another_owners_key_is_not_touched() {
+fn release_does_not_touch_another_owners_key() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
@@ -101,7 +101,7 @@ fn another_owners_key_is_not_touched() {
 }
 
 #[test]
-fn a_key_of_another_type_is_not_touched() {
+fn release_does_not_touch_a_key_of_another_type() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
@@ -163,7 +163,7 @@ fn takes(server: &Server, other: &[&str]) {
 
 /// What is left to the worker to give back is done, too, once the name is another's.
 #[test]
-fn the_worker_does_not_go_on_with_a_key_of_another_type() {
+fn worker_stops_at_a_key_of_another_type() {
     let server = server();
     warm(&server);
     let lock = open(&server).mutex_with("x", fixed(20_000)).unwrap();
@@ -184,7 +184,7 @@ fn the_worker_does_not_go_on_with_a_key_of_another_type() {
 
 /// A command of the user's on a key that is none of the lock's is no loss.
 #[test]
-fn a_command_of_a_transaction_on_a_key_of_another_type_is_no_loss() {
+fn wrong_type_error_in_a_transaction_is_no_loss() {
     let server = server();
     let guard = open(&server).mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
     ask::<()>(&server, &["SET", "list", "none"]);
@@ -198,7 +198,7 @@ fn a_command_of_a_transaction_on_a_key_of_another_type_is_no_loss() {
 }
 
 #[test]
-fn a_release_after_expiry_is_an_error_and_touches_nobody() {
+fn release_after_expiry_is_an_error_and_touches_no_key() {
     let server = server();
     let client = open(&server);
     for way in WAYS {
@@ -218,7 +218,7 @@ fn a_release_after_expiry_is_an_error_and_touches_nobody() {
 /// Regression, redis-py#1031: WATCH without MULTI deleted another's lock. The key changes owner
 /// between the look and the transaction.
 #[test]
-fn release_by_watch_loses_the_race_for_a_key_that_changed_in_between() {
+fn release_by_watch_of_a_key_changed_meanwhile_is_a_loss() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let client = LockClient::open(proxy.url()).unwrap();
@@ -242,7 +242,7 @@ fn release_by_watch_loses_the_race_for_a_key_that_changed_in_between() {
 
 /// The key ends between the look and the transaction, which Redis does not count as a change.
 #[test]
-fn release_by_watch_of_a_key_that_ends_in_between_is_no_success() {
+fn release_by_watch_of_a_key_expired_meanwhile_is_a_loss() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let client = LockClient::open(proxy.url()).unwrap();
@@ -262,7 +262,7 @@ fn release_by_watch_of_a_key_that_ends_in_between_is_no_success() {
 
 /// A release whose answer is lost is repeated; "not yours" then means that it was done (rule 15).
 #[test]
-fn a_lost_answer_to_a_release_is_success_within_validity() {
+fn release_with_a_lost_reply_succeeds_within_validity() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     for way in WAYS {
@@ -281,7 +281,7 @@ fn a_lost_answer_to_a_release_is_success_within_validity() {
 
 /// The repeated release must not touch who came between.
 #[test]
-fn a_repeated_release_does_not_touch_the_next_owner() {
+fn repeated_release_does_not_touch_the_next_owner() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex_with("x", fixed(20_000)).unwrap();
@@ -303,7 +303,7 @@ fn a_repeated_release_does_not_touch_the_next_owner() {
 
 /// The first answer is lost, and the second comes when another may have had the lock (rule 15).
 #[test]
-fn a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome() {
+fn repeated_release_after_the_lease_is_unknown() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let guard = client.mutex_with("x", fixed(2_500)).unwrap().lock().unwrap();
@@ -315,7 +315,7 @@ fn a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome() {
 }
 
 #[test]
-fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
+fn failed_release_is_reported_and_the_worker_finishes_it() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     for way in WAYS {
@@ -345,7 +345,7 @@ fn a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker() {
 
 /// What the worker has to give back may live longer than its first lease.
 #[test]
-fn an_extended_lease_is_given_back_also_after_an_outage_as_long_as_the_first_lease() {
+fn extended_lease_is_released_after_a_long_outage() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guard = client.mutex_with("x", fixed(2_000)).unwrap().lock().unwrap();
@@ -378,7 +378,7 @@ fn a_release_right_after_the_grant_leaves_no_renewal_behind() {
 
 /// A renewal that overtakes or follows the release makes no key.
 #[test]
-fn a_renewal_that_races_the_release_makes_no_key() {
+fn renewal_racing_the_release_makes_no_key() {
     let (server, proxy) = behind_proxy();
     let losses = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&losses);
@@ -417,7 +417,7 @@ fn a_release_reports_the_loss_it_finds_with_its_cause() {
 }
 
 #[test]
-fn with_releases_and_hides_no_loss() {
+fn with_releases_and_reports_a_loss() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     assert!(lock.with(|guard| guard.is_valid()).unwrap());
@@ -434,7 +434,7 @@ fn with_releases_and_hides_no_loss() {
 /// Rule 6: a request whose connection broke comes after the release, and before its own deadline;
 /// the answer to the release comes after that deadline. It counts when the release was sent.
 #[test]
-fn a_request_that_ran_behind_a_release_answered_late_leaves_no_ghost() {
+fn request_that_ran_after_a_slow_release_leaves_no_owner() {
     let (server, proxy) = behind_proxy();
     let bound = ms(2_000);
     let client = LockClient::builder(proxy.url()).command_timeout(bound).build().unwrap();
@@ -462,7 +462,7 @@ fn a_request_that_ran_behind_a_release_answered_late_leaves_no_ghost() {
 
 /// The first request never left: the second is the first, and its answer counts.
 #[test]
-fn a_loss_is_told_where_the_connection_was_dead_before_the_release() {
+fn loss_is_reported_by_a_release_on_a_dead_connection() {
     let server = server();
     let client = open(&server);
     for way in WAYS {

@@ -70,7 +70,7 @@ fn renewal_is_one_command_every_third_of_the_lease() {
 }
 
 #[test]
-fn a_fixed_lease_is_not_renewed_and_ends_by_itself() {
+fn fixed_lease_is_not_renewed_and_expires() {
     let server = server();
     let (client, losses) = listening(&server);
     let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
@@ -103,7 +103,7 @@ fn max_hold_ends_the_hold_and_its_renewal() {
 
 /// Its guard is there still, and so was the worker's note of the next renewal.
 #[test]
-fn what_max_hold_ended_is_not_renewed_once_more() {
+fn hold_ended_by_max_hold_is_not_renewed_again() {
     let server = server();
     let client = open(&server);
     // It ends right after a renewal, so that the next would be due before the key's end.
@@ -164,7 +164,7 @@ fn max_renewals_lets_the_lease_run_out_after_the_last() {
 
 /// A third of the lease at most, and the key is not made again.
 #[test]
-fn a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again() {
+fn deleted_key_is_a_loss_within_a_renewal_and_stays_away() {
     let server = server();
     let (client, losses) = listening(&server);
     for command in [["DEL", "x"].as_slice(), &["FLUSHALL"]] {
@@ -178,7 +178,7 @@ fn a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again() {
 }
 
 #[test]
-fn a_key_that_another_has_is_a_loss_and_is_left_alone() {
+fn key_of_another_owner_is_a_loss_and_is_not_touched() {
     let server = server();
     let (client, losses) = listening(&server);
     let lock = client.mutex_with("x", renewed(1_500)).unwrap();
@@ -197,7 +197,7 @@ fn a_key_that_another_has_is_a_loss_and_is_left_alone() {
 }
 
 #[test]
-fn a_reentrant_lock_that_another_has_is_a_loss() {
+fn reentrant_lock_of_another_owner_is_a_loss() {
     let server = server();
     let (client, losses) = listening(&server);
     let guard = client.reentrant_with("x", renewed(1_500)).unwrap().lock().unwrap();
@@ -209,7 +209,7 @@ fn a_reentrant_lock_that_another_has_is_a_loss() {
 }
 
 #[test]
-fn an_outage_as_long_as_the_lease_is_a_loss_by_the_end_of_the_lease() {
+fn outage_as_long_as_the_lease_is_a_loss_at_its_end() {
     let server = server();
     let (client, losses) = listening(&server);
     let guard = client.mutex_with("x", renewed(2_000)).unwrap().lock().unwrap();
@@ -219,7 +219,7 @@ fn an_outage_as_long_as_the_lease_is_a_loss_by_the_end_of_the_lease() {
 }
 
 #[test]
-fn a_shorter_outage_costs_nothing() {
+fn outage_shorter_than_the_lease_is_no_loss() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
     let client = hasty(&proxy.url());
@@ -302,7 +302,7 @@ fn a_callback_that_panics_or_hangs_does_no_harm() {
 }
 
 #[test]
-fn no_callback_for_a_lock_that_was_given_back() {
+fn released_lock_calls_no_callback() {
     let server = server();
     let (client, losses) = listening(&server);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
@@ -367,7 +367,7 @@ fn renewal_is_not_starved_by_an_exhausted_pool() {
 /// Regression, redsync#71 and #72: extend did not look at validity. It must neither bring back
 /// what is over nor lengthen what another has.
 #[test]
-fn extend_after_the_end_is_a_loss_and_makes_nothing() {
+fn extend_after_expiry_is_a_loss_and_makes_no_key() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
@@ -396,7 +396,7 @@ fn extend_makes_a_lease_longer_and_never_shorter() {
 
 /// Regression, redis-py#4279: a lease of zero in a renewal deleted the key.
 #[test]
-fn extend_by_nothing_is_refused_and_deletes_nothing() {
+fn extend_by_zero_is_rejected_and_deletes_nothing() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex("x").unwrap().lock().unwrap();

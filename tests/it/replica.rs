@@ -42,7 +42,7 @@ fn waits(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_replica_has_the_lock_before_the_holder_has() {
+fn replica_has_the_lock_before_lock_returns() {
     let master = master();
     let replica = replica_of(&master);
     let client = patient(&master);
@@ -62,7 +62,7 @@ fn a_replica_has_the_lock_before_the_holder_has() {
 }
 
 #[test]
-fn reentry_and_handles_without_the_option_do_not_wait_for_replicas() {
+fn reentry_and_other_handles_do_not_wait_for_replicas() {
     let server = server();
     let client = patient(&server);
     let guard = client.mutex("x").unwrap().lock().unwrap();
@@ -74,7 +74,7 @@ fn reentry_and_handles_without_the_option_do_not_wait_for_replicas() {
 }
 
 #[test]
-fn without_enough_replicas_the_lock_is_given_back_and_the_error_says_so() {
+fn lock_without_enough_replicas_is_released_with_an_error() {
     let server = server();
     let client = open(&server);
     for wait in [Wait::queue(), Wait::spin()] {
@@ -105,7 +105,7 @@ fn lease_shorter_than_the_wait_is_not_replicated() {
 }
 
 #[test]
-fn a_replica_that_hangs_does_not_count() {
+fn hung_replica_does_not_count() {
     let master = master();
     let replica = replica_of(&master);
     let client = patient(&master);
@@ -121,7 +121,7 @@ fn a_replica_that_hangs_does_not_count() {
 }
 
 #[test]
-fn who_is_handed_the_lock_waits_for_the_replicas_too() {
+fn handed_over_lock_waits_for_the_replicas() {
     let master = master();
     let replica = replica_of(&master);
     let holder = patient(&master).mutex("x").unwrap().lock().unwrap();
@@ -144,7 +144,7 @@ fn who_is_handed_the_lock_waits_for_the_replicas_too() {
 ///
 /// Several rounds: in one of them the waiter may write its heartbeat just then.
 #[test]
-fn a_replica_that_has_only_what_came_before_the_hand_over_does_not_count() {
+fn replica_without_the_hand_over_does_not_count() {
     let Some(master) = or_skip(builder().since(7, 2).start()) else { return };
     let replica = following(&master, builder().since(7, 2));
     let lock = patient(&master).mutex("x").unwrap();
@@ -184,7 +184,7 @@ fn a_lock_survives_a_fail_over_to_the_replica_that_has_it() {
 
 /// As after a fail-over: the master has the lock of another process, or none and no fence.
 #[test]
-fn what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer() {
+fn passed_on_lease_missing_at_the_master_is_a_loss() {
     let master = master();
     let _replica = replica_of(&master);
     let client = patient(&master);
@@ -286,7 +286,7 @@ fn a_lock_that_is_on_disk_survives_a_crash_of_the_server() {
 }
 
 #[test]
-fn without_enough_disks_the_lock_is_given_back_and_the_error_says_so() {
+fn lock_without_enough_disks_is_released_with_an_error() {
     let server = appending().arg("--appendfsync").arg("no").start();
     let Some(server) = or_skip(server) else { return };
     let client = open(&server);
@@ -314,7 +314,7 @@ fn fsynced_in_time() -> LockOptions {
 }
 
 #[test]
-fn a_replica_that_hangs_has_it_on_no_disk() {
+fn hung_replica_does_not_count_as_a_disk() {
     let Some(master) = or_skip(appending().start()) else { return };
     let replica = following(&master, appending());
     let client = patient(&master);
@@ -355,7 +355,7 @@ fn a_replicas_disk_is_enough_where_the_master_keeps_none() {
 }
 
 #[test]
-fn a_server_that_cannot_say_what_is_on_disk_is_told_of_as_a_setting() {
+fn server_without_aof_or_waitaof_is_a_setting_error() {
     let Some(server) = or_skip(syncing().start()) else { return };
     is_impossible(&server, fsynced(true, 1), "appendonly yes");
     // As before Redis 7.2.
@@ -364,7 +364,7 @@ fn a_server_that_cannot_say_what_is_on_disk_is_told_of_as_a_setting() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_before_any_io() {
+fn impossible_settings_are_rejected_before_any_io() {
     let client = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
     for (options, parts) in [
         (replicated().min_replicas(0, ms(1)), ["min_replicas", "0", "at least 1"]),

@@ -71,7 +71,7 @@ fn is(server: &Server, role: &str) -> bool {
 
 /// Sentinels that watch a master anew count its fail-overs from the start.
 #[test]
-fn sentinels_that_begin_anew_are_believed_after_a_while() {
+fn reset_sentinels_are_believed_after_a_while() {
     let topology = Topology::start(1);
     let client = topology.client();
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
@@ -103,7 +103,7 @@ fn told(fields: &[&str]) -> String {
 
 /// The sentinel never learns that the replica which it chose is the master by now.
 #[test]
-fn a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_master() {
+fn chosen_replica_is_used_once_its_role_is_master() {
     let topology = Topology::start(1);
     let (old, new) = (&topology.servers[0], &topology.servers[1]);
     let proxy = Proxy::to_addr(topology.sentinels[0].addr()).unwrap();
@@ -142,7 +142,7 @@ fn a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_ma
 }
 
 #[test]
-fn without_any_sentinel_the_error_says_so_in_time() {
+fn no_reachable_sentinel_is_an_error_in_time() {
     let client = LockClient::builder("redis://mymaster")
         .sentinels(["redis://127.0.0.1:1", "redis://127.0.0.1:2"])
         .give_up_after(ms(300))
@@ -156,7 +156,7 @@ fn without_any_sentinel_the_error_says_so_in_time() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_before_any_io() {
+fn impossible_settings_are_rejected_before_any_io() {
     let builder = |url: &str, urls: &[&str]| LockClient::builder(url).sentinels(urls.to_vec());
     let none: &[&str] = &[];
     for (builder, parts) in [
@@ -175,7 +175,7 @@ fn settings_that_cannot_be_are_refused_before_any_io() {
 /// The sentinel that leads a fail-over counts it already when the promoted replica says that it is the
 /// master, some time before it calls the fail-over done.
 #[test]
-fn a_fail_over_that_was_counted_before_its_end_is_believed_at_its_end() {
+fn fail_over_counted_early_is_believed_at_its_end() {
     let topology = Topology::start(1);
     let new = &topology.servers[1];
     let proxy = Proxy::to_addr(topology.sentinels[0].addr()).unwrap();
@@ -203,7 +203,7 @@ fn a_fail_over_that_was_counted_before_its_end_is_believed_at_its_end() {
 
 /// A host that lost its power refuses nothing: whoever asks there waits for as long as it has time.
 #[test]
-fn a_sentinel_that_is_silent_is_not_waited_for_again_and_again() {
+fn silent_sentinel_is_not_waited_for_again() {
     let topology = Topology::start(1);
     let proxy = Proxy::to_addr(topology.sentinels[0].addr()).unwrap();
     proxy.black_hole();
@@ -231,7 +231,7 @@ fn a_sentinel_that_is_silent_is_not_waited_for_again_and_again() {
 
 /// Nobody who waits helps against these: they are told at once, and for what they are.
 #[test]
-fn what_all_sentinels_refuse_is_told_at_once_and_shows_no_password() {
+fn refusal_by_all_sentinels_is_reported_without_password() {
     let topology = Topology::start(1);
     let urls = |user: &str| -> Vec<String> {
         let url = |sentinel: &Server| format!("redis://{user}{}", sentinel.addr());

@@ -26,7 +26,7 @@ fn locks(server: &Server) -> usize {
 }
 
 #[test]
-fn everything_is_given_back_before_it_returns() {
+fn shutdown_releases_everything_before_it_returns() {
     let server = server();
     let client = open(&server);
     let guards = hold(&client, 200, 30_000);
@@ -53,7 +53,7 @@ fn everything_is_given_back_before_it_returns() {
 }
 
 #[test]
-fn waits_are_called_off_also_in_a_queue() {
+fn shutdown_cancels_waits_in_a_queue() {
     let server = server();
     let client = open(&server);
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -73,7 +73,7 @@ fn waits_are_called_off_also_in_a_queue() {
 }
 
 #[test]
-fn a_lease_that_lingers_is_given_back() {
+fn shutdown_releases_a_lingering_lease() {
     let server = server();
     let client = open(&server);
     let lock = client.mutex_with("x", renewed(30_000).linger(ms(10_000))).unwrap();
@@ -86,7 +86,7 @@ fn a_lease_that_lingers_is_given_back() {
 }
 
 #[test]
-fn what_cannot_be_given_back_is_reported_in_time_and_done_later() {
+fn failed_release_at_shutdown_is_reported_and_done_later() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guards = hold(&client, 7, 20_000);
@@ -106,7 +106,7 @@ fn what_cannot_be_given_back_is_reported_in_time_and_done_later() {
 
 /// Renewals stop first: what cannot be given back is not kept alive either.
 #[test]
-fn nothing_is_renewed_any_more() {
+fn shutdown_ends_all_renewals() {
     let server = server();
     let client = hasty(&server.url());
     let _guards = hold(&client, 3, 3_000);
@@ -126,7 +126,7 @@ fn nothing_is_renewed_any_more() {
 
 /// A thread that is being granted a lock at that moment must not keep it unbeknownst.
 #[test]
-fn an_attempt_under_way_is_waited_for() {
+fn shutdown_waits_for_an_attempt_under_way() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let lock = client.mutex_with("x", renewed(30_000)).unwrap();
@@ -145,7 +145,7 @@ fn an_attempt_under_way_is_waited_for() {
 }
 
 #[test]
-fn an_attempt_that_is_not_answered_is_reported() {
+fn shutdown_reports_an_unanswered_attempt() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(SOON).build().unwrap();
     let lock = client.mutex_with("stuck", renewed(30_000)).unwrap();
@@ -162,7 +162,7 @@ fn an_attempt_that_is_not_answered_is_reported() {
 }
 
 #[test]
-fn the_callbacks_are_told_and_may_take_their_time() {
+fn shutdown_calls_slow_callbacks() {
     let server = server();
     let client = open(&server);
     let (sender, told) = mpsc::channel();

@@ -76,7 +76,7 @@ fn with_idle_connections(proxy: &Proxy) -> LockClient {
 }
 
 #[test]
-fn dead_idle_connections_cost_one_time_out_in_all() {
+fn dead_idle_connections_cost_one_timeout_in_all() {
     let (server, proxy) = behind_proxy();
     let client = with_idle_connections(&proxy);
     proxy.forget();
@@ -103,7 +103,7 @@ fn release_on_a_dead_idle_connection_succeeds() {
 }
 
 #[test]
-fn connection_that_replied_since_is_used_on() {
+fn connection_that_replied_since_stays_in_use() {
     let (_server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).build().unwrap();
     let lock = client.mutex("x").unwrap();

@@ -17,7 +17,7 @@ fn patient(proxy: &Proxy) -> LockClient {
 
 /// `None` always means a holder. Here nobody has it, and Redis is silent.
 #[test]
-fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_none() {
+fn timed_wait_behind_a_thread_in_an_outage_is_an_error() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
@@ -34,7 +34,7 @@ fn a_timed_wait_behind_a_thread_that_rides_out_an_outage_is_an_error_and_not_non
 
 /// One attempt is bounded by the client's time-outs, whoever else is riding out what.
 #[test]
-fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs() {
+fn try_lock_behind_a_thread_in_an_outage_is_bounded() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
@@ -55,7 +55,7 @@ fn try_lock_behind_a_thread_that_rides_out_an_outage_is_bounded_by_the_time_outs
 
 /// That another process had it before the outage is no answer to a question of today.
 #[test]
-fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
+fn try_lock_in_an_outage_errs_despite_an_earlier_holder() {
     let (server, proxy) = behind_proxy();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = patient(&proxy).mutex("x").unwrap();
@@ -75,7 +75,7 @@ fn try_lock_in_an_outage_is_an_error_also_when_a_holder_was_seen_before() {
 
 /// Nor is one of a second ago, where Redis has gone since.
 #[test]
-fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
+fn timed_wait_that_ends_in_an_outage_is_an_error() {
     const WAIT: Duration = ms(1_700);
     let (server, proxy) = behind_proxy();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -103,7 +103,7 @@ fn a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none() {
 
 /// Each may take its time, which is over for the last of them before their turn comes.
 #[test]
-fn threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder() {
+fn threads_that_fail_in_turn_get_errors_and_never_none() {
     const CONNECT: Duration = ms(150);
     let (_server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).connect_timeout(CONNECT).max_wait(CONNECT);
@@ -143,7 +143,7 @@ fn threads_that_wait_together_give_up_together() {
 }
 
 #[test]
-fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
+fn wait_ends_at_give_up_after_in_an_outage() {
     let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let lock = client.mutex("x").unwrap();
@@ -168,7 +168,7 @@ fn a_wait_ends_by_itself_when_the_outage_is_longer_than_it_may_be() {
 }
 
 #[test]
-fn a_wait_can_be_called_off_during_an_outage() {
+fn wait_can_be_cancelled_during_an_outage() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     proxy.refuse();
@@ -189,7 +189,7 @@ fn a_wait_can_be_called_off_during_an_outage() {
 
 /// When a hold is lost, the next thread has its turn without a word from the one that lost it.
 #[test]
-fn a_lost_hold_keeps_no_thread_waiting() {
+fn lost_hold_wakes_the_waiting_threads() {
     let (server, _proxy) = behind_proxy();
     let lock = open(&server).mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();

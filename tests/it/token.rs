@@ -21,7 +21,7 @@ fn server_time(server: &Server) -> u64 {
 }
 
 #[test]
-fn tokens_grow_from_hold_to_hold_and_between_clients_and_kinds_of_end() {
+fn tokens_grow_across_holds_and_clients() {
     let server = server();
     let clients = [open(&server), open(&server)];
     let mut last = next(&clients[0].mutex("x").unwrap());
@@ -73,7 +73,7 @@ fn tokens_grow_after_a_restart_that_lost_everything() {
 /// A crash may cost the end of the append-only file: the lock, its counter, and all that was said
 /// about them. Order must not rest on them.
 #[test]
-fn tokens_grow_after_a_restart_with_the_end_of_the_file_cut_off() {
+fn tokens_grow_after_a_restart_with_a_truncated_file() {
     let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
     let builder = arguments.iter().fold(Server::builder(), |builder, word| builder.arg(word));
     let server = builder.start().expect("a server");
@@ -108,7 +108,7 @@ fn tokens_grow_after_a_restart_with_the_end_of_the_file_cut_off() {
 
 /// The recipe of the guide, word for word.
 #[test]
-fn the_documented_script_refuses_who_is_late() {
+fn documented_script_refuses_a_late_token() {
     let guide = include_str!("../../docs/recipes.md");
     let (_, rest) = guide.split_once("const FENCED_WRITE: &str = \"").expect("the recipe");
     let (script, _) = rest.split_once("\";").expect("its end");
@@ -218,7 +218,7 @@ fn the_counter_outlives_a_lease_longer_than_the_givers() {
 }
 
 #[test]
-fn a_token_is_a_number_for_the_resource() {
+fn token_is_a_number_for_the_resource() {
     let server = server();
     let token = next(&open(&server).mutex("x").unwrap());
     assert_eq!(u64::from(token), token.get());

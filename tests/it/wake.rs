@@ -42,7 +42,7 @@ fn hand_over_to(server: &Server, waiter: &Mutex) -> Duration {
 
 /// Rule 13. Regression, redisson#5761: a message was missed, and the waiter slept a full lease.
 #[test]
-fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
+fn lost_messages_cost_a_heartbeat_or_a_claim_window() {
     let (server, proxy) = behind_proxy();
     let fault = proxy.add(Fault::reply(MESSAGE, Action::Drop).sticky());
     let locks = [(); 3].map(|()| LockClient::open(proxy.url()).unwrap().mutex("x").unwrap());
@@ -74,7 +74,7 @@ fn without_any_message_nobody_waits_longer_than_a_heartbeat_or_a_claim() {
 }
 
 #[test]
-fn messages_may_come_twice_late_or_in_another_order() {
+fn duplicate_late_and_reordered_messages_are_harmless() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -95,7 +95,7 @@ fn messages_may_come_twice_late_or_in_another_order() {
 
 /// What cannot be read ends the connection or is ignored, and another one is made.
 #[test]
-fn nonsense_on_the_wake_up_connection_is_survived() {
+fn nonsense_on_the_wake_up_connection_is_harmless() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -169,7 +169,7 @@ fn nonsense_in_a_message_is_ignored() {
 
 /// The connection is cut while somebody waits; it is made again, and all waiters ask again.
 #[test]
-fn a_cut_wake_up_connection_comes_back_and_wakes_everybody() {
+fn cut_wake_up_connection_returns_and_wakes_all() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -249,7 +249,7 @@ fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
 
 /// Rules 5 and 6: the lock is granted to an attempt that its process has given up meanwhile.
 #[test]
-fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
+fn grant_to_an_abandoned_attempt_is_released() {
     let (server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).command_timeout(HASTE);
     let client = builder.max_wait(HASTE).connect_timeout(HASTE).build().unwrap();
@@ -284,7 +284,7 @@ fn a_grant_to_an_attempt_that_was_given_up_is_given_back() {
 
 /// The answer to a join overtakes nothing: a grant may come first (rule 10).
 #[test]
-fn a_grant_that_comes_before_the_answer_to_its_join_is_kept() {
+fn grant_received_before_its_join_reply_is_kept() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let lock = client.mutex("x").unwrap();
@@ -308,7 +308,7 @@ fn a_grant_that_comes_before_the_answer_to_its_join_is_kept() {
 
 /// Checkers C1, C2, C4 and C5 over whatever the network does to requests, answers and messages.
 #[test]
-fn in_a_storm_no_two_hold_it_at_a_time_and_nothing_is_left() {
+fn storm_of_faults_keeps_exclusion_and_leaves_nothing() {
     let server = server();
     warm(&server);
     let proxies = [(); 3].map(|()| Proxy::start(&server).unwrap());
@@ -424,7 +424,7 @@ fn allowed(server: &Server, user: &str, rules: &[&str]) -> LockClient {
 }
 
 #[test]
-fn without_publish_and_subscribe_waiting_is_denied_and_spinning_works() {
+fn denied_pubsub_fails_a_wait_but_not_spinning() {
     let server = server();
     for (user, rules) in [
         ("nothing", &[][..]),
@@ -460,7 +460,7 @@ fn without_publish_and_subscribe_waiting_is_denied_and_spinning_works() {
 
 /// That one channel is forbidden is no reason to go deaf for all the others.
 #[test]
-fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
+fn forbidden_channel_of_one_kind_spares_the_other() {
     let server = server();
     let mut rules = CHANNELS.to_vec();
     rules.extend(["+hexists", "+hset", "+hkeys", "~redisson_lock__channel:*"]);
@@ -491,7 +491,7 @@ fn a_forbidden_channel_of_one_kind_leaves_the_other_kind_alone() {
 
 /// The line becomes slow. Reads time out before the refusal comes.
 #[test]
-fn slow_refusal_of_a_channel_is_told() {
+fn slow_refusal_of_a_channel_is_reported() {
     let (server, proxy) = behind_proxy();
     let mut rules = CHANNELS.to_vec();
     rules.extend(["+hexists", "+hset", "+hkeys", "~redisson_lock__channel:*"]);
@@ -513,7 +513,7 @@ fn slow_refusal_of_a_channel_is_told() {
 
 /// A client that is not allowed to listen does not knock for ever.
 #[test]
-fn a_refused_listener_asks_again_only_when_asked() {
+fn refused_listener_retries_only_for_a_caller() {
     let server = server();
     let client = allowed(&server, "nothing", &[]);
     let _guard = open(&server).mutex("shop:x").unwrap().lock().unwrap();

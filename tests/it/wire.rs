@@ -70,7 +70,7 @@ fn resp3_works_as_well() {
 }
 
 #[test]
-fn a_password_and_a_user_are_given_and_checked() {
+fn password_and_user_are_sent_and_checked() {
     let server = tcp();
     let address = server.addr();
     ask::<()>(&server, &["ACL", "SETUSER", "worker", "on", ">p@ss:w/rd", "~*", "&*", "+@all"]);
@@ -101,7 +101,7 @@ fn a_password_and_a_user_are_given_and_checked() {
 
 /// What the user may not do is said at once, and says which command or key.
 #[test]
-fn missing_permissions_are_denied_and_not_waited_for() {
+fn missing_permission_fails_at_once() {
     let server = tcp();
     let user = |name: &str, rules: &[&str]| {
         let mut words = vec!["ACL", "SETUSER", name, "on", ">word", "resetkeys", "&*"];
@@ -134,7 +134,7 @@ fn missing_permissions_are_denied_and_not_waited_for() {
 }
 
 #[test]
-fn scripts_that_the_server_has_forgotten_are_sent_again_unseen() {
+fn forgotten_scripts_are_sent_again() {
     let server = server();
     let client = open(&server);
     for kind in KINDS {
@@ -167,7 +167,7 @@ fn scripts_that_the_server_has_forgotten_are_sent_again_unseen() {
 }
 
 #[test]
-fn a_server_that_takes_no_more_connections_is_named() {
+fn full_server_is_named_in_the_error() {
     let server = Server::builder().tcp().arg("--maxclients").arg("4").start().expect("a server");
     let mut crowd: Vec<_> = (0..4).map(|_| server.connection()).collect();
     // The connection by which its start was seen may not have ended yet, and then one is refused.
@@ -208,7 +208,7 @@ fn a_server_that_takes_no_more_connections_is_named() {
 
 /// It repeats what it was told, and that is told to nobody.
 #[test]
-fn a_server_without_hello_brings_no_password_into_an_error() {
+fn server_without_hello_reveals_no_password() {
     let renamed = ["--rename-command", "HELLO", ""];
     let server = renamed.iter().fold(Server::builder().tcp(), |builder, word| builder.arg(word));
     let server = server.start().expect("a server");
@@ -226,7 +226,7 @@ fn a_server_without_hello_brings_no_password_into_an_error() {
 
 /// What a server says to the choice of a database is told as what it is.
 #[test]
-fn who_may_not_choose_a_database_is_told_why() {
+fn denied_select_is_explained() {
     let server = tcp();
     let url = format!("{}/1", server.tcp_url());
     LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
@@ -241,7 +241,7 @@ fn who_may_not_choose_a_database_is_told_why() {
 }
 
 #[test]
-fn a_lazy_client_is_built_while_the_server_is_down_and_works_when_it_is_up() {
+fn lazy_client_built_during_an_outage_works_after_it() {
     let server = tcp();
     server.kill();
     let begin = Instant::now();
@@ -268,7 +268,7 @@ fn a_wait_rides_out_a_short_outage() {
 }
 
 #[test]
-fn open_says_why_it_cannot_connect() {
+fn open_reports_why_it_cannot_connect() {
     let server = tcp();
     let urls = [server.tcp_url(), server.unix_url()];
     server.kill();
@@ -396,7 +396,7 @@ fn a_key_of_another_type_is_an_error_and_never_busy() {
 
 /// Redis is full: nothing is taken, but what is held is renewed and given back.
 #[test]
-fn out_of_memory_refuses_a_lock_but_neither_renewal_nor_release() {
+fn full_memory_refuses_a_lock_but_no_renewal_or_release() {
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -440,7 +440,7 @@ fn out_of_memory_refuses_no_release_by_watch() {
 
 /// A connection that died unnoticed is found out by the first call that uses it.
 #[test]
-fn after_all_connections_were_killed_the_first_lock_and_its_release_work() {
+fn first_lock_works_after_all_connections_were_killed() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     works(&client);
@@ -461,7 +461,7 @@ fn after_all_connections_were_killed_the_first_lock_and_its_release_work() {
 
 /// "A command that met a dead one is safely repeated": all of these may be.
 #[test]
-fn after_all_connections_were_killed_every_other_call_works_too() {
+fn every_call_works_after_all_connections_were_killed() {
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -486,7 +486,7 @@ fn after_all_connections_were_killed_every_other_call_works_too() {
 }
 
 #[test]
-fn after_a_restart_the_first_lock_works() {
+fn first_lock_works_after_a_restart() {
     let server = tcp();
     let client = LockClient::open(server.tcp_url()).unwrap();
     // Several idle connections, all of which are dead then.
@@ -517,7 +517,7 @@ fn test_on_borrow_finds_a_dead_connection_before_it_is_used() {
 
 /// One test shows that the server is silent; the other connections are not tested one after the other.
 #[test]
-fn a_silent_server_is_not_tested_at_each_connection() {
+fn silent_server_is_not_tested_at_every_borrow() {
     const IDLE: usize = 8;
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
@@ -592,7 +592,7 @@ fn a_server_of_another_protocol_is_an_error_and_no_panic() {
 /// An address that leads to another server by now, while the old one lives on as its replica: whoever
 /// stays connected there is refused for ever.
 #[test]
-fn a_master_that_was_demoted_behind_its_address_is_left_for_the_new_one() {
+fn demoted_master_behind_an_address_is_left_for_the_new() {
     let server = || {
         let builder = Server::builder().tcp().arg("--repl-diskless-sync-delay").arg("0");
         builder.start().expect("a server")

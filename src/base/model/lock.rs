@@ -104,18 +104,18 @@ impl Condvar {
             limit(&event, span);
         }
         guard.inner = None;
-        let told = event.wait();
-        if !told {
+        let notified = event.wait();
+        if !notified {
             self.waiters(|waiters| waiters.retain(|waiter| !Arc::ptr_eq(waiter, &event)));
         }
         guard.inner = Some(guard.mutex.lock_inner());
-        told
+        notified
     }
 
     pub(crate) fn notify_one(&self) -> bool {
         switch();
         while let Some(waiter) = self.waiters(VecDeque::pop_front) {
-            if waiter.tell() {
+            if waiter.notify() {
                 return true;
             }
         }
@@ -125,12 +125,12 @@ impl Condvar {
     pub(crate) fn notify_all(&self) -> usize {
         switch();
         let waiters = self.waiters(std::mem::take);
-        waiters.into_iter().filter(|waiter| waiter.tell()).count()
+        waiters.into_iter().filter(|waiter| waiter.notify()).count()
     }
 }
 
 /// For a crowd that is woken at once.
-pub(crate) mod crowd {
+pub(crate) mod contended {
     use std::time::Duration;
 
     pub(crate) use super::{Condvar, Mutex, MutexGuard};

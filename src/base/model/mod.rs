@@ -15,7 +15,7 @@ pub(crate) mod channel;
 mod lock;
 pub(crate) mod time;
 
-pub(crate) use lock::{Condvar, Mutex, MutexGuard, crowd};
+pub(crate) use lock::{Condvar, Mutex, MutexGuard, contended};
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use shuttle::sync::{Arc, Weak};
 pub(crate) use shuttle::thread::ThreadId;

@@ -20,7 +20,7 @@ use crate::base::time::{Clock, Moment};
 /// The first moment of an execution.
 const START: u64 = 1_000_000_000_000;
 /// How much time passes with each look at the clock.
-const LOOK: u64 = 1_000;
+const POLL_INTERVAL: u64 = 1_000;
 /// Moments that are no further apart come together, so that their threads race.
 const TOGETHER: u64 = 2_000_000;
 
@@ -62,7 +62,7 @@ impl Time {
 }
 
 const WAITING: u8 = 0;
-const TOLD: u8 = 1;
+const NOTIFIED: u8 = 1;
 const TIMED_OUT: u8 = 2;
 
 /// What one thread waits for, once.
@@ -91,18 +91,18 @@ impl Event {
     }
 
     /// Ends the wait. Answers whether it was not over yet.
-    pub(super) fn tell(&self) -> bool {
-        let told = self.end(TOLD);
-        if told {
+    pub(super) fn notify(&self) -> bool {
+        let notified = self.end(NOTIFIED);
+        if notified {
             self.over.release(1);
         }
-        told
+        notified
     }
 
     /// Waits until told. Answers false if the time was over before.
     pub(super) fn wait(&self) -> bool {
         let _ = self.over.acquire_blocking(1);
-        self.state.load(Ordering::Relaxed) == TOLD
+        self.state.load(Ordering::Relaxed) == NOTIFIED
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct ModelClock;
 impl Clock for ModelClock {
     fn now(&self) -> Moment {
         TIME.with_borrow_mut(|time| {
-            time.now += LOOK;
+            time.now += POLL_INTERVAL;
             Moment::from_nanos(time.now)
         })
     }

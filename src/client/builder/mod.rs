@@ -13,13 +13,13 @@ use crate::client::LockClient;
 use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::protocol::Protocol;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 #[cfg(any(test, feature = "testing"))]
-use crate::topology::memory::{client::Memory, link::Link, server::Server};
+use crate::topology::memory::{backend::MemoryBackend, link::FaultyLink, server::MemoryServer};
 use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
-use crate::wire::process;
 
 impl LockClient {
     /// Connects to a server with default settings, or says clearly why it cannot.
@@ -227,13 +227,15 @@ impl LockClientBuilder {
     /// ```
     pub fn build(self) -> Result<LockClient> {
         let info = self.check()?;
-        process::check()?;
+        fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
-            Some(urls) => Arc::new(Scripted::new(self.in_cluster(info, urls, &clock, identity)?)),
-            None => Arc::new(Scripted::new(self.single(info, &clock, identity)?)),
+            Some(urls) => {
+                Arc::new(ScriptProtocol::new(self.in_cluster(info, urls, &clock, identity)?))
+            }
+            None => Arc::new(ScriptProtocol::new(self.single(info, &clock, identity)?)),
         };
         // Whatever a call waits for first, it has all of its time for the reply left.
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);
@@ -268,14 +270,18 @@ impl LockClientBuilder {
 
     /// Makes a client of a server in memory, and tells what lies between them.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn build_over(self, server: &Arc<Server>) -> Result<(LockClient, Arc<Link>)> {
+    pub(crate) fn build_over(
+        self,
+        server: &Arc<MemoryServer>,
+    ) -> Result<(LockClient, Arc<FaultyLink>)> {
         self.check()?;
-        let memory = Memory::new(Arc::clone(server), self.settings.identity());
+        let memory = MemoryBackend::new(Arc::clone(server), self.settings.identity());
         let link = Arc::clone(memory.link());
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // Nobody waits for a connection there.
         let bounds = (self.command_timeout, self.command_timeout);
-        let client = self.settings.client(Arc::new(Scripted::new(memory)), clock, bounds, address);
+        let client =
+            self.settings.client(Arc::new(ScriptProtocol::new(memory)), clock, bounds, address);
         Ok((client, link))
     }
 }

@@ -5,13 +5,13 @@ use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
-use crate::client::address;
+use crate::client::servers;
 use crate::topology::cluster::{Cluster, Directory, NodeSettings};
 use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
 use crate::wire::endpoint::Endpoint;
+use crate::wire::locator::{FixedServer, Locator};
 use crate::wire::pool::connector;
-use crate::wire::source::{Fixed, Source};
 use crate::wire::transport::Transport;
 
 impl LockClientBuilder {
@@ -99,14 +99,14 @@ impl LockClientBuilder {
     ) -> Result<Single> {
         let sentinels = match &self.sentinels {
             Some(urls) => {
-                let nodes = address::sentinels(&self.settings, &info, urls)?;
+                let nodes = servers::sentinels(&self.settings, &info, urls)?;
                 Some(Arc::new(Sentinels::new(nodes, info.clone(), Arc::clone(clock))))
             }
             None => None,
         };
-        let source: Arc<dyn Source> = match &sentinels {
-            Some(sentinels) => Arc::clone(sentinels) as Arc<dyn Source>,
-            None => Arc::new(Fixed::new(info)),
+        let source: Arc<dyn Locator> = match &sentinels {
+            Some(sentinels) => Arc::clone(sentinels) as Arc<dyn Locator>,
+            None => Arc::new(FixedServer::new(info)),
         };
         let transport = Arc::new(Transport::new(
             source,
@@ -135,11 +135,11 @@ impl LockClientBuilder {
             let allowed = "one of the two, as the nodes of a cluster watch each other";
             return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
-        let seeds = address::seeds(&self.settings, &info, urls)?;
+        let seeds = servers::seeds(&self.settings, &info, urls)?;
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeouts: self.timeouts(),
-            probation: None,
+            quarantine: None,
             threads: identity.threads(),
         };
         let directory = Directory::new(seeds, info, settings, Arc::clone(clock));

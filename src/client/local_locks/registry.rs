@@ -32,13 +32,13 @@ struct State {
 #[derive(Default)]
 struct Lock {
     /// Its lease may be over.
-    holder: Option<Grant>,
+    holder: Option<LocalGrant>,
     queue: VecDeque<Arc<Condvar>>,
 }
 
 /// One hold, which its token tells from all others.
 #[derive(Clone, Copy)]
-pub(super) struct Grant {
+pub(super) struct LocalGrant {
     pub(super) token: FencingToken,
     valid_until: Moment,
 }
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     /// Waits for the lock and takes it; `None` if others have it for that long.
-    pub(super) fn acquire(&self, name: &Name, wait: Duration, lease: Lease) -> Option<Grant> {
+    pub(super) fn acquire(&self, name: &Name, wait: Duration, lease: Lease) -> Option<LocalGrant> {
         let deadline = self.clock.now().after(wait);
         let waiter = Arc::new(Condvar::new());
         let mut state = self.state.lock();
@@ -63,7 +63,7 @@ impl Registry {
             if is_first && free_at <= now {
                 let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
                 let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
-                let grant = Grant { token: state.next_token(), valid_until: end };
+                let grant = LocalGrant { token: state.next_token(), valid_until: end };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);
                     lock.queue.pop_front();
@@ -75,14 +75,14 @@ impl Registry {
                 return None;
             }
             let until = if is_first { deadline.min(free_at) } else { deadline };
-            self.clock.doze(until, &mut |span| {
+            self.clock.wait_until(until, &mut |span| {
                 waiter.wait_for(&mut state, span);
             });
         }
     }
 
     /// Frees the lock if this hold still has it. Returns whether the hold was valid until now.
-    pub(super) fn release(&self, name: &Name, grant: Grant) -> bool {
+    pub(super) fn release(&self, name: &Name, grant: LocalGrant) -> bool {
         let mut state = self.state.lock();
         // Seen under the lock: a hold that is valid now is the holder.
         let was_valid = self.is_valid(grant);
@@ -92,7 +92,7 @@ impl Registry {
         was_valid
     }
 
-    pub(super) fn is_valid(&self, grant: Grant) -> bool {
+    pub(super) fn is_valid(&self, grant: LocalGrant) -> bool {
         self.clock.now() < grant.valid_until
     }
 }

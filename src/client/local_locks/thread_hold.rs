@@ -8,7 +8,7 @@ use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::sync::{Arc, thread_local};
 use crate::base::token::FencingToken;
-use crate::client::local_locks::registry::{Grant, Registry};
+use crate::client::local_locks::registry::{LocalGrant, Registry};
 
 /// By the registry's address, which stays its own while a hold keeps the registry alive.
 type ByName = HashMap<(*const Registry, Name), Hold>;
@@ -16,7 +16,7 @@ type ByName = HashMap<(*const Registry, Name), Hold>;
 /// What one thread holds of one lock, and how many times.
 struct Hold {
     registry: Arc<Registry>,
-    grant: Grant,
+    grant: LocalGrant,
     count: u32,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
 }
 
 /// Makes a grant the hold of this thread.
-pub(super) fn adopt(registry: &Arc<Registry>, name: Name, grant: Grant) {
+pub(super) fn adopt(registry: &Arc<Registry>, name: Name, grant: LocalGrant) {
     let hold = Hold { registry: Arc::clone(registry), grant, count: 1 };
     // `enter` has found that the thread can keep it.
     with_holds(|holds| holds.insert(key(registry, &name), hold));

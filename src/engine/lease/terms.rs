@@ -35,7 +35,7 @@ pub(crate) struct Grant {
 
 /// What stays as it is for as long as a hold lasts.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseTerms {
     pub(crate) target: Arc<Target>,
     pub(super) clock: Arc<dyn Clock>,
     pub(crate) owner: Arc<[u8]>,
@@ -59,15 +59,15 @@ pub(crate) fn validity(sent: Moment, ttl: Duration) -> Moment {
     sent.after(ttl).before(drift_allowance(ttl))
 }
 
-impl Terms {
+impl LeaseTerms {
     pub(super) fn new(
         target: Arc<Target>,
         clock: Arc<dyn Clock>,
         grant: Grant,
         options: LockOptions,
-    ) -> Terms {
+    ) -> LeaseTerms {
         let most = options.longest_hold();
-        Terms {
+        LeaseTerms {
             target,
             clock,
             owner: grant.owner,
@@ -84,10 +84,10 @@ impl Terms {
 
     /// Those of the next hold of the same lease, by a thread with these options; `None` where no token
     /// can be given to it.
-    pub(super) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Terms> {
+    pub(super) fn successor(&self, options: &LockOptions, now: Moment) -> Option<LeaseTerms> {
         let token = FencingToken::new(self.next_token()?);
         let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
-        Some(Terms { token, minted: false, options: *options, limit, ..self.clone() })
+        Some(LeaseTerms { token, minted: false, options: *options, limit, ..self.clone() })
     }
 
     /// The time to live that it was asked for with, and is renewed to.

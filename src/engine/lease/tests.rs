@@ -1,18 +1,18 @@
 //! What becomes of a lease when replies and its end come at the same time.
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::Lease;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::protocol::script_protocol::ScriptProtocol;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -21,18 +21,18 @@ const CLAIM: Duration = Duration::from_secs(3);
 
 /// A lease that nobody watches, and a clock that stands still.
 struct Bench {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     begin: Moment,
     slot: Arc<Slot>,
-    lease: Arc<LiveLease>,
+    lease: Arc<HeldLease>,
 }
 
 impl Bench {
     fn new(options: LockOptions) -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
-        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let clock = Arc::new(ManualClock::new(false));
+        let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let engine = Engine::new(
-            Arc::new(Scripted::new(Memory::new(server, Arc::new(Identity::new(""))))),
+            Arc::new(ScriptProtocol::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),
             Arc::clone(&clock) as Arc<dyn Clock>,
             Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
             Callbacks::default(),
@@ -48,7 +48,7 @@ impl Bench {
         };
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
-        let lease = LiveLease::new(target, as_clock, grant, options);
+        let lease = HeldLease::new(target, as_clock, grant, options);
         Bench { clock, begin, slot, lease }
     }
 
@@ -90,7 +90,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
 
 /// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
 #[test]
-fn reply_that_comes_after_the_end_revives_no_hold() {
+fn late_renewal_reply_revives_no_hold() {
     for renewal in [true, false] {
         let bench = Bench::new(renewed());
         let sent = bench.at(SECOND);
@@ -110,7 +110,7 @@ fn reply_that_comes_after_the_end_revives_no_hold() {
 
 /// As where the process sleeps, and its thread is the first to wake.
 #[test]
-fn lost_hold_whose_renewal_is_under_way_is_given_back() {
+fn hold_lost_during_its_renewal_is_released() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     let renewal = bench.lease.command();
@@ -119,7 +119,7 @@ fn lost_hold_whose_renewal_is_under_way_is_given_back() {
     bench.lease.renewed(sent);
     drop(renewal);
     let worker = &bench.slot.context().worker;
-    assert_eq!(worker.wait_given_back(Moment::PAST).len(), 1, "nobody gives it back");
+    assert_eq!(worker.wait_released(Moment::PAST).len(), 1, "nobody gives it back");
 }
 
 /// As an extension during a hold that `max_hold` has ended.

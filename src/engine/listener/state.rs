@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
-use crate::protocol::wake::Publisher;
+use crate::protocol::wake_message::Publisher;
 use crate::wire::failure::Failure;
 
 /// Waits for releases that are published on a channel: a slot.
-pub(crate) trait HearsReleases: Send + Sync {
+pub(crate) trait ReleaseListener: Send + Sync {
     /// Whether anybody waits here.
-    fn is_waited_for(&self) -> bool;
+    fn has_waiters(&self) -> bool;
 
     /// Somebody released the lock, perhaps this process.
-    fn hear_release(&self);
+    fn on_release(&self);
 
     /// The client listens for releases anew.
-    fn listen_anew(&self);
+    fn on_resubscribe(&self);
 
-    /// Makes the delegate ask again at once.
-    fn nudge(&self);
+    /// Makes the acquirer ask again at once.
+    fn request_retry(&self);
 }
 
 #[derive(Default)]
@@ -43,25 +43,25 @@ pub(super) struct State {
 pub(super) struct ServerState {
     pub(super) number: u64,
     pub(super) publisher: Arc<dyn Publisher>,
-    pub(super) link: Link,
+    pub(super) link: ServerLink,
     /// Whether something may be said there before it is heard, of which no other tells.
     pub(super) late: bool,
     /// The channels it was asked for on this connection: by which wish, and its reply.
-    pub(super) asked: HashMap<Vec<u8>, (u64, Reply)>,
+    pub(super) asked: HashMap<Vec<u8>, (u64, SubscribeReply)>,
     /// The versions of the wishes and of the publishers by which it was asked.
     pub(super) seen: Option<(u64, u64)>,
 }
 
 /// Whether the client's own channel is heard at a server.
-pub(super) enum Link {
-    Sought,
-    Heard,
+pub(super) enum ServerLink {
+    Connecting,
+    Listening,
     Down(Failure),
 }
 
 /// A server's reply about a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum SubscribeReply {
     Due,
     Confirmed,
     Refused,
@@ -70,7 +70,7 @@ pub(super) enum Reply {
 /// A channel on which releases are published.
 pub(super) struct Channel {
     /// The slots that wait there. Locks may share a channel: `orders` and `{orders}` do.
-    pub(super) slots: Vec<Weak<dyn HearsReleases>>,
+    pub(super) slots: Vec<Weak<dyn ReleaseListener>>,
     pub(super) state: ChannelState,
     /// Tells the present wish for it from an earlier one.
     pub(super) wish: u64,
@@ -93,7 +93,7 @@ impl State {
     /// listen there by now.
     pub(super) fn wish<S>(&mut self, name: &[u8], slot: &Arc<S>, anew: bool) -> &ChannelState
     where
-        S: HearsReleases + 'static,
+        S: ReleaseListener + 'static,
     {
         let State { channels, wishes, .. } = self;
         let channel = channels.entry(name.to_vec()).or_insert_with(Channel::new);
@@ -102,7 +102,7 @@ impl State {
             *wishes += 1;
             (channel.state, channel.wish) = (ChannelState::Wished, *wishes);
         }
-        let slot: Weak<dyn HearsReleases> = Arc::<S>::downgrade(slot);
+        let slot: Weak<dyn ReleaseListener> = Arc::<S>::downgrade(slot);
         if !channel.slots.iter().any(|other| other.ptr_eq(&slot)) {
             channel.slots.push(slot);
         }
@@ -111,14 +111,14 @@ impl State {
 
     /// How many of the servers that have a channel gave a reply to the present wish for it, and how many
     /// have it.
-    pub(super) fn replies(&self, name: &[u8], wish: u64, reply: Reply) -> (usize, usize) {
-        let able = || self.servers.iter().filter(|server| server.publisher.has(name));
+    pub(super) fn replies(&self, name: &[u8], wish: u64, reply: SubscribeReply) -> (usize, usize) {
+        let able = || self.servers.iter().filter(|server| server.publisher.serves(name));
         let replied = able().filter(|server| server.asked.get(name) == Some(&(wish, reply)));
         (replied.count(), able().count())
     }
 
-    pub(super) fn heard(&self) -> usize {
-        self.servers.iter().filter(|server| matches!(server.link, Link::Heard)).count()
+    pub(super) fn listening(&self) -> usize {
+        self.servers.iter().filter(|server| matches!(server.link, ServerLink::Listening)).count()
     }
 
     /// No channel is heard any more.
@@ -137,7 +137,7 @@ impl Channel {
 
     /// The slots that exist. The caller drops them when the state is unlocked, since it may hold the last
     /// reference to one.
-    pub(super) fn waiters(&self) -> Vec<Arc<dyn HearsReleases>> {
+    pub(super) fn waiters(&self) -> Vec<Arc<dyn ReleaseListener>> {
         self.slots.iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use super::server::{Delayed, Reason, ServerThread};
+use super::server_thread::{Delayed, ServerThread, WakeReason};
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{self, AtomicU64};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::thread::Threads;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::scripted::Scripted;
-use crate::protocol::wake::Publisher;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::protocol::script_protocol::ScriptProtocol;
+use crate::protocol::wake_message::Publisher;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::retry::REFUSED;
 use crate::wire::subscription::{Event, Subscriber};
 
@@ -47,20 +47,20 @@ struct Stage {
     listener: WakeListener,
     server: ServerThread,
     slot: Arc<Slot>,
-    told: Receiver<Wake>,
+    told: Receiver<WakeMessage>,
 }
 
 impl Stage {
     fn new() -> Stage {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-        let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
-        let memory = Arc::new(Scripted::new(memory));
+        let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+        let memory = Arc::new(ScriptProtocol::new(memory));
         let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
         let (sender, told) = unbounded();
-        let tell = move |wake| _ = sender.send(wake);
-        let protocol: Arc<dyn Protocol> = Arc::<Scripted<Memory>>::clone(&memory);
-        let listener = WakeListener::new(protocol, as_clock(), tell);
+        let on_wake = move |wake| _ = sender.send(wake);
+        let protocol: Arc<dyn Protocol> = Arc::<ScriptProtocol<MemoryBackend>>::clone(&memory);
+        let listener = WakeListener::new(protocol, as_clock(), on_wake);
         let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
         let slot = engine.slot(&ReentrantKind, Name::new(b"", b"x").unwrap());
         let shared = Arc::clone(&listener.shared);
@@ -74,12 +74,12 @@ impl Stage {
         drop(state);
         let stage = Stage { listener, server, slot, told };
         stage.confirm(&stage.listener.shared.own);
-        assert!(stage.listener.is_live() && stage.told.try_recv() == Ok(Wake::Live));
+        assert!(stage.listener.is_live() && stage.told.try_recv() == Ok(WakeMessage::Listening));
         stage
     }
 
     fn confirm(&self, channel: &[u8]) {
-        self.server.hear(
+        self.server.on_event(
             Event::Subscribed { channel: channel.to_vec() },
             0,
             &mut Delayed::default(),
@@ -88,22 +88,22 @@ impl Stage {
 }
 
 #[test]
-fn confirmation_before_its_question_confirms_nothing() {
+fn confirmation_before_its_request_is_ignored() {
     let stage = Stage::new();
     stage.confirm(b"x");
-    assert!(!stage.listener.hears(b"x"), "it is not asked for yet");
-    stage.server.ask(&mut Nothing).unwrap();
+    assert!(!stage.listener.is_subscribed(b"x"), "it is not asked for yet");
+    stage.server.subscribe_wished(&mut Nothing).unwrap();
     stage.confirm(b"x");
-    assert!(stage.listener.hears(b"x") && !stage.listener.hears(b"y"));
+    assert!(stage.listener.is_subscribed(b"x") && !stage.listener.is_subscribed(b"y"));
 }
 
 #[test]
-fn refusal_of_one_channel_leaves_another_asked_for() {
+fn refused_channel_leaves_other_requests_pending() {
     let Stage { listener, server, slot, .. } = &Stage::new();
-    server.ask(&mut Nothing).unwrap();
+    server.subscribe_wished(&mut Nothing).unwrap();
     server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
-    server.hear(Event::Subscribed { channel: b"y".to_vec() }, 0, &mut Delayed::default());
-    assert!(listener.hears(b"y"), "it was not refused");
+    server.on_event(Event::Subscribed { channel: b"y".to_vec() }, 0, &mut Delayed::default());
+    assert!(listener.is_subscribed(b"y"), "it was not refused");
     // A pause does not ask again for what was refused.
     listener.wish_for(b"x", slot, Moment::FAR);
     let state = listener.shared.state.lock();
@@ -111,7 +111,7 @@ fn refusal_of_one_channel_leaves_another_asked_for() {
 }
 
 #[test]
-fn client_is_down_while_it_hears_no_server_and_seeks_another() {
+fn listener_is_not_live_while_it_seeks_its_only_server() {
     let stage = Stage::new();
     let (shared, publisher) =
         (Arc::clone(&stage.listener.shared), Arc::clone(&stage.server.publisher));
@@ -122,36 +122,39 @@ fn client_is_down_while_it_hears_no_server_and_seeks_another() {
 }
 
 #[test]
-fn wake_ups_are_delayed_together_and_not_put_off() {
+fn delayed_wake_ups_of_a_channel_merge_and_keep_their_time() {
     let mut delayed = Delayed::default();
-    let now = DrivenClock::START;
+    let now = ManualClock::START;
     let later = now.after(SECOND);
-    delayed.add(b"x".to_vec(), Reason::Released, later);
-    delayed.add(b"x".to_vec(), Reason::Released, later.after(SECOND));
-    delayed.add(b"x".to_vec(), Reason::Missed, later.after(SECOND));
+    delayed.add(b"x".to_vec(), WakeReason::Released, later);
+    delayed.add(b"x".to_vec(), WakeReason::Released, later.after(SECOND));
+    delayed.add(b"x".to_vec(), WakeReason::Missed, later.after(SECOND));
     assert_eq!((delayed.next(now), delayed.take(now)), (SECOND, vec![]));
-    assert_eq!(delayed.take(later), [(b"x".to_vec(), Reason::Released)]);
+    assert_eq!(delayed.take(later), [(b"x".to_vec(), WakeReason::Released)]);
     assert_eq!(delayed.next(later), SECOND);
-    assert_eq!(delayed.take(Moment::FAR), [(b"x".to_vec(), Reason::Missed)]);
+    assert_eq!(delayed.take(Moment::FAR), [(b"x".to_vec(), WakeReason::Missed)]);
 }
 
 #[test]
-fn what_a_server_said_before_it_went_is_believed() {
+fn messages_of_a_departed_server_still_count() {
     let stage = Stage::new();
     stage.listener.shared.state.lock().servers.clear();
     let own = &stage.listener.shared.own;
     let message =
         |payload: &[u8]| Event::Message { channel: own.clone(), payload: payload.to_vec() };
-    stage.server.hear(message(b"r 1f x"), 0, &mut Delayed::default());
-    stage.server.hear(message(b"p 1f 9 x"), 0, &mut Delayed::default());
+    stage.server.on_event(message(b"r 1f x"), 0, &mut Delayed::default());
+    stage.server.on_event(message(b"p 1f 9 x"), 0, &mut Delayed::default());
     let (name, number) = (b"x".to_vec(), 31);
-    let told: Vec<Wake> = std::iter::from_fn(|| stage.told.try_recv().ok()).collect();
-    assert_eq!(told, [Wake::Retry { name: name.clone() }, Wake::Request { name, number }]);
+    let told: Vec<WakeMessage> = std::iter::from_fn(|| stage.told.try_recv().ok()).collect();
+    assert_eq!(
+        told,
+        [WakeMessage::Retry { name: name.clone() }, WakeMessage::Request { name, number }]
+    );
 }
 
 /// A server that refuses to be listened to. Its clock stands still.
 struct Refusing {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     attempts: AtomicU64,
     tried: AtomicU64,
     /// How many callers connect between the first refusals and the rests after them.
@@ -172,7 +175,7 @@ impl Publisher for Refusing {
         Err(Failure::wrong_type())
     }
 
-    fn tried(&self) -> u64 {
+    fn connect_attempts(&self) -> u64 {
         self.tried.load(Ordering::SeqCst)
     }
 }
@@ -205,7 +208,7 @@ impl Publishers for Two {
 /// Listens to a server that refuses, and to one that does not.
 fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
     let refusing = Refusing {
-        clock: Arc::new(DrivenClock::new(false)),
+        clock: Arc::new(ManualClock::new(false)),
         attempts: AtomicU64::new(0),
         tried: AtomicU64::new(0),
         callers: AtomicU64::new(callers),
@@ -219,10 +222,10 @@ fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
         changed: Condvar::new(),
         live: AtomicBool::new(false),
         closed: AtomicBool::new(false),
-        clock: Arc::<DrivenClock>::clone(&refusing.clock),
-        tell: Box::new(|_| {}),
+        clock: Arc::<ManualClock>::clone(&refusing.clock),
+        on_wake: Box::new(|_| {}),
     });
-    shared.follow();
+    shared.update_servers();
     (refusing, shared)
 }
 
@@ -236,7 +239,7 @@ fn until_attempt(refusing: &Refusing, number: u64) {
 }
 
 #[test]
-fn attempt_between_refusal_and_rest_ends_the_rest() {
+fn attempt_after_a_refusal_ends_the_rest_at_once() {
     let (refusing, shared) = refused(1);
     until_attempt(&refusing, 2);
     shared.closed.store(true, Ordering::Release);

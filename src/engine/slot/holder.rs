@@ -1,26 +1,28 @@
-//! The holders of a slot: the leases that its process has.
+//! The holders of a slot: the leases that this process has.
 
 use std::any::Any;
 use std::fmt;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 
-/// Keeps the slot alive while its lease lingers.
-pub(super) type Keep = Arc<dyn Any + Send + Sync>;
+/// A reference to the slot, which keeps it alive while its lease lingers.
+pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;
 
-/// What is known of those who wait in other processes for what an attempt has (rule 18).
+/// What is known about waiters of other processes for the lock of one attempt (rule 18).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
-    /// How many wait, as far as is known.
+    /// How many wait, as far as this client knows.
     pub(super) remote: u32,
-    /// Whether any was heard of since the attempt began.
+    /// Whether there was a waiter at any time since the attempt began. This never goes back to false.
     pub(super) wanted: bool,
 }
 
 impl Demand {
     pub(super) fn add(&mut self, waiters: u32) {
+        // The count of the grant. A message may have come before the reply with the grant, and counts
+        // later waiters.
         self.remote = self.remote.max(waiters);
         self.wanted |= waiters > 0;
     }
@@ -33,44 +35,48 @@ impl Demand {
 
 /// A lease that this process has.
 #[derive(Debug)]
-pub(super) struct Holder {
-    /// Of the attempt that got it.
+pub(super) struct SlotHolder {
+    /// The number of the attempt that acquired it.
     pub(super) number: u64,
-    pub(super) hold: Hold,
+    pub(super) hold: HoldState,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,
-    /// How often the lease was passed on since it was granted.
+    /// How many times the lease was passed on since it was granted.
     pub(super) passed: u32,
 }
 
-/// In whose hands a lease is.
-pub(super) enum Hold {
-    /// A thread's.
-    Held(Weak<LiveLease>),
-    /// Nobody's: the process keeps it, and the slot.
-    Lingering { lease: Arc<LiveLease>, until: Moment, _keep: Keep },
-    /// It is being given back.
-    Releasing { lease: Weak<LiveLease>, since: Moment },
+/// What this process does with a lease.
+pub(super) enum HoldState {
+    /// A thread holds it. Only that thread keeps the lease alive, so that a lease that was dropped
+    /// without a release is found abandoned.
+    Held(Weak<HeldLease>),
+    /// No thread holds it. The process keeps it, and with it the slot.
+    Lingering { lease: Arc<HeldLease>, until: Moment, _keep: KeepAlive },
+    /// It is being released.
+    Releasing { lease: Weak<HeldLease>, since: Moment },
 }
 
-impl Holder {
-    /// Whether this lease is meant.
-    pub(super) fn has(&self, lease: &Arc<LiveLease>) -> bool {
+impl SlotHolder {
+    /// Whether this holder has that lease.
+    pub(super) fn has(&self, lease: &Arc<HeldLease>) -> bool {
         match &self.hold {
-            Hold::Held(held) | Hold::Releasing { lease: held, .. } => {
+            HoldState::Held(held) | HoldState::Releasing { lease: held, .. } => {
+                // Compared by address without an upgrade, which might leave the last reference here,
+                // under the slot's lock. A weak reference keeps the allocation, so no other lease can
+                // have the address.
                 std::ptr::eq(held.as_ptr(), Arc::as_ptr(lease))
             }
-            Hold::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
+            HoldState::Lingering { lease: held, .. } => Arc::ptr_eq(held, lease),
         }
     }
 
-    /// Whether it is the one of this attempt, and not being given back.
+    /// Whether the attempt of this number acquired it, and it is not being released.
     pub(super) fn is_attempt(&self, number: u64) -> bool {
         self.number == number && self.releasing_since().is_none()
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.hold, Hold::Held(_))
+        matches!(self.hold, HoldState::Held(_))
     }
 
     pub(super) fn lingers(&self) -> bool {
@@ -79,44 +85,47 @@ impl Holder {
 
     pub(super) fn lingers_until(&self) -> Option<Moment> {
         match self.hold {
-            Hold::Lingering { until, .. } => Some(until),
+            HoldState::Lingering { until, .. } => Some(until),
             _ => None,
         }
     }
 
     pub(super) fn releasing_since(&self) -> Option<Moment> {
         match self.hold {
-            Hold::Releasing { since, .. } => Some(since),
+            HoldState::Releasing { since, .. } => Some(since),
             _ => None,
         }
     }
 
-    /// Whether nobody has it any longer, or can give it back.
+    /// Whether no thread has it any more, so that nobody can release it.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(&self.hold, Hold::Held(lease) if lease.strong_count() == 0)
+        matches!(&self.hold, HoldState::Held(lease) if lease.strong_count() == 0)
     }
 
-    /// The lease that a thread has. The caller drops it once the slot is unlocked: it may be the last reference.
-    pub(super) fn lease(&self) -> Option<Arc<LiveLease>> {
+    /// The lease that a thread holds. The caller drops it once the slot is unlocked: it may be the last
+    /// reference.
+    pub(super) fn lease(&self) -> Option<Arc<HeldLease>> {
         match &self.hold {
-            Hold::Held(lease) => lease.upgrade(),
+            HoldState::Held(lease) => lease.upgrade(),
             _ => None,
         }
     }
 
-    /// The next thread has it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<LiveLease>) {
-        self.hold = Hold::Held(Arc::downgrade(successor));
+    /// The next thread gets it.
+    pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>) {
+        // `granted_at` and the demand stay: the bounds on passing on count from the grant by Redis, or
+        // threads of one process could keep the lock for ever by passing it around.
+        self.hold = HoldState::Held(Arc::downgrade(successor));
         self.passed = self.passed.saturating_add(1);
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for HoldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Hold::Held(_) => "Held",
-            Hold::Lingering { .. } => "Lingering",
-            Hold::Releasing { .. } => "Releasing",
+            HoldState::Held(_) => "Held",
+            HoldState::Lingering { .. } => "Lingering",
+            HoldState::Releasing { .. } => "Releasing",
         })
     }
 }

@@ -1,22 +1,22 @@
-//! One name in one process: whose turn it is among its threads.
+//! One name in one process: which of its threads acquires, holds or waits.
 //!
-//! The states and their transitions are in `state`, which only computes. A slot is the lock around them: it
-//! has the threads wait, and carries out the effects.
+//! The states and their transitions are in `state`, which does no I/O and never blocks. A slot is the
+//! lock around that state: it makes threads wait, and carries out the effects.
 
 mod acquirer;
-mod bid;
-mod courtesy;
-mod give_back;
-mod hear;
+mod attempt;
+mod background_release;
+mod check;
+mod fairness;
 mod holder;
-mod patience;
+mod message;
 mod pause;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod wait_limit;
 mod waiter;
-mod watch;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,28 +25,28 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::lease::LiveLease;
-use crate::engine::table::Table;
+use crate::engine::lease::HeldLease;
+use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
-pub(crate) use acquirer::Heard;
-pub(crate) use bid::Bid;
-pub(crate) use courtesy::Audience;
-use holder::Keep;
-pub(crate) use patience::Patience;
+pub(crate) use acquirer::ReceivedGrant;
+pub(crate) use attempt::Attempt;
+pub(crate) use fairness::ListenerCount;
+use holder::KeepAlive;
 pub(crate) use pause::Paused;
-pub(crate) use state::USUAL_ANSWER;
-pub(crate) use state::leave::Left;
-use state::{Entered, SlotState};
-use step::{Look, Step};
-pub(crate) use waiter::Turn;
-use waiter::{Request, Waiter};
+pub(crate) use state::USUAL_REPLY_TIME;
+pub(crate) use state::unlock::Unlocked;
+use state::{EnterOutcome, SlotState};
+use step::{NextCheck, Step};
+pub(crate) use wait_limit::WaitLimit;
+pub(crate) use waiter::Admission;
+use waiter::{EnterRequest, Waiter};
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
     context: Arc<Context>,
-    /// From which it takes itself out.
-    table: Arc<Table<Slot>>,
+    /// The table that it leaves when it is dropped.
+    table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
     /// Where the acquirer pauses.
@@ -54,7 +54,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(context: Arc<Context>, table: Arc<Table<Slot>>, target: Arc<Target>) -> Slot {
+    pub(super) fn new(
+        context: Arc<Context>,
+        table: Arc<SlotTable<Slot>>,
+        target: Arc<Target>,
+    ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
         Slot { context, table, target, state, pause: Condvar::new() }
     }
@@ -68,21 +72,30 @@ impl Slot {
     }
 
     fn begin_step(&self) -> Step {
+        // Called while the slot is locked, so that the moments of successive steps are in order, and so
+        // that a shutdown either finds a thread in the slot or is seen by that thread here.
         Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_shut_down())
     }
 
-    /// Changes the state by an event, and carries out what follows from it.
-    fn on<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+    /// Changes the state by an event, and carries out the effects.
+    fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut state = self.state.lock();
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
+        // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
+        // or a slot, whose destructor must run under no lock.
         self.carry_out(state, &step);
         outcome
     }
 
-    /// The worker is told under the lock, so that it has an entry for the slot exactly while that has a lease.
+    /// Carries out the effects of a step, and unlocks the slot.
     fn carry_out(self: &Arc<Slot>, state: MutexGuard<'_, SlotState>, step: &Step) {
-        let wakes_worker = self.tell_worker(step.look);
+        // Still under the lock, because the order counts. Of two steps that ran one after the other, the
+        // first may want a check and the second may cancel it. The other way round, the worker would keep
+        // an entry for a slot without a lease, or have none for a lease, which then runs out.
+        let wakes_worker = self.schedule_worker(step.next_check);
+        // The threads are woken without the lock: they need it first of all, and to wake one takes a
+        // system call. The admissions stand in the waiters already, so none can be missed.
         drop(state);
         if step.wakes_acquirer {
             self.pause.notify_all();
@@ -91,42 +104,58 @@ impl Slot {
         self.context.worker.wake_if(wakes_worker);
     }
 
-    /// Returns whether the worker is to be woken once the slot is unlocked.
-    fn tell_worker(self: &Arc<Slot>, look: Look) -> bool {
-        match look {
-            Look::Same => false,
-            Look::By(due) => self.context.worker.look_at(self, due),
-            Look::Never => {
+    /// Passes on when the worker has to check the slot. Returns whether the caller must wake the worker
+    /// once the slot is unlocked.
+    fn schedule_worker(self: &Arc<Slot>, next_check: NextCheck) -> bool {
+        match next_check {
+            NextCheck::Unchanged => false,
+            NextCheck::By(due) => self.context.worker.check_at(self, due),
+            NextCheck::Never => {
                 self.context.worker.forget(&**self);
                 false
             }
         }
     }
 
-    /// Waits for this thread's turn.
-    pub(crate) fn enter(self: &Arc<Slot>, options: &LockOptions, patience: Patience) -> Turn {
+    /// Waits until this thread is admitted.
+    pub(crate) fn enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        wait_limit: WaitLimit,
+    ) -> Admission {
+        // Drawn before the lock. A thread that acquires nothing wastes a number, and numbers are
+        // plentiful.
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
-        let entered = state.enter(Request { options: *options, patience, number }, &mut step);
+        let entered =
+            state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
         let waiter = match entered {
-            Entered::Now(turn) => {
+            EnterOutcome::Now(admission) => {
                 self.carry_out(state, &step);
-                return turn;
+                return admission;
             }
-            Entered::After(lease, turn) => {
+            EnterOutcome::After(lease, admission) => {
                 self.carry_out(state, &step);
-                let end = patience.end().unwrap_or(Moment::FAR);
-                self.give_back_now(&lease, self.context.exchange_deadline().min(end));
-                return turn;
+                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
+                // goes first, or the new attempt would find its own process as the holder. What does not
+                // get through within the caller's time is left to the worker.
+                let end = wait_limit.end().unwrap_or(Moment::FAR);
+                self.release_now(&lease, self.context.exchange_deadline().min(end));
+                return admission;
             }
-            Entered::Wait(waiter) => waiter,
+            EnterOutcome::Wait(waiter) => waiter,
         };
+        // Not `carry_out`, which unlocks: the wait below begins with the lock. Nobody was admitted, and
+        // nothing wants an earlier check (a lease that was abandoned may cancel one), so neither a thread
+        // nor the worker is woken.
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
-        self.tell_worker(step.look);
-        let deadline = patience.end().unwrap_or_else(|| self.context.exchange_deadline());
+        self.schedule_worker(step.next_check);
+        // A thread that makes one attempt waits here for the reply to another thread's request, or for
+        // the end of a release. Both take one exchange at most.
+        let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline)
     }
 
@@ -135,98 +164,115 @@ impl Slot {
         mut state: MutexGuard<'a, SlotState>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
-    ) -> Turn {
+    ) -> Admission {
         let since = self.context.now();
         loop {
-            if let Some(turn) = waiter.take() {
-                return turn;
+            // Before the deadline is looked at: an admission that came at the last moment makes this
+            // thread the acquirer, or a holder. A thread that left it here would leave the slot without
+            // either for ever.
+            if let Some(admission) = waiter.take() {
+                return admission;
             }
             if deadline == Moment::FAR {
+                // Without an end, and not in slices as the clock would wait: slices are there so that a
+                // deadline is not missed after a suspend, and would wake thousands of idle waiters every
+                // second.
                 waiter.woken.wait(&mut state);
                 continue;
             }
             if deadline <= self.context.now() {
+                // Under the same lock as the look at the admission, so none can come in between.
                 return state.time_out(waiter, since, self.context.now());
             }
-            self.context.doze(deadline, &mut |left| {
+            self.context.wait_until(deadline, &mut |left| {
                 waiter.woken.wait_for(&mut state, left);
             });
         }
     }
 
-    /// The outage has lasted for longer than anybody waits for its end.
+    /// Ends the waits of all threads, since the outage has lasted longer than the client rides one out.
     pub(crate) fn give_up(self: &Arc<Slot>, silence: Duration) {
-        self.on(|state, step| state.give_up(silence, step));
+        self.transition(|state, step| state.give_up(silence, step));
     }
 
-    /// The acquirer begins another attempt: what was heard of an earlier one no longer counts.
-    pub(crate) fn begin(&self, number: u64) {
-        self.state.lock().begin(number);
+    /// The acquirer begins another attempt: messages for an earlier one no longer count.
+    pub(crate) fn restart(&self, number: u64) {
+        self.state.lock().restart(number);
     }
 
-    /// The acquirer was told that another process has the lock.
+    /// Redis has replied that another process has the lock.
     pub(crate) fn held_elsewhere(self: &Arc<Slot>) {
-        self.on(|state, step| state.held_elsewhere(step));
+        self.transition(|state, step| state.held_elsewhere(step));
     }
 
-    /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
-    pub(crate) fn take_grant(&self, asks: bool) -> Option<Heard> {
+    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
+    /// notes that the acquirer asks Redis now.
+    pub(crate) fn take_grant(&self, asks: bool) -> Option<ReceivedGrant> {
         self.state.lock().take_grant(asks, self.context.now())
     }
 
-    /// The acquirer has the lease now, and the worker renews it.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<LiveLease>, waiters: u32) {
-        self.on(|state, step| state.granted(lease, waiters, step));
+    /// The acquirer has the lease now, and the worker watches it.
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) {
+        self.transition(|state, step| state.granted(lease, waiters, step));
     }
 
-    /// The acquirer goes without the lease, and the next thread has its turn. Returns the attempt if that
-    /// cannot use it.
-    pub(crate) fn stop_acquiring(self: &Arc<Slot>, bid: Option<Bid>) -> Option<Bid> {
-        self.on(|state, step| state.stop_acquiring(bid, step))
+    /// The acquirer gives up, and the next thread acquires. Returns the attempt if that thread cannot use
+    /// it.
+    pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
+        self.transition(|state, step| state.stop_acquiring(attempt, step))
     }
 
-    /// A thread gives its lease up. The next thread has it, or it lingers, or it is to be given back.
-    pub(crate) fn leave(self: &Arc<Slot>, lease: &Arc<LiveLease>) -> Left {
-        let left = self.on(|state, step| state.leave(lease, Arc::clone(self) as Keep, step));
-        if left == Left::ToThread {
+    /// A thread gives its lease up: the next thread gets it, or it lingers, or the caller must release
+    /// it.
+    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<HeldLease>) -> Unlocked {
+        let unlocked =
+            self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
+        if unlocked == Unlocked::ToThread {
+            // From now on waiters elsewhere should be able to report themselves. Without a listener they
+            // count as present, and passing on stays short.
             self.context.listen_for_waiters(&lease.terms.options);
         }
-        left
+        unlocked
     }
 
-    /// A lease is no longer this process's: it was lost or given back. The next thread has its turn.
-    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<LiveLease>) {
-        self.on(|state, step| state.remove(lease, step));
+    /// Removes a lease that was lost or released. The next thread acquires.
+    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<HeldLease>) {
+        self.transition(|state, step| state.remove(lease, step));
     }
 
-    /// The same once its release is done, as far as it can be, where so many heard it.
-    pub(crate) fn released(self: &Arc<Slot>, lease: &Arc<LiveLease>, audience: Option<Audience>) {
-        self.on(|state, step| {
-            if let Some(audience) = audience {
-                state.courtesy.released(audience, step.now);
+    /// Removes a lease after its release was sent, and notes how many clients received that.
+    pub(crate) fn released(
+        self: &Arc<Slot>,
+        lease: &Arc<HeldLease>,
+        listener_count: Option<ListenerCount>,
+    ) {
+        self.transition(|state, step| {
+            // First the count: `remove` makes the next thread the acquirer, whose pause depends on it.
+            if let Some(listener_count) = listener_count {
+                state.fairness.released(listener_count, step.now);
             }
             state.remove(lease, step);
         });
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment.
-    pub(crate) fn is_talking(&self) -> bool {
-        self.state.lock().is_talking(self.context.is_shut_down())
+    /// Whether a thread here is acquiring the lock or releasing it.
+    pub(crate) fn is_in_exchange(&self) -> bool {
+        self.state.lock().is_in_exchange(self.context.is_shut_down())
     }
 
-    /// The leases that threads here have.
-    pub(crate) fn leases(&self) -> Vec<Arc<LiveLease>> {
+    /// The leases that threads here hold.
+    pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
         self.state.lock().leases()
     }
 
-    /// How many are known to wait, here and in other processes.
+    /// How many waiters are known, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
         self.state.lock().waiters()
     }
 
-    /// Calls off all waits of this process for this name. Returns how many there were.
+    /// Cancels all waits of this process for this name. Returns how many there were.
     pub(crate) fn cancel(self: &Arc<Slot>) -> usize {
-        self.on(|state, step| state.cancel(step))
+        self.transition(|state, step| state.cancel(step))
     }
 }
 
@@ -238,6 +284,8 @@ impl fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        // A slot whose lease was abandoned still has an entry there, which would keep its memory until it
+        // is due.
         self.context.worker.forget(self);
         self.table.forget(self.target.name());
     }

@@ -1,5 +1,5 @@
-//! The pauses of a acquirer: between two attempts, and before the first of them where it leaves the lock to
-//! listeners, as the courtesy of its slot says.
+//! The pauses of an acquirer: between two requests, and before the first one where it yields to
+//! listeners, as the fairness of its slot says.
 
 #[cfg(test)]
 mod tests;
@@ -9,62 +9,70 @@ use std::time::Duration;
 use crate::base::time::Moment;
 use crate::engine::slot::Slot;
 
-/// How a acquirer's pause ended.
+/// How an acquirer's pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
     Over,
-    CalledOff,
+    Cancelled,
 }
 
 impl Slot {
-    /// The acquirer pauses until it is told something, called off, or the time is over.
+    /// The acquirer pauses until a message comes for it, it is cancelled, or the time is over.
     pub(crate) fn pause(&self, span: Duration) -> Paused {
         let mut state = self.state.lock();
         if !span.is_zero() {
             let until = self.context.now().after(span);
+            // Asked under the lock that a message needs to change the answer: a message that came since
+            // the last reply is seen here, and a later one finds this thread waiting.
             while state.is_quiet() && self.context.now() < until {
-                self.context.doze(until, &mut |left| {
+                self.context.wait_until(until, &mut |left| {
                     self.pause.wait_for(&mut state, left);
                 });
             }
         }
+        // Also where the pause has no length: whatever asked for a retry is served by the request that
+        // follows.
         state.end_pause();
-        if state.is_cancelled() { Paused::CalledOff } else { Paused::Over }
+        if state.is_cancelled() { Paused::Cancelled } else { Paused::Over }
     }
 
-    /// The acquirer leaves the lock to others until then, or until one of them has had it, or for as long as
-    /// its caller and those behind it have time.
-    pub(crate) fn leave_to_others(&self, until: Moment, last: Moment) -> Paused {
+    /// The acquirer leaves the lock to others until `until`, or until one of them has had it. It pauses
+    /// no longer than its caller has time, nor than the threads behind it.
+    pub(crate) fn yield_to_others(&self, until: Moment, last: Moment) -> Paused {
         let mut state = self.state.lock();
         while !state.is_cancelled()
-            && !state.courtesy.is_over()
-            && !state.is_short_of_time(until)
+            && !state.fairness.was_released_elsewhere()
+            && !state.is_out_of_time_by(until)
             && self.context.now() < until.min(last)
         {
-            self.context.doze(until.min(last), &mut |left| {
+            self.context.wait_until(until.min(last), &mut |left| {
                 self.pause.wait_for(&mut state, left);
             });
         }
-        // What was heard meanwhile is no reason for another attempt after the next.
+        // The next request answers every retry that messages asked for during the pause.
         state.end_pause();
         if state.is_cancelled() {
-            return Paused::CalledOff;
+            return Paused::Cancelled;
         }
+        // A pause that its caller's time cut short is still due: the next acquirer of this process goes
+        // on with it.
         let to_the_end = until <= self.context.now();
-        if to_the_end || state.courtesy.is_over() {
-            state.courtesy.until = Moment::PAST;
+        if to_the_end || state.fairness.was_released_elsewhere() {
+            state.fairness.until = Moment::PAST;
         }
-        let listens = state.courtesy.listens;
-        // The listener looks at slots while it has what the next question needs.
+        let listens = state.fairness.listens;
+        // Lock order: the listener locks a slot while it has its own state locked, which `is_subscribed`
+        // locks.
         drop(state);
-        let counts = to_the_end && listens && self.hears_others();
-        self.state.lock().courtesy.paused = Some(counts);
+        let counts = to_the_end && listens && self.hears_all_releases();
+        self.state.lock().fairness.paused = Some(counts);
         Paused::Over
     }
 
-    /// Whether this client hears the releases of all others.
-    fn hears_others(&self) -> bool {
-        let channel = self.target.channel().filter(|_| self.target.is_heard_everywhere());
-        channel.is_some_and(|channel| self.context.listener.hears(channel))
+    /// Whether this client receives the releases of all others. If not, a pause without a message proves
+    /// nothing.
+    fn hears_all_releases(&self) -> bool {
+        let channel = self.target.channel().filter(|_| self.target.hears_every_release());
+        channel.is_some_and(|channel| self.context.listener.is_subscribed(channel))
     }
 }

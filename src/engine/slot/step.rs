@@ -1,32 +1,31 @@
-//! One step of a slot's state machine: what it may know, and what follows from it.
+//! One step of a slot's state machine: its inputs and its effects.
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::slot::holder::Hold;
-use crate::engine::slot::waiter::{Turn, Waiter};
+use crate::engine::slot::holder::HoldState;
+use crate::engine::slot::waiter::{Admission, Waiter};
 
-/// What is known outside of the slot when an event comes, and what the slot does once that has changed its
-/// state.
+/// What an event may know besides the state, and the effects that the slot carries out afterwards.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) now: Moment,
-    /// Whether waiters elsewhere would be heard.
+    /// Whether the client listens, so that it would receive messages about waiters elsewhere.
     pub(super) hears: bool,
     pub(super) shut_down: bool,
-    /// Threads that were told something, which are to be woken. Most events wake one.
+    /// The threads to wake. Most events wake at most one, so the first needs no allocation.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
     pub(super) wakes_acquirer: bool,
-    pub(super) look: Look,
-    /// Dropped once the slot is unlocked: it may be the last reference to the lease or to the slot.
-    pub(super) spent: Option<Hold>,
+    pub(super) next_check: NextCheck,
+    /// Dropped once the slot is unlocked: it may have the last reference to the lease or to the slot.
+    pub(super) dropped: Option<HoldState>,
 }
 
-/// When the worker is to look at the slot.
+/// When the worker has to check the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// When it was going to.
-    Same,
+pub(super) enum NextCheck {
+    /// As scheduled before.
+    Unchanged,
     By(Moment),
     Never,
 }
@@ -40,14 +39,14 @@ impl Step {
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,
-            look: Look::Same,
-            spent: None,
+            next_check: NextCheck::Unchanged,
+            dropped: None,
         }
     }
 
-    /// Tells a thread that waits.
-    pub(super) fn tell(&mut self, waiter: &Arc<Waiter>, turn: Turn) {
-        waiter.assign(turn);
+    /// Admits a waiting thread, which is woken once the slot is unlocked.
+    pub(super) fn admit(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
+        waiter.assign(admission);
         let waiter = Arc::clone(waiter);
         match &self.first {
             None => self.first = Some(waiter),
@@ -55,7 +54,7 @@ impl Step {
         }
     }
 
-    /// Wakes the threads that were told something.
+    /// Wakes the threads that were admitted.
     pub(super) fn wake(&self) {
         self.first.iter().chain(&self.more).for_each(|waiter| {
             waiter.woken.notify_one();

@@ -7,13 +7,13 @@ use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
-use crate::engine::lease::{Grant, LiveLease};
-use crate::engine::slot::{Patience, Slot, Turn};
+use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::server::Server;
+use crate::protocol::script_protocol::ScriptProtocol;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -32,13 +32,17 @@ impl Clock for Ticking {
 
 /// A lease that was granted just now with this token, while the server's clock showed so many
 /// microseconds, and the clock of its client.
-fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<LiveLease>) {
+fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Server::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let now = clock.now();
     let grant = Grant {
@@ -49,7 +53,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
         server_time: (micros, now),
         settled: Moment::PAST,
     };
-    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
+    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
     (clock, slot, lease)
 }
 
@@ -85,14 +89,14 @@ fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
 }
 
-/// The grant is in a reply on its way, and the delegate knows of it later.
+/// The grant is in a reply on its way, and the acquirer knows of it later.
 #[test]
-fn eviction_told_before_the_grant_is_asked_about() {
+fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    let turn = slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
-    assert!(matches!(turn, Turn::Acquire { .. }), "{turn:?}");
-    slot.begin(7);
-    slot.hear_evicted(7);
+    let admission = slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
+    assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
+    slot.restart(7);
+    slot.on_evicted(7);
     slot.granted(&lease, 0);
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
 }
@@ -100,9 +104,9 @@ fn eviction_told_before_the_grant_is_asked_about() {
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    slot.enter(&lease.terms.options, Patience::Until(Moment::FAR));
-    slot.begin(7);
-    slot.hear_evicted(8);
+    slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
+    slot.restart(7);
+    slot.on_evicted(8);
     slot.granted(&lease, 0);
     assert!(!lease.is_doubted() && lease.may_last(clock.now()));
 }

@@ -5,60 +5,62 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
-use crate::engine::slot::bid::Bid;
-use crate::engine::slot::patience::Patience;
+use crate::engine::lease::HeldLease;
+use crate::engine::slot::attempt::Attempt;
+use crate::engine::slot::wait_limit::WaitLimit;
 
-/// What a thread is told at the slot.
+/// What a slot tells a thread.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum Admission {
     /// It is the acquirer now, with an attempt of this number. It must call [`Slot::granted`] or
-    /// [`Slot::stop_acquiring`]. If it waits by notification, it leaves the lock to others until that moment.
+    /// [`Slot::stop_acquiring`]. If it waits by notification, it does not ask before `yield_until`.
     ///
     /// [`Slot::granted`]: crate::engine::slot::Slot::granted
     /// [`Slot::stop_acquiring`]: crate::engine::slot::Slot::stop_acquiring
-    Acquire { number: u64, left_until: Option<Moment> },
-    /// The same, with the attempt of the acquirer before.
-    TakeOver(Bid),
+    Acquire { number: u64, yield_until: Option<Moment> },
+    /// The same, with the attempt of the previous acquirer.
+    TakeOver(Attempt),
     /// It has the lease.
-    Held(Arc<LiveLease>),
-    /// Somebody has the lock, and the thread will not wait longer.
+    Held(Arc<HeldLease>),
+    /// Somebody has the lock, and the thread does not wait any longer.
     Busy,
-    /// The thread will not wait longer, and for so long Redis has not answered the acquirer.
-    Unanswered(Duration),
-    /// The wait was called off.
+    /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
+    NoReply(Duration),
+    /// The wait was cancelled.
     Cancelled,
 }
 
-/// What a thread wants.
+/// What a thread asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct EnterRequest {
     pub(super) options: LockOptions,
-    pub(super) patience: Patience,
-    /// Of its attempt, should it make one.
+    pub(super) wait_limit: WaitLimit,
+    /// The number of its attempt, if it makes one.
     pub(super) number: u64,
 }
 
-/// A thread that waits for its turn.
+/// A thread that waits for its admission.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) request: Request,
+    pub(super) request: EnterRequest,
+    /// One for each thread: a shared one would wake all waiters of the slot for each that is admitted.
     pub(super) woken: Condvar,
-    /// Written once, under the slot's lock.
-    turn: Mutex<Option<Turn>>,
+    /// Written once, and only accessed while the slot is locked. The mutex is never contended; it is
+    /// there because the waiter is shared by its thread and the queue.
+    admission: Mutex<Option<Admission>>,
 }
 
 impl Waiter {
-    pub(super) fn new(request: Request) -> Waiter {
-        Waiter { request, woken: Condvar::new(), turn: Mutex::new(None) }
+    pub(super) fn new(request: EnterRequest) -> Waiter {
+        Waiter { request, woken: Condvar::new(), admission: Mutex::new(None) }
     }
 
-    /// What it was told, once.
-    pub(super) fn take(&self) -> Option<Turn> {
-        self.turn.lock().take()
+    /// Takes the admission, if there is one.
+    pub(super) fn take(&self) -> Option<Admission> {
+        self.admission.lock().take()
     }
 
-    pub(super) fn assign(&self, turn: Turn) {
-        *self.turn.lock() = Some(turn);
+    pub(super) fn assign(&self, admission: Admission) {
+        *self.admission.lock() = Some(admission);
     }
 }

@@ -13,7 +13,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::lease::LiveLease;
+use crate::engine::lease::HeldLease;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -35,7 +35,7 @@ struct Failed {
 
 impl Report {
     /// A renewal failed, and is tried again then; `None` where the lease needs it no longer.
-    pub(super) fn failed(&mut self, lease: &LiveLease, failure: Failure, again: Option<Moment>) {
+    pub(super) fn failed(&mut self, lease: &HeldLease, failure: Failure, again: Option<Moment>) {
         let failed = Failed { target: Arc::clone(&lease.terms.target), failure };
         match again {
             Some(again) => self.failed.push((failed, again)),
@@ -63,13 +63,13 @@ impl Report {
         }
         // Few causes are there, and each has a remedy of its own.
         let mut rest: &[Loss] = &lost;
-        let mut told = Vec::new();
+        let mut logged = Vec::new();
         while let Some((first, others)) = rest.split_first() {
             rest = others;
-            if told.contains(&first.cause()) {
+            if logged.contains(&first.cause()) {
                 continue;
             }
-            told.push(first.cause());
+            logged.push(first.cause());
             match lost.iter().filter(|loss| loss.cause() == first.cause()).count() {
                 1 => log!(warn, "{first}"),
                 count => log!(warn, "{count} locks: {first}"),
@@ -79,7 +79,7 @@ impl Report {
             failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
         over.iter().for_each(|failed| log!(debug, "{failed}; its lease needs it no longer"));
-        if lost.len() > told.len() {
+        if lost.len() > logged.len() {
             lost.iter().for_each(|loss| log!(debug, "{loss}"));
         }
     }

@@ -3,29 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
-use crate::engine::callback::{Callbacks, News};
+use crate::engine::callback::{Callbacks, Notification};
 use crate::engine::heartbeat::DEAD_AFTER;
-use crate::engine::lease::LiveLease;
-use crate::engine::verdict::taken;
-use crate::engine::worker::agenda::Agenda;
-use crate::engine::worker::duty::{Duty, Entry, Tended};
-use crate::engine::worker::job::{Job, LONGEST_RETRY, SHORTEST_RETRY};
+use crate::engine::lease::HeldLease;
+use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::worker::report::Report;
+use crate::engine::worker::scheduled_task::{RenewableSlot, ScheduledTask, TimedTask};
+use crate::engine::worker::task_queue::TaskQueue;
+use crate::engine::worker::worker_request::{LONGEST_RETRY, SHORTEST_RETRY, WorkerRequest};
 use crate::protocol::Protocol;
-use crate::protocol::answer::Told;
-use crate::protocol::errand::Errand;
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::reply::OwnershipReply;
 use crate::wire::failure::Failure;
 
 /// A renewal waits for its answer for this share of the validity that is left, and can then be tried
 /// again: of 300 ms that leaves three tries, even where none is answered.
-const TRIES_AHEAD: u32 = 2;
+const RENEWAL_TRIES: u32 = 2;
 /// What may take up to this many times as long travels together.
-const ALIKE: u32 = 4;
+const MAX_TIMEOUT_RATIO: u32 = 4;
 
 /// What is named where one piece of work panics.
 const PART: &str = "the renewal worker, which goes on with other locks,";
@@ -37,196 +37,213 @@ pub(super) struct Runner {
     pub(super) exchange: Duration,
     pub(super) callbacks: Callbacks,
     pub(super) threads: Threads,
-    pub(super) rung: Receiver<()>,
-    pub(super) agenda: Arc<Agenda>,
-    /// What is being done, put back on the agenda if that panics.
-    pub(super) hand: Vec<Duty>,
+    pub(super) wake_receiver: Receiver<()>,
+    pub(super) task_queue: Arc<TaskQueue>,
+    /// What is being done, put back on the task queue if that panics.
+    pub(super) in_progress: Vec<ScheduledTask>,
     /// What is yet to be written to the log. A turn that panics leaves it to the next.
     pub(super) report: Report,
 }
 
 impl Runner {
     pub(super) fn run(&mut self) {
-        self.agenda.wake();
+        self.task_queue.wake();
         loop {
-            match survive("the renewal worker, which goes on,", || self.turn()) {
+            match catch_panic("the renewal worker, which goes on,", || self.run_due()) {
                 Some(true) => {}
                 Some(false) => return,
-                None => _ = survive("the renewal worker, which goes on,", || self.put_back()),
+                None => _ = catch_panic("the renewal worker, which goes on,", || self.put_back()),
             }
         }
     }
 
-    /// Puts what was being done back on the agenda.
+    /// Puts what was being done back on the task queue.
     pub(super) fn put_back(&mut self) {
         let due = self.clock.now().after(SHORTEST_RETRY);
-        let duties = std::mem::take(&mut self.hand);
-        self.put(duties.into_iter().map(|duty| Entry { due, duty }));
+        let tasks = std::mem::take(&mut self.in_progress);
+        self.put(tasks.into_iter().map(|task| TimedTask { due, task }));
     }
 
-    /// Puts on the agenda what is to be done later.
-    fn put(&self, entries: impl IntoIterator<Item = Entry>) {
+    /// Puts on the task queue what is to be done later.
+    fn put(&self, entries: impl IntoIterator<Item = TimedTask>) {
         // The worker itself is awake.
-        for Entry { due, duty } in entries {
-            match duty {
-                Duty::Look(slot) => {
+        for TimedTask { due, task } in entries {
+            match task {
+                ScheduledTask::Check(slot) => {
                     if let Some(slot) = slot.upgrade() {
-                        slot.look_again(due);
+                        slot.check_again(due);
                     }
                 }
-                Duty::GiveBack(duty) => _ = self.agenda.give_back(due, duty),
-                Duty::Announce(news) => _ = self.agenda.announce(due, news),
+                ScheduledTask::Release(task) => {
+                    _ = self.task_queue.release_in_background(due, task)
+                }
+                ScheduledTask::Notify(notifications) => {
+                    _ = self.task_queue.notify(due, notifications)
+                }
             }
         }
     }
 
     /// Does what is due and sleeps until more is. Answers whether to go on.
-    pub(super) fn turn(&mut self) -> bool {
+    pub(super) fn run_due(&mut self) -> bool {
         let now = self.clock.now();
-        self.agenda.take(now, &mut self.hand);
+        self.task_queue.take(now, &mut self.in_progress);
         self.carry_out(now);
-        self.hand.clear();
+        self.in_progress.clear();
         std::mem::take(&mut self.report).log(self.clock.now());
         self.sleep()
     }
 
     fn sleep(&mut self) -> bool {
-        let next = self.agenda.sleep();
+        let next = self.task_queue.sleep();
         let heard = if next == Moment::FAR {
-            self.rung.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            self.wake_receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             let mut heard = Ok(());
-            self.clock.doze(next, &mut |left| heard = self.rung.recv_timeout(left));
+            self.clock.wait_until(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
             heard
         };
-        self.agenda.wake();
+        self.task_queue.wake();
         if heard != Err(RecvTimeoutError::Disconnected) {
             return true;
         }
         // The client is gone. Slots keep it alive, so only what was left to us remains.
-        match self.agenda.close() {
+        match self.task_queue.close() {
             Moment::FAR => false,
             next => {
-                self.clock.doze(next, &mut sync::sleep);
+                self.clock.wait_until(next, &mut sync::sleep);
                 true
             }
         }
     }
 
     fn carry_out(&mut self, now: Moment) {
-        let (mut jobs, mut news, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        for duty in &self.hand {
-            match duty {
-                Duty::Look(slot) => {
+        let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for task in &self.in_progress {
+            match task {
+                ScheduledTask::Check(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
                     // One that panics keeps no other lease from being renewed.
-                    let looked = survive(PART, || {
-                        for lease in Arc::clone(&slot).held(now) {
-                            jobs.extend(look(&slot, &lease, now, &mut self.report));
+                    let checked = catch_panic(PART, || {
+                        for lease in Arc::clone(&slot).leases_to_check(now) {
+                            requests.extend(check(&slot, &lease, now, &mut self.report));
                         }
                     });
-                    if looked.is_none() {
-                        let duty = Duty::Look(Arc::downgrade(&slot));
-                        again.push(Entry { due: now.after(LONGEST_RETRY), duty });
+                    if checked.is_none() {
+                        let task = ScheduledTask::Check(Arc::downgrade(&slot));
+                        again.push(TimedTask { due: now.after(LONGEST_RETRY), task });
                     }
                 }
                 // A place in the queue may outlive a short lease.
-                Duty::GiveBack(duty) if now < duty.settled.after(duty.ttl.max(DEAD_AFTER)) => {
-                    jobs.push(Job::GiveBack(Arc::clone(duty)));
+                ScheduledTask::Release(task)
+                    if now < task.settled.after(task.ttl.max(DEAD_AFTER)) =>
+                {
+                    requests.push(WorkerRequest::Release(Arc::clone(task)));
                 }
                 // It has expired by itself.
-                Duty::GiveBack(duty) => self.agenda.is_given_back(duty),
-                Duty::Announce(told) => news.push(told.clone()),
+                ScheduledTask::Release(task) => self.task_queue.release_done(task),
+                ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
             }
         }
         // Told once, whatever happens next.
-        self.hand.retain(|duty| !matches!(duty, Duty::Announce(_)));
+        self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
         self.put(again);
-        self.put(self.call_back(news, now));
-        if !jobs.is_empty() {
-            let told = self.ask(&jobs, now);
+        self.put(self.call_back(notifications, now));
+        if !requests.is_empty() {
+            let reply = self.ask(&requests, now);
             let now = self.clock.now();
-            for (job, told) in jobs.into_iter().zip(told) {
-                let (gives_back, duty) = (job.gives_back(), job.duty());
+            for (request, reply) in requests.into_iter().zip(reply) {
+                let (pending_release, task) = (request.pending_release(), request.task());
                 let report = &mut self.report;
-                let next = survive(PART, || job.settle(told, now, &*self.protocol, report))
-                    .unwrap_or_else(|| Some(Entry { due: now.after(LONGEST_RETRY), duty }));
-                if let Some(duty) = gives_back
+                let next =
+                    catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
+                        .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
+                if let Some(task) = pending_release
                     && next.is_none()
                 {
-                    self.agenda.is_given_back(&duty);
+                    self.task_queue.release_done(&task);
                 }
                 self.put(next);
             }
         }
     }
 
-    /// Runs all errands, the most urgent first. Those that may take about as long travel together as one
+    /// Runs all requests, the most urgent first. Those that may take about as long travel together as one
     /// pipeline, so that a lease with little time left does not cut the time of all others.
     ///
     /// No pipeline goes on beyond the end of a lease that was asked for in vain before: when Redis is
     /// silent, that end must not be noticed late.
-    fn ask(&self, jobs: &[Job], now: Moment) -> Vec<Result<Told, Failure>> {
+    fn ask(&self, requests: &[WorkerRequest], now: Moment) -> Vec<Result<OwnershipReply, Failure>> {
         let mut now = now;
-        let ends: Vec<Moment> = jobs.iter().map(|job| job.end(now)).collect();
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        let ends: Vec<Moment> = requests.iter().map(|request| request.end(now)).collect();
+        let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|&number| ends[number]);
-        let mut told: Vec<Option<Result<Told, Failure>>> = jobs.iter().map(|_| None).collect();
+        let mut reply: Vec<Option<Result<OwnershipReply, Failure>>> =
+            requests.iter().map(|_| None).collect();
         let mut missed = Moment::FAR;
         let mut rest = order.as_slice();
         while let Some(&first) = rest.first() {
-            let patience = |number: usize| self.patience(ends[number], now);
-            let most = patience(first);
-            let alike = rest.partition_point(|&number| patience(number) <= most * ALIKE);
+            let timeout = |number: usize| self.renewal_timeout(ends[number], now);
+            let most = timeout(first);
+            let alike = rest.partition_point(|&number| timeout(number) <= most * MAX_TIMEOUT_RATIO);
             let (group, others) = rest.split_at(alike);
-            let errands: Vec<Errand<'_>> =
-                group.iter().map(|&number| jobs[number].errand()).collect();
+            let lease_requests: Vec<LeaseRequest<'_>> =
+                group.iter().map(|&number| requests[number].request()).collect();
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
-            for (&number, outcome) in group.iter().zip(self.protocol.run(&errands, deadline)) {
+            for (&number, outcome) in group.iter().zip(self.protocol.run(&lease_requests, deadline))
+            {
                 if outcome.is_err() {
                     missed = missed.min(ends[number]);
                 }
                 // A refusal does not tell when it was asked for, but that was not before now.
-                let refused = |failure| Ok(Told { verdict: taken(failure)?, sent: now });
-                told[number] = Some(outcome.or_else(refused));
+                let refused = |failure| {
+                    Ok(OwnershipReply { ownership: taken_by_wrong_type(failure)?, sent: now })
+                };
+                reply[number] = Some(outcome.or_else(refused));
             }
             rest = others;
             if !rest.is_empty() {
                 now = self.clock.now();
             }
         }
-        told.into_iter().map(|told| told.unwrap_or_else(|| Err(Failure::silent()))).collect()
+        reply.into_iter().map(|reply| reply.unwrap_or_else(|| Err(Failure::silent()))).collect()
     }
 
     /// How long the renewal of a lease that ends then waits for its answer.
-    fn patience(&self, end: Moment, now: Moment) -> Duration {
-        (end.since(now) / TRIES_AHEAD).max(SHORTEST_RETRY).min(self.exchange)
+    fn renewal_timeout(&self, end: Moment, now: Moment) -> Duration {
+        (end.since(now) / RENEWAL_TRIES).max(SHORTEST_RETRY).min(self.exchange)
     }
 
     /// Tells the user. Answers what could not be told yet.
-    fn call_back(&self, mut news: Vec<News>, now: Moment) -> Vec<Entry> {
-        news.retain(|news| self.callbacks.want(news));
-        if news.is_empty() {
+    fn call_back(&self, mut notifications: Vec<Notification>, now: Moment) -> Vec<TimedTask> {
+        notifications.retain(|notifications| self.callbacks.wants(notifications));
+        if notifications.is_empty() {
             return Vec::new();
         }
-        let news: Arc<[News]> = news.into();
-        let thread = self.threads.name(Role::Caller);
-        let Err(error) = self.callbacks.call(&thread, Arc::clone(&news)) else {
+        let notifications: Arc<[Notification]> = notifications.into();
+        let thread = self.threads.name(Role::Callback);
+        let Err(error) = self.callbacks.call(&thread, Arc::clone(&notifications)) else {
             return Vec::new();
         };
         log!(error, "no thread for a callback could be started: {error}");
         let due = now.after(LONGEST_RETRY);
-        news.iter().map(|news| Entry { due, duty: Duty::Announce(news.clone()) }).collect()
+        notifications
+            .iter()
+            .map(|notifications| TimedTask {
+                due,
+                task: ScheduledTask::Notify(notifications.clone()),
+            })
+            .collect()
     }
 }
 
 /// Looks at a lease that a thread has. Returns what is to go to Redis for it.
-fn look(
-    slot: &Arc<dyn Tended>,
-    lease: &Arc<LiveLease>,
+fn check(
+    slot: &Arc<dyn RenewableSlot>,
+    lease: &Arc<HeldLease>,
     now: Moment,
     report: &mut Report,
-) -> Option<Job> {
+) -> Option<WorkerRequest> {
     if let Some(loss) = lease.expire(now) {
         Arc::clone(slot).lost(lease, loss.clone());
         report.lost(loss);
@@ -242,14 +259,14 @@ fn look(
     }
     if renews {
         // What comes of it says when to look again.
-        return command.map(|command| Job::Renew(Arc::clone(slot), command));
+        return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
     }
-    Arc::clone(slot).look_again(lease.next_look());
-    command.map(|command| Job::Show(Arc::clone(slot), command))
+    Arc::clone(slot).check_again(lease.next_check());
+    command.map(|command| WorkerRequest::Show(Arc::clone(slot), command))
 }
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("hand", &self.hand.len()).finish_non_exhaustive()
+        f.debug_struct("Runner").field("hand", &self.in_progress.len()).finish_non_exhaustive()
     }
 }

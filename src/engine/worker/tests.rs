@@ -1,40 +1,40 @@
-//! What stands on the agenda, and what a turn takes from it.
+//! What stands on the task queue, and what a turn takes from it.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::agenda::{Agenda, REQUESTS, RETURNS};
-use super::duty::Duty;
-use super::job::Job;
 use super::report::Report;
 use super::runner::Runner;
-use super::{GiveBack, Tended, Worker};
-use crate::base::driven::DrivenClock;
+use super::scheduled_task::ScheduledTask;
+use super::task_queue::{MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
+use super::worker_request::WorkerRequest;
+use super::{PendingRelease, RenewableSlot, Worker};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
-use crate::engine::callback::News;
+use crate::engine::callback::Notification;
 use crate::engine::holding::Holding;
-use crate::engine::lease::{Grant, LiveLease};
-use crate::engine::slot::Patience;
+use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
-use crate::protocol::scripted::Scripted;
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::link::Fate;
-use crate::topology::memory::server::Server as Inner;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::link::Delivery;
+use crate::topology::memory::server::MemoryServer;
 use crate::wire::failure::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn duty(number: u64) -> Arc<GiveBack> {
+fn task(number: u64) -> Arc<PendingRelease> {
     let name = Name::new(b"", b"x").unwrap();
-    Arc::new(GiveBack {
+    Arc::new(PendingRelease {
         target: Target::new(&MutexKind, name),
         owner: Arc::from(number.to_le_bytes()),
         settled: Moment::PAST,
@@ -44,115 +44,124 @@ fn duty(number: u64) -> Arc<GiveBack> {
 }
 
 #[test]
-fn a_turn_takes_all_slots_but_only_some_returns() {
+fn a_turn_takes_all_slots_and_some_pending_releases() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
     let slots: Vec<_> = (0..500).map(|number| engine.slot(&MutexKind, name(number))).collect();
-    let agenda = Agenda::new();
+    let task_queue = TaskQueue::new();
     let now = Moment::from_nanos(1_000_000_000_000);
-    (0..2_000).for_each(|number| _ = agenda.give_back(now.before(SECOND), duty(number)));
+    (0..2_000)
+        .for_each(|number| _ = task_queue.release_in_background(now.before(SECOND), task(number)));
     for slot in &slots {
-        agenda.look_at(slot, now);
-        agenda.look_at(slot, now.after(SECOND));
+        task_queue.check_at(slot, now);
+        task_queue.check_at(slot, now.after(SECOND));
     }
-    assert_eq!(agenda.len(), (500, 2_000, 0));
-    let mut hand = Vec::new();
-    agenda.take(now, &mut hand);
-    let looks = hand.iter().filter(|duty| matches!(duty, Duty::Look(_))).count();
-    assert_eq!((looks, hand.len()), (500, 500 + RETURNS));
+    assert_eq!(task_queue.len(), (500, 2_000, 0));
+    let mut in_progress = Vec::new();
+    task_queue.take(now, &mut in_progress);
+    let checks = in_progress.iter().filter(|task| matches!(task, ScheduledTask::Check(_))).count();
+    assert_eq!((checks, in_progress.len()), (500, 500 + MAX_RELEASES_PER_RUN));
 }
 
 #[test]
-fn a_value_is_owed_once_and_until_it_is_done() {
-    let agenda = Agenda::new();
+fn pending_release_is_listed_once_until_done() {
+    let task_queue = TaskQueue::new();
     let clock = Busy::new();
     let (first, later) = (Moment::from_nanos(5), Moment::from_nanos(9));
-    agenda.give_back(later, duty(1));
-    agenda.give_back(first, duty(1));
-    assert_eq!(agenda.len().1, 1);
-    let mut hand = Vec::new();
-    agenda.take(first, &mut hand);
-    assert_eq!((hand.len(), agenda.len().1), (1, 0));
+    task_queue.release_in_background(later, task(1));
+    task_queue.release_in_background(first, task(1));
+    assert_eq!(task_queue.len().1, 1);
+    let mut in_progress = Vec::new();
+    task_queue.take(first, &mut in_progress);
+    assert_eq!((in_progress.len(), task_queue.len().1), (1, 0));
     // While that is under way, it is to be given back once more.
-    agenda.give_back(later, duty(1));
-    agenda.is_given_back(&duty(1));
-    assert_eq!(agenda.wait_given_back(&clock, Moment::PAST).len(), 1);
-    agenda.take(later, &mut hand);
-    agenda.is_given_back(&duty(1));
-    assert!(agenda.wait_given_back(&clock, Moment::PAST).is_empty());
+    task_queue.release_in_background(later, task(1));
+    task_queue.release_done(&task(1));
+    assert_eq!(task_queue.wait_released(&clock, Moment::PAST).len(), 1);
+    task_queue.take(later, &mut in_progress);
+    task_queue.release_done(&task(1));
+    assert!(task_queue.wait_released(&clock, Moment::PAST).is_empty());
 }
 
 #[test]
 fn a_shutdown_waits_for_no_thread_that_is_at_work() {
-    let agenda = Agenda::new();
+    let task_queue = TaskQueue::new();
     let now = Moment::from_nanos(5);
     let later = now.after(HOUR);
-    agenda.give_back_later(later, duty(1));
-    agenda.sleep();
-    assert!(agenda.hurry(now), "the worker sleeps on");
-    agenda.give_back_later(later, duty(2));
+    task_queue.release_later(later, task(1));
+    task_queue.sleep();
+    assert!(task_queue.flush_releases(now), "the worker sleeps on");
+    task_queue.release_later(later, task(2));
     // What failed is tried again after a pause.
-    agenda.give_back(later, duty(3));
-    let mut hand = Vec::new();
-    agenda.take(now, &mut hand);
-    assert_eq!((hand.len(), agenda.len().1), (2, 1));
+    task_queue.release_in_background(later, task(3));
+    let mut in_progress = Vec::new();
+    task_queue.take(now, &mut in_progress);
+    assert_eq!((in_progress.len(), task_queue.len().1), (2, 1));
 }
 
 #[test]
-fn requests_of_others_do_not_pile_up() {
-    let agenda = Agenda::new();
-    for _ in 0..REQUESTS * 2 {
-        agenda.announce(Moment::PAST, News::Requested(b"x".to_vec()));
+fn release_requests_in_the_queue_are_bounded() {
+    let task_queue = TaskQueue::new();
+    for _ in 0..MAX_RELEASE_REQUESTS * 2 {
+        task_queue.notify(Moment::PAST, Notification::Requested(b"x".to_vec()));
     }
-    assert_eq!(agenda.len().2, REQUESTS);
+    assert_eq!(task_queue.len().2, MAX_RELEASE_REQUESTS);
 }
 
 /// A clock that others are as fast as: whenever the worker looks at it, something new is due.
 #[derive(Debug)]
 struct Busy {
-    looks: AtomicU64,
-    agenda: OnceLock<Weak<Agenda>>,
+    checks: AtomicU64,
+    task_queue: OnceLock<Weak<TaskQueue>>,
 }
 
 impl Busy {
     fn new() -> Busy {
-        Busy { looks: AtomicU64::new(0), agenda: OnceLock::new() }
+        Busy { checks: AtomicU64::new(0), task_queue: OnceLock::new() }
     }
 }
 
 impl Clock for Busy {
     fn now(&self) -> Moment {
-        let looks = self.looks.fetch_add(1, Ordering::SeqCst) + 1;
-        assert!(looks < 1_000, "the turn does not end");
-        let now = Moment::from_nanos(looks);
-        if let Some(agenda) = self.agenda.get().and_then(Weak::upgrade) {
-            agenda.announce(now, News::Requested(b"x".to_vec()));
+        let checks = self.checks.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(checks < 1_000, "the turn does not end");
+        let now = Moment::from_nanos(checks);
+        if let Some(task_queue) = self.task_queue.get().and_then(Weak::upgrade) {
+            task_queue.notify(now, Notification::Requested(b"x".to_vec()));
         }
         now
     }
 
-    fn doze(&self, _: Moment, _: &mut dyn FnMut(Duration)) {}
+    fn wait_until(&self, _: Moment, _: &mut dyn FnMut(Duration)) {}
 }
 
 #[test]
-fn a_turn_ends_whatever_falls_due_meanwhile() {
+fn a_turn_ends_although_more_falls_due_meanwhile() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let worker =
-        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+    let worker = Worker::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        SECOND,
+        Callbacks::default(),
+    );
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
     // What is due one day keeps it from sleeping without end.
-    worker.agenda.announce(Moment::FAR.before(HOUR), News::Requested(b"x".to_vec()));
-    _ = clock.agenda.get_or_init(|| Arc::downgrade(&worker.agenda));
+    worker.task_queue.notify(Moment::FAR.before(HOUR), Notification::Requested(b"x".to_vec()));
+    _ = clock.task_queue.get_or_init(|| Arc::downgrade(&worker.task_queue));
     for turn in 1..=10 {
-        assert!(runner.turn(), "{turn}");
+        assert!(runner.run_due(), "{turn}");
     }
 }
 
@@ -160,45 +169,53 @@ fn a_turn_ends_whatever_falls_due_meanwhile() {
 #[derive(Debug)]
 struct Looked {
     panics: bool,
-    looks: AtomicU64,
+    checks: AtomicU64,
 }
 
-impl Tended for Looked {
-    fn held(self: Arc<Self>, _: Moment) -> Vec<Arc<LiveLease>> {
-        self.looks.fetch_add(1, Ordering::SeqCst);
+impl RenewableSlot for Looked {
+    fn leases_to_check(self: Arc<Self>, _: Moment) -> Vec<Arc<HeldLease>> {
+        self.checks.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics, "as a test wants");
         Vec::new()
     }
 
-    fn look_again(self: Arc<Self>, _: Moment) {}
+    fn check_again(self: Arc<Self>, _: Moment) {}
 
-    fn lost(self: Arc<Self>, _: &Arc<LiveLease>, _: Loss) {}
+    fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }
 
 #[test]
-fn look_that_panics_keeps_no_other_from_being_made() {
+fn panic_in_one_check_does_not_stop_the_others() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
-    let worker =
-        Worker::new(Arc::new(Scripted::new(memory)), as_clock(), SECOND, Callbacks::default());
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+    let worker = Worker::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        SECOND,
+        Callbacks::default(),
+    );
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
-    worker.agenda.announce(Moment::FAR.before(HOUR), News::Requested(b"x".to_vec()));
-    let slots = [true, false].map(|panics| Arc::new(Looked { panics, looks: AtomicU64::new(0) }));
-    slots.iter().for_each(|slot| _ = worker.agenda.look_at(slot, Moment::PAST));
-    assert!(runner.turn());
-    assert_eq!(slots.map(|slot| slot.looks.load(Ordering::SeqCst)), [1, 1]);
+    worker.task_queue.notify(Moment::FAR.before(HOUR), Notification::Requested(b"x".to_vec()));
+    let slots = [true, false].map(|panics| Arc::new(Looked { panics, checks: AtomicU64::new(0) }));
+    slots.iter().for_each(|slot| _ = worker.task_queue.check_at(slot, Moment::PAST));
+    assert!(runner.run_due());
+    assert_eq!(slots.map(|slot| slot.checks.load(Ordering::SeqCst)), [1, 1]);
 }
 
 #[test]
-fn look_that_a_panic_cut_short_is_made_again() {
-    let clock = Arc::new(DrivenClock::new(false));
+fn check_cut_short_by_a_panic_is_repeated() {
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -213,14 +230,14 @@ fn look_that_a_panic_cut_short_is_made_again() {
     };
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-    let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(&options, Patience::Once);
+    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
+    slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
-    worker.agenda.take(clock.now(), &mut runner.hand);
-    assert_eq!((runner.hand.len(), worker.agenda.len().0), (1, 0));
+    worker.task_queue.take(clock.now(), &mut runner.in_progress);
+    assert_eq!((runner.in_progress.len(), worker.task_queue.len().0), (1, 0));
     runner.put_back();
-    assert_eq!(worker.agenda.len().0, 1, "nobody looks at it any more");
+    assert_eq!(worker.task_queue.len().0, 1, "nobody looks at it any more");
 }
 
 thread_local! {
@@ -249,7 +266,7 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
     let _ = log::set_logger(&Keeping);
     log::set_max_level(log::LevelFilter::Debug);
     LINES.with(|lines| lines.borrow_mut().clear());
-    assert!(runner.turn());
+    assert!(runner.run_due());
     let lines = LINES.with(|lines| lines.take());
     let all = lines.len();
     let is_warning = |(level, _): &(log::Level, String)| *level <= log::Level::Warn;
@@ -261,15 +278,19 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
 
 /// An outage, and then the end of all leases.
 #[test]
-fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
+fn thousand_failures_in_a_turn_log_one_warning() {
     const LOCKS: u32 = 1_000;
-    let clock = Arc::new(DrivenClock::new(false));
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let worker = &engine.worker;
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
@@ -287,15 +308,15 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
             let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
-            let lease = LiveLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(&options, Patience::Once);
+            let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
+            slot.enter(&options, WaitLimit::TryOnce);
             slot.granted(&lease, 0);
             // They were not all taken at once.
             clock.put_forward(sent.after(Duration::from_micros(100)));
             Holding::new(&slot, lease)
         })
         .collect();
-    link.set_lasting(Some(Fate::Refused));
+    link.set_lasting(Some(Delivery::Refused));
     // The worker sleeps until it has something to do, or is rung for.
     let ring = |runner: &mut Runner| {
         worker.wake();
@@ -320,7 +341,7 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
         turns += 1;
         warned += warnings.len();
         others += rest;
-        let next = worker.agenda.sleep();
+        let next = worker.task_queue.sleep();
         if next != Moment::FAR {
             // A turn takes some time.
             clock.put_forward(next.max(clock.now().after(Duration::from_millis(1))));
@@ -330,13 +351,17 @@ fn thousand_locks_that_fail_together_are_one_warning_a_turn() {
 }
 
 /// A worker whose turns the test makes, on a clock that stands still.
-fn on_a_standing_clock() -> (Arc<DrivenClock>, Arc<Engine>, Runner) {
-    let clock = Arc::new(DrivenClock::new(false));
+fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
+    let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = Memory::new(Inner::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
-    let engine =
-        Engine::new(Arc::new(Scripted::new(memory)), as_clock(), bounds, Callbacks::default());
+    let engine = Engine::new(
+        Arc::new(ScriptProtocol::new(memory)),
+        as_clock(),
+        bounds,
+        Callbacks::default(),
+    );
     let runner = engine.worker.runner.lock().take().unwrap();
     engine.worker.started.store(true, Ordering::Release);
     (clock, engine, runner)
@@ -356,8 +381,8 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let options = LockOptions::new().lease(Lease::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
-    let lease = LiveLease::new(target, clock, grant, options);
-    slot.enter(&options, Patience::Once);
+    let lease = HeldLease::new(target, clock, grant, options);
+    slot.enter(&options, WaitLimit::TryOnce);
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)
 }
@@ -380,7 +405,7 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
     let _renewed = granted(&engine, "long", SECOND * 6);
     clock.put_forward(clock.now().after(SECOND * 3));
     runner.clock = Arc::new(Panicking(AtomicU64::new(0), clock.now()));
-    let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.turn()));
+    let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.run_due()));
     assert!(turn.is_err() && !lost.lease.is_live());
     runner.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     runner.put_back();
@@ -393,11 +418,11 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
 fn renewal_that_fails_during_its_release_is_no_warning() {
     let (clock, engine, mut runner) = on_a_standing_clock();
     let Holding { slot, lease } = granted(&engine, "x", SECOND * 6);
-    let job = Job::Renew(slot, lease.command());
+    let request = WorkerRequest::Renew(slot, lease.command());
     assert!(lease.begin_release().is_some());
     let mut report = Report::default();
     let protocol = &*engine.protocol;
-    let next = job.settle(Err(Failure::silent()), clock.now(), protocol, &mut report);
+    let next = request.handle_reply(Err(Failure::silent()), clock.now(), protocol, &mut report);
     assert!(next.is_none());
     runner.report = report;
     engine.worker.wake();

@@ -1,12 +1,12 @@
 //! The mutex.
 
+mod lock_kind;
 pub(crate) mod quorum;
-mod recipe;
 
 use crate::kind::Handle;
 use crate::kind::method::{kind_methods, lock_methods};
 
-pub(crate) use recipe::MutexKind;
+pub(crate) use lock_kind::MutexKind;
 
 /// A lock that one thread of one process holds at a time. The one to use.
 ///

@@ -18,8 +18,8 @@ if deadline > 0 and now > deadline then
   return {2, now}
 end
 local ttl = tonumber(ARGV[2])
-local verdict = owned(ARGV[1])
-if verdict == 1 then
+local ownership = owned(ARGV[1])
+if ownership == 1 then
   local left = redis.call('PTTL', KEYS[1])
   if left < ttl then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -30,7 +30,7 @@ if verdict == 1 then
     return {1, token, left, now, 0}
   end
   ttl = left
-elseif verdict == -1 then
+elseif ownership == -1 then
   return {0, redis.call('PTTL', KEYS[1]), now, 0, 0}
 else
   redis.call('HSET', KEYS[1], ARGV[1], 1)

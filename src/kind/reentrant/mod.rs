@@ -1,11 +1,11 @@
 //! The reentrant lock.
 
-mod recipe;
+mod lock_kind;
 
 use crate::kind::Handle;
 use crate::kind::method::{kind_methods, lock_methods};
 
-pub(crate) use recipe::ReentrantKind;
+pub(crate) use lock_kind::ReentrantKind;
 
 /// A lock whose hold count is visible in Redis, in the layout of Redisson's plain lock, so that a
 /// Rust worker and a Java service can contend for one lock.

@@ -25,8 +25,8 @@ impl Address {
     }
 
     /// What a node tells of another. One that does not know the host means its own.
-    fn told(host: &str, port: u16, teller: &Address) -> Address {
-        let host = if matches!(host, "" | "?") { &teller.host } else { host };
+    fn reported(host: &str, port: u16, reporter: &Address) -> Address {
+        let host = if matches!(host, "" | "?") { &reporter.host } else { host };
         Address { host: host.to_owned(), port }
     }
 
@@ -44,19 +44,19 @@ impl fmt::Display for Address {
 
 /// Slots, and the master that has them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct SlotRange {
     pub(crate) first: u16,
     pub(crate) last: u16,
     pub(crate) master: Address,
 }
 
 /// Reads the answer to `CLUSTER SLOTS` of a node; `None` if it is none.
-pub(crate) fn ranges(value: &Value, teller: &Address) -> Option<Vec<Range>> {
+pub(crate) fn ranges(value: &Value, reporter: &Address) -> Option<Vec<SlotRange>> {
     let Value::Array(ranges) = value else { return None };
-    ranges.iter().map(|range| read(range, teller)).collect()
+    ranges.iter().map(|range| read(range, reporter)).collect()
 }
 
-fn read(range: &Value, teller: &Address) -> Option<Range> {
+fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
     // The master comes first, its replicas after it.
     let Value::Array(parts) = range else { return None };
     let [first, last, Value::Array(master), ..] = parts.as_slice() else { return None };
@@ -70,8 +70,8 @@ fn read(range: &Value, teller: &Address) -> Option<Range> {
         host => redis::from_redis_value_ref(host).ok()?,
     };
     let (first, last) = (number(first)?, number(last)?);
-    let master = Address::told(&host, number(port)?, teller);
-    (first <= last && last < SLOTS).then_some(Range { first, last, master })
+    let master = Address::reported(&host, number(port)?, reporter);
+    (first <= last && last < SLOTS).then_some(SlotRange { first, last, master })
 }
 
 /// A refusal that names another node.
@@ -84,12 +84,12 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    pub(crate) fn of(failure: &Failure, teller: &Address) -> Option<Redirect> {
+    pub(crate) fn of(failure: &Failure, reporter: &Address) -> Option<Redirect> {
         let Failure::Refused(error) = failure else { return None };
         let (place, slot) = error.redirect_node()?;
         // The last colon, as the host may be of IPv6.
         let (host, port) = place.rsplit_once(':')?;
-        let to = Address::told(host, port.parse().ok()?, teller);
+        let to = Address::reported(host, port.parse().ok()?, reporter);
         Some(Redirect { slot, to, once: error.code() == Some("ASK") })
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_read_and_an_unknown_host_is_that_of_who_tells() {
+    fn slots_are_parsed_and_an_unknown_host_is_the_senders() {
         let told = Value::Array(vec![
             range(0, 5460, text("10.0.0.1"), 7000),
             range(5461, 5461, Value::Nil, 7001),
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_slots_is_not_believed() {
-        let teller = address("seed", 1);
+    fn malformed_slot_lists_are_rejected() {
+        let reporter = address("seed", 1);
         let one = |range| Value::Array(vec![range]);
         for odd in [
             Value::Nil,
@@ -140,13 +140,13 @@ mod tests {
             one(range(-1, 4, text("a"), 1)),
             one(range(0, 4, text("a"), 70_000)),
         ] {
-            assert_eq!(ranges(&odd, &teller), None, "{odd:?}");
+            assert_eq!(ranges(&odd, &reporter), None, "{odd:?}");
         }
-        assert_eq!(ranges(&Value::Array(vec![]), &teller), Some(vec![]));
+        assert_eq!(ranges(&Value::Array(vec![]), &reporter), Some(vec![]));
     }
 
     #[test]
-    fn a_redirection_names_the_slot_and_the_node() {
+    fn redirections_are_parsed_into_slot_and_node() {
         let of = |kind, detail: &str| {
             let error = (ErrorKind::Server(kind), "elsewhere", detail.to_owned());
             Redirect::of(&Failure::Refused(error.into()), &address("seed", 1))

@@ -5,7 +5,7 @@
 //! | empty | no node was asked yet | asked for |
 //! | asked for | one thread asks the nodes, one after the other; a caller that knows no better waits for it | good; due, if none told |
 //! | good | followed | due, at any redirection and any sign that a node is gone |
-//! | due | followed all the same; the next call has it asked for, but not within a [`REST`] of the last time | asked for |
+//! | due | followed all the same; the next call has it asked for, but not within a [`REFRESH_PAUSE`] of the last time | asked for |
 //!
 //! A call whose slot is at a node of which nothing bad is known does not wait for the others, of which
 //! each may be dead and take a time-out: a thread of its own asks. A call asks itself, or waits, where
@@ -20,44 +20,44 @@ use std::time::Duration;
 use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
-use crate::topology::cluster::address::{Address, Range, ranges};
-use crate::topology::cluster::map::Map;
-use crate::topology::cluster::member::Member;
-use crate::topology::several::node::NodeSettings;
+use crate::topology::cluster::address::{Address, SlotRange, ranges};
+use crate::topology::cluster::cluster_node::ClusterNode;
+use crate::topology::cluster::slot_map::SlotMap;
+use crate::topology::multi_node::node::NodeSettings;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::process;
+use crate::wire::fork_guard;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Lane;
 
 /// The nodes are not asked again for where the slots are within this time.
-const REST: Duration = Duration::from_millis(100);
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// A node that is asked for the slots has this share of the time at most.
 const SHARE: usize = 3;
 
 /// The nodes of a cluster, and who of them has which slots.
 pub(crate) struct Directory {
     /// Asked too, where they are not on the map.
-    seeds: Vec<Arc<Member>>,
+    seeds: Vec<Arc<ClusterNode>>,
     /// How to speak to a node, wherever it is.
     template: Endpoint,
     settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
-    map: Mutex<Map>,
+    map: Mutex<SlotMap>,
     asked: Condvar,
     /// Grows whenever another may have the word on a slot.
     changes: AtomicU64,
 }
 
 /// Ends the search for the slots, whatever becomes of who searches.
-struct Flight<'a>(&'a Directory);
+struct RefreshGuard<'a>(&'a Directory);
 
-impl Drop for Flight<'_> {
+impl Drop for RefreshGuard<'_> {
     fn drop(&mut self) {
         let mut map = self.0.map.lock();
-        map.flight = false;
-        map.rested = Some(self.0.clock.now().after(REST));
+        map.refreshing = false;
+        map.refresh_allowed_at = Some(self.0.clock.now().after(REFRESH_PAUSE));
         self.0.asked.notify_all();
     }
 }
@@ -93,16 +93,16 @@ impl Directory {
     }
 
     /// The masters that are known.
-    pub(crate) fn known(&self) -> Vec<Arc<Member>> {
+    pub(crate) fn known(&self) -> Vec<Arc<ClusterNode>> {
         self.map.lock().masters.clone()
     }
 
     /// Asks the nodes who the masters are, unless that is known.
     pub(crate) fn find(self: &Arc<Self>) -> Result<(), Failure> {
-        self.masters(self.patience()).map(drop)
+        self.masters(self.query_deadline()).map(drop)
     }
 
-    /// Changes whenever [`known`](Self::known) or [`has_word`](Self::has_word) may return something else.
+    /// Changes whenever [`known`](Self::known) or [`is_listened_to_for`](Self::is_listened_to_for) may return something else.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -112,19 +112,22 @@ impl Directory {
     }
 
     /// A node is listened to from now on, or no longer.
-    pub(crate) fn set_heard(&self, member: &Member, heard: bool) {
-        if member.set_heard(heard) {
+    pub(crate) fn set_listening(&self, member: &ClusterNode, listening: bool) {
+        if member.set_listening(listening) {
             self.change();
         }
     }
 
     /// Whether a node is the one to listen to for what is published about a slot.
-    pub(crate) fn has_word(&self, slot: u16, member: &Arc<Member>) -> bool {
-        self.map.lock().word(slot).is_some_and(|word| Arc::ptr_eq(word, member))
+    pub(crate) fn is_listened_to_for(&self, slot: u16, member: &Arc<ClusterNode>) -> bool {
+        self.map
+            .lock()
+            .listening_master(slot)
+            .is_some_and(|listening| Arc::ptr_eq(listening, member))
     }
 
     /// The slots that a node has, in ascending order.
-    pub(crate) fn slots_of(&self, member: &Arc<Member>) -> Vec<u16> {
+    pub(crate) fn slots_of(&self, member: &Arc<ClusterNode>) -> Vec<u16> {
         self.map.lock().slots_of(member)
     }
 
@@ -132,26 +135,29 @@ impl Directory {
     /// fails, the nodes are asked whether another has taken its place. A node that refuses the user keeps it.
     pub(crate) fn subscribe(
         &self,
-        member: &Arc<Member>,
+        member: &Arc<ClusterNode>,
         channel: &[u8],
     ) -> Result<Subscription, Failure> {
-        process::check()?;
+        fork_guard::check()?;
         member.subscribe(channel).inspect_err(|failure| {
             // A member that is on the map no longer has gone, and its thread is about to.
-            if failure.is_passing() && self.map.lock().has(member) {
+            if failure.is_transient() && self.map.lock().has(member) {
                 let seen = self.suspect(member);
-                let _ = self.ask(seen, self.patience());
+                let _ = self.ask(seen, self.query_deadline());
             }
         })
     }
 
     /// For how long who listens waits for what nodes tell of each other.
-    fn patience(&self) -> Moment {
+    fn query_deadline(&self) -> Moment {
         self.clock.now().after(self.settings.timeouts.command)
     }
 
     /// All masters, those that are not known to fail first.
-    pub(super) fn masters(self: &Arc<Self>, deadline: Moment) -> Result<Vec<Arc<Member>>, Failure> {
+    pub(super) fn masters(
+        self: &Arc<Self>,
+        deadline: Moment,
+    ) -> Result<Vec<Arc<ClusterNode>>, Failure> {
         let mut map = self.map.lock();
         if map.masters.is_empty() {
             let seen = map.version;
@@ -159,7 +165,7 @@ impl Directory {
             let asked = self.ask(seen, deadline);
             map = self.map.lock();
             if map.masters.is_empty() {
-                return Err(asked.err().unwrap_or_else(nowhere));
+                return Err(asked.err().unwrap_or_else(no_master));
             }
         }
         let mut masters = map.masters.clone();
@@ -169,7 +175,7 @@ impl Directory {
     }
 
     /// Who has a slot, as far as that is known. No node is asked.
-    pub(super) fn home(&self, slot: u16) -> Option<Arc<Member>> {
+    pub(super) fn known_master(&self, slot: u16) -> Option<Arc<ClusterNode>> {
         self.map.lock().master(slot).map(Arc::clone)
     }
 
@@ -180,7 +186,7 @@ impl Directory {
         slot: u16,
         lane: Lane,
         deadline: Moment,
-    ) -> Result<Arc<Member>, Failure> {
+    ) -> Result<Arc<ClusterNode>, Failure> {
         let map = self.map.lock();
         let seen = map.version;
         if let Some(member) = map.master(slot).map(Arc::clone) {
@@ -192,32 +198,33 @@ impl Directory {
         }
         drop(map);
         let asked = self.ask(seen, deadline);
-        self.home(slot).ok_or_else(|| asked.err().unwrap_or_else(nowhere))
+        self.known_master(slot).ok_or_else(|| asked.err().unwrap_or_else(no_master))
     }
 
     /// Has a thread ask the nodes where the slots are, if that is due. Nobody waits for it.
-    fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, Map>) {
+    fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, SlotMap>) {
         if !self.is_due(&map) {
             return;
         }
-        map.flight = true;
+        map.refreshing = true;
         drop(map);
-        let (directory, deadline) = (Arc::clone(self), self.patience());
-        let body = move || _ = directory.fly(deadline);
-        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::Seeker), body) {
+        let (directory, deadline) = (Arc::clone(self), self.query_deadline());
+        let body = move || _ = directory.refresh_now(deadline);
+        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::SlotRefresh), body) {
             // The calls whose nodes have failed ask themselves.
-            drop(Flight(self));
+            drop(RefreshGuard(self));
             log!(error, "no thread to ask where the slots are could be started: {error}");
         }
     }
 
     /// Whether the next call is to have the nodes asked.
-    fn is_due(&self, map: &Map) -> bool {
-        map.due && !map.flight && !self.rests(map)
+    fn is_due(&self, map: &SlotMap) -> bool {
+        map.due && !map.refreshing && !self.is_in_refresh_pause(map)
     }
 
-    fn rests(&self, map: &Map) -> bool {
-        map.rested.is_some_and(|rested| self.clock.now() < rested)
+    fn is_in_refresh_pause(&self, map: &SlotMap) -> bool {
+        map.refresh_allowed_at
+            .is_some_and(|refresh_allowed_at| self.clock.now() < refresh_allowed_at)
     }
 
     /// Has the nodes asked where the slots are, unless that was done since the map was seen, or a
@@ -226,35 +233,35 @@ impl Directory {
     pub(super) fn ask(&self, mut seen: u64, deadline: Moment) -> Result<(), Failure> {
         let mut map = self.map.lock();
         loop {
-            while map.flight && map.version == seen {
+            while map.refreshing && map.version == seen {
                 let left = deadline.since(self.clock.now());
                 if left.is_zero() {
-                    return Err(Failure::NotSent(NotSentReason::Overdue));
+                    return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
                 }
                 self.asked.wait_for(&mut map, left);
             }
-            if map.version == seen && !self.rests(&map) {
+            if map.version == seen && !self.is_in_refresh_pause(&map) {
                 break;
             }
-            let Some(trouble) = &map.trouble else { return Ok(()) };
+            let Some(last_error) = &map.last_error else { return Ok(()) };
             // It says little to who has much more time than who met with it.
-            if deadline.since(self.clock.now()) / 2 <= map.tried * 2 {
-                return Err(trouble.clone());
+            if deadline.since(self.clock.now()) / 2 <= map.refresh_time * 2 {
+                return Err(last_error.clone());
             }
-            if !map.flight {
+            if !map.refreshing {
                 break;
             }
             seen = map.version;
         }
-        map.flight = true;
+        map.refreshing = true;
         drop(map);
-        self.fly(deadline)
+        self.refresh_now(deadline)
     }
 
     /// Asks the nodes where the slots are, in half of the time until the deadline at most. The flight has
     /// begun.
-    fn fly(&self, deadline: Moment) -> Result<(), Failure> {
-        let _flight = Flight(self);
+    fn refresh_now(&self, deadline: Moment) -> Result<(), Failure> {
+        let _flight = RefreshGuard(self);
         let map = self.map.lock();
         let mut asked = map.masters.clone();
         // Each time another first: one of them may be cut off from the rest.
@@ -270,7 +277,7 @@ impl Directory {
         map.version += 1;
         match told {
             Ok(ranges) => {
-                let mut gone = map.draw(&asked, &ranges, |address| self.member(address));
+                let mut gone = map.rebuild(&asked, &ranges, |address| self.member(address));
                 gone.extend(asked.into_iter().filter(|member| !map.has(member)));
                 drop(map);
                 self.change();
@@ -279,16 +286,20 @@ impl Directory {
                 Ok(())
             }
             Err(failure) => {
-                (map.due, map.tried) = (true, tried);
-                map.trouble = Some(failure.clone());
+                (map.due, map.refresh_time) = (true, tried);
+                map.last_error = Some(failure.clone());
                 Err(failure)
             }
         }
     }
 
     /// Asks one after the other until one tells.
-    fn ask_all(&self, asked: &[Arc<Member>], deadline: Moment) -> Result<Vec<Range>, Failure> {
-        let mut last = nowhere();
+    fn ask_all(
+        &self,
+        asked: &[Arc<ClusterNode>],
+        deadline: Moment,
+    ) -> Result<Vec<SlotRange>, Failure> {
+        let mut last = no_master();
         for (number, member) in asked.iter().enumerate() {
             let now = self.clock.now();
             let share = (asked.len() - number).min(SHARE);
@@ -307,7 +318,8 @@ impl Directory {
                     let wrong = format!("{address} is no node of a Redis Cluster");
                     let expected = "a node of one, or a client without .cluster(…)";
                     let field = "cluster";
-                    last = Failure::NotSent(NotSentReason::Impossible { field, wrong, expected });
+                    last =
+                        Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected });
                 }
                 Err(failure) => last = failure,
             }
@@ -327,14 +339,14 @@ impl Directory {
         self.change();
     }
 
-    pub(super) fn member_at(&self, address: &Address) -> Arc<Member> {
+    pub(super) fn member_at(&self, address: &Address) -> Arc<ClusterNode> {
         let mut map = self.map.lock();
         let place = self.place(&mut map, address);
         Arc::clone(&map.masters[place])
     }
 
     /// The place of a node on the map, to which it is added where it was not known.
-    fn place(&self, map: &mut Map, address: &Address) -> usize {
+    fn place(&self, map: &mut SlotMap, address: &Address) -> usize {
         let found = map.masters.iter().position(|member| *member.address() == *address);
         found.unwrap_or_else(|| {
             map.masters.push(self.member(address));
@@ -344,7 +356,7 @@ impl Directory {
     }
 
     /// A node failed. Answers the version of the map that led there.
-    pub(super) fn suspect(&self, member: &Member) -> u64 {
+    pub(super) fn suspect(&self, member: &ClusterNode) -> u64 {
         let mut map = self.map.lock();
         map.due = true;
         map.suspect = Some(member.address().clone());
@@ -353,21 +365,21 @@ impl Directory {
 
     /// Puts nodes on the map by hand, each with a slot. Returns the first.
     #[cfg(test)]
-    pub(super) fn told(&self, nodes: &[(u16, &Address)]) -> Arc<Member> {
-        let range = |&(slot, node): &(u16, &Address)| Range {
+    pub(super) fn set_nodes(&self, nodes: &[(u16, &Address)]) -> Arc<ClusterNode> {
+        let range = |&(slot, node): &(u16, &Address)| SlotRange {
             first: slot,
             last: slot,
             master: node.clone(),
         };
-        let ranges: Vec<Range> = nodes.iter().map(range).collect();
+        let ranges: Vec<SlotRange> = nodes.iter().map(range).collect();
         let mut map = self.map.lock();
-        map.draw(&[], &ranges, |address| self.member(address));
+        map.rebuild(&[], &ranges, |address| self.member(address));
         Arc::clone(&map.masters[0])
     }
 
-    fn member(&self, address: &Address) -> Arc<Member> {
+    fn member(&self, address: &Address) -> Arc<ClusterNode> {
         let info = address.info(&self.template);
-        Arc::new(Member::new(address.clone(), info, &self.settings, &self.clock))
+        Arc::new(ClusterNode::new(address.clone(), info, &self.settings, &self.clock))
     }
 }
 
@@ -378,10 +390,10 @@ impl fmt::Debug for Directory {
     }
 }
 
-pub(super) fn adrift(why: &str) -> Failure {
-    Failure::NotSent(NotSentReason::Adrift(why.to_owned()))
+pub(super) fn unroutable(why: &str) -> Failure {
+    Failure::NotSent(NotSentReason::Unroutable(why.to_owned()))
 }
 
-pub(super) fn nowhere() -> Failure {
-    adrift("no node of the cluster has its slot")
+pub(super) fn no_master() -> Failure {
+    unroutable("no node of the cluster has its slot")
 }

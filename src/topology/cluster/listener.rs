@@ -4,7 +4,7 @@
 //! on, which may take 40 ms and more.
 //!
 //! *The client's own channel* is listened to at all masters, so everything is said as often as there are
-//! masters. The first to say it is believed, and the [echoes](Echoes) are not passed on: neither a slot
+//! masters. The first to say it is believed, and the [repetitions](RecentMessages) are not passed on: neither a slot
 //! that moves nor a node that is silent can keep a message back that any other brings. A request to let go,
 //! which may be meant each time that it is said, carries the time at which it was made.
 //!
@@ -22,22 +22,25 @@
 
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
-use crate::protocol::wake::{NUDGE, Publisher, Publishers, Wake};
+use crate::protocol::wake_message::{Publisher, Publishers, WAKE_LISTENER, WakeMessage};
+use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::topology::cluster::directory::Directory;
-use crate::topology::cluster::member::Member;
-use crate::topology::several::echo::Echoes;
+use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::wire::failure::Failure;
 use crate::wire::subscription::Subscriber;
 
 /// All masters of a cluster.
 pub(super) struct ClusterPublishers {
     directory: Arc<Directory>,
-    echoes: Echoes,
+    recent_messages: RecentMessages,
 }
 
 impl ClusterPublishers {
     pub(super) fn new(directory: &Arc<Directory>) -> ClusterPublishers {
-        ClusterPublishers { directory: Arc::clone(directory), echoes: Echoes::default() }
+        ClusterPublishers {
+            directory: Arc::clone(directory),
+            recent_messages: RecentMessages::default(),
+        }
     }
 }
 
@@ -47,7 +50,7 @@ impl Publishers for ClusterPublishers {
         if members.is_empty() {
             members.push(None);
         }
-        let master = |member| Master { directory: Arc::clone(&self.directory), member };
+        let master = |member| MasterPublisher { directory: Arc::clone(&self.directory), member };
         members.into_iter().map(|member| Arc::new(master(member)) as Arc<dyn Publisher>).collect()
     }
 
@@ -55,30 +58,32 @@ impl Publishers for ClusterPublishers {
         self.directory.changes()
     }
 
-    fn is_news(&self, is_own: bool, payload: &[u8]) -> bool {
-        !is_own || payload == NUDGE || self.echoes.is_first(payload, self.directory.now())
+    fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
+        !is_own
+            || payload == WAKE_LISTENER
+            || self.recent_messages.is_first(payload, self.directory.now())
     }
 }
 
 /// One master. Before any is known, one without a member stands for all of them: to listen to it is to ask the
 /// nodes who they are.
-struct Master {
+struct MasterPublisher {
     directory: Arc<Directory>,
-    member: Option<Arc<Member>>,
+    member: Option<Arc<ClusterNode>>,
 }
 
-impl Publisher for Master {
+impl Publisher for MasterPublisher {
     fn number(&self) -> usize {
         self.member.as_ref().map_or(0, |member| Arc::as_ptr(member).addr())
     }
 
     fn address(&self) -> String {
-        let shown = |member: &Arc<Member>| member.address().to_string();
+        let shown = |member: &Arc<ClusterNode>| member.address().to_string();
         self.member.as_ref().map_or_else(|| "the cluster".to_owned(), shown)
     }
 
-    fn tried(&self) -> u64 {
-        self.member.as_ref().map_or(0, |member| member.tried())
+    fn connect_attempts(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.connect_attempts())
     }
 
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
@@ -88,19 +93,20 @@ impl Publisher for Master {
         }
     }
 
-    fn has(&self, channel: &[u8]) -> bool {
-        let has_word = |member| self.directory.has_word(hash_slot(channel), member);
-        self.member.as_ref().is_some_and(has_word)
+    fn serves(&self, channel: &[u8]) -> bool {
+        let is_listened_to_for =
+            |member| self.directory.is_listened_to_for(hash_slot(channel), member);
+        self.member.as_ref().is_some_and(is_listened_to_for)
     }
 
-    fn set_heard(&self, heard: bool) {
+    fn set_listening(&self, listening: bool) {
         if let Some(member) = &self.member {
-            self.directory.set_heard(member, heard);
+            self.directory.set_listening(member, listening);
         }
     }
 
-    fn missed(&self) -> Wake {
+    fn missed_wake(&self) -> WakeMessage {
         let slots = self.member.as_ref().map(|member| self.directory.slots_of(member));
-        Wake::Missed { slots: slots.unwrap_or_default() }
+        WakeMessage::Missed { slots: slots.unwrap_or_default() }
     }
 }

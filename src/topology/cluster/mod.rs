@@ -13,11 +13,11 @@
 //! node's clock it was minted.
 
 pub(crate) mod address;
+mod cluster_node;
 mod directory;
 mod listener;
-mod map;
-mod member;
 mod route;
+mod slot_map;
 #[cfg(test)]
 mod tests;
 
@@ -27,16 +27,16 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, Trips};
-use crate::protocol::recipe::Kind;
+use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, Publishers};
+use crate::protocol::wake_message::{self, GrantMessage, Publishers};
 use crate::topology::cluster::listener::ClusterPublishers;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
-pub(crate) use crate::topology::several::node::NodeSettings;
+pub(crate) use crate::topology::multi_node::node::NodeSettings;
 pub(crate) use directory::Directory;
 
 /// A cluster, on behalf of one client.
@@ -53,18 +53,18 @@ impl Cluster {
 
     /// Makes sure that the cluster serves this user.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
-        self.directory.anywhere(None, deadline, |node| node.check(deadline))
+        self.directory.on_any_node(None, deadline, |node| node.check(deadline))
     }
 }
 
 impl Backend for Cluster {
-    type Server<'a> = Node<'a>;
+    type Server<'a> = TransportServer<'a>;
 
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn target(&self, kind: &'static dyn Kind, name: Name) -> Arc<Target> {
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
         Target::in_cluster(kind, name)
     }
 
@@ -80,15 +80,15 @@ impl Backend for Cluster {
         ))
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         target: &Target,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
-        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
+        mut operation: impl FnMut(&TransportServer<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.directory.follow(hash_slot(target.key()), trips, deadline, |transport, asking| {
-            operation(&Node { transport, asking })
+            operation(&TransportServer { transport, asking })
         })
     }
 
@@ -102,9 +102,9 @@ impl Backend for Cluster {
         self.directory.call_all(calls, slot, deadline)
     }
 
-    fn distrust(&self, target: &Target) {
-        if let Some(member) = self.directory.home(hash_slot(target.key())) {
-            member.distrust();
+    fn discard_connections(&self, target: &Target) {
+        if let Some(member) = self.directory.known_master(hash_slot(target.key())) {
+            member.discard_connections();
         }
     }
 
@@ -115,9 +115,10 @@ impl Backend for Cluster {
     /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
     /// slot of the channel.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        let nudge = wake::nudge(&self.identity);
+        let nudge = wake_message::wake_listener(&self.identity);
         let slot = hash_slot(channel);
-        self.directory.anywhere(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
+        self.directory
+            .on_any_node(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
     /// A grant does not tell by which node's clock it was made. It was made after the last request that

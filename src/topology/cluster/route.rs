@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
-use crate::protocol::backend::Trips;
+use crate::protocol::backend::RoundTrips;
 use crate::topology::cluster::address::Redirect;
-use crate::topology::cluster::directory::{Directory, adrift, nowhere};
-use crate::topology::cluster::member::Member;
-use crate::topology::several::node::Node;
-use crate::topology::several::scatter::{self, NodeRequest};
+use crate::topology::cluster::cluster_node::ClusterNode;
+use crate::topology::cluster::directory::{Directory, no_master, unroutable};
+use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::scatter::{self, NodeRequest};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
@@ -32,7 +32,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// The next round is to have this share of all time for its answers: of what is sent in the last moment
 /// it is not known what became.
-const LAST_ROUND: u32 = 8;
+const LAST_ROUND_SHARE: u32 = 8;
 
 impl Directory {
     /// Does something at the node that has a slot, and follows where it is sent from there. What is
@@ -40,17 +40,17 @@ impl Directory {
     pub(super) fn follow<T>(
         self: &Arc<Self>,
         slot: u16,
-        trips: Trips,
+        trips: RoundTrips,
         deadline: Moment,
         mut step: impl FnMut(&Arc<Transport>, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut hops, mut pause) = (0, SHORTEST_PAUSE);
-        let round = deadline.since(self.now()) / LAST_ROUND;
-        let mut once: Option<Arc<Member>> = None;
+        let round = deadline.since(self.now()) / LAST_ROUND_SHARE;
+        let mut once: Option<Arc<ClusterNode>> = None;
         let mut why = None;
         // Time that ran out in a later round did so because of what the earlier ones met.
         let end = |failure, why: Option<&str>| match (failure, why) {
-            (Failure::NotSent(NotSentReason::Overdue), Some(why)) => adrift(why),
+            (Failure::NotSent(NotSentReason::DeadlinePassed), Some(why)) => unroutable(why),
             (failure, _) => failure,
         };
         loop {
@@ -67,25 +67,25 @@ impl Directory {
             };
             hops += 1;
             let reason = match self.next(slot, &member, &failure) {
-                Next::Scattered => return Err(scattered()),
-                Next::AtMaster if hops < HOPS => continue,
-                Next::AtMaster => "the nodes of the cluster do not agree on who has its slot",
-                Next::Once(member) if trips == Trips::One && hops < HOPS => {
+                NextHop::CrossSlot => return Err(cross_slot()),
+                NextHop::AtMaster if hops < HOPS => continue,
+                NextHop::AtMaster => "the nodes of the cluster do not agree on who has its slot",
+                NextHop::Once(member) if trips == RoundTrips::One && hops < HOPS => {
                     once = Some(member);
                     continue;
                 }
-                Next::Once(_) | Next::Later => MOVING,
-                Next::Failed(Some(seen))
+                NextHop::Once(_) | NextHop::Later => MOVING,
+                NextHop::Failed(Some(seen))
                     if matches!(failure, Failure::NotSent(_))
                         && self.has_other(slot, &member, seen, deadline)
                         && hops < HOPS =>
                 {
                     continue;
                 }
-                Next::Failed(_) => return Err(end(failure, why)),
+                NextHop::Failed(_) => return Err(end(failure, why)),
             };
             if self.now().after(pause + round.max(pause)) >= deadline {
-                return Err(adrift(reason));
+                return Err(unroutable(reason));
             }
             why = Some(reason);
             sync::sleep(pause);
@@ -97,25 +97,25 @@ impl Directory {
     fn has_other(
         self: &Arc<Self>,
         slot: u16,
-        member: &Member,
+        member: &ClusterNode,
         seen: u64,
         deadline: Moment,
     ) -> bool {
         self.ask(seen, deadline).is_ok()
-            && self.home(slot).is_some_and(|now| now.address() != member.address())
+            && self.known_master(slot).is_some_and(|now| now.address() != member.address())
     }
 
     /// Draws the conclusions from a failure at a node.
-    fn next(self: &Arc<Self>, slot: u16, member: &Member, failure: &Failure) -> Next {
+    fn next(self: &Arc<Self>, slot: u16, member: &ClusterNode, failure: &Failure) -> NextHop {
         match Redirect::of(failure, member.address()) {
-            Some(redirect) if redirect.slot != slot => Next::Scattered,
-            Some(Redirect { to, once: true, .. }) => Next::Once(self.member_at(&to)),
+            Some(redirect) if redirect.slot != slot => NextHop::CrossSlot,
+            Some(Redirect { to, once: true, .. }) => NextHop::Once(self.member_at(&to)),
             Some(Redirect { to, .. }) => {
                 self.note(slot, &to);
-                Next::AtMaster
+                NextHop::AtMaster
             }
-            None if failure.code() == Some("TRYAGAIN") => Next::Later,
-            None => Next::Failed(is_doubtful(failure).then(|| self.suspect(member))),
+            None if failure.code() == Some("TRYAGAIN") => NextHop::Later,
+            None => NextHop::Failed(is_doubtful(failure).then(|| self.suspect(member))),
         }
     }
 
@@ -129,8 +129,8 @@ impl Directory {
     ) -> Vec<Result<Reply, Failure>> {
         let count = calls.len();
         let mut outcomes: Vec<Result<Reply, Failure>> =
-            vec![Err(Failure::NotSent(NotSentReason::Overdue)); count];
-        let mut open: Vec<(usize, Option<Arc<Member>>)> =
+            vec![Err(Failure::NotSent(NotSentReason::DeadlinePassed)); count];
+        let mut open: Vec<(usize, Option<Arc<ClusterNode>>)> =
             (0..count).map(|number| (number, None)).collect();
         for _ in 0..HOPS {
             if open.is_empty() || self.now() >= deadline {
@@ -156,9 +156,9 @@ impl Directory {
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
                         match self.next(hash_slot_of(number), &group.member, failure) {
-                            Next::AtMaster => open.push((number, None)),
-                            Next::Once(member) => open.push((number, Some(member))),
-                            Next::Scattered | Next::Later | Next::Failed(_) => {}
+                            NextHop::AtMaster => open.push((number, None)),
+                            NextHop::Once(member) => open.push((number, Some(member))),
+                            NextHop::CrossSlot | NextHop::Later | NextHop::Failed(_) => {}
                         }
                     }
                     outcomes[number] = outcome;
@@ -167,7 +167,7 @@ impl Directory {
         }
         for (number, _) in open {
             if matches!(&outcomes[number], Err(Failure::Refused(_))) {
-                outcomes[number] = Err(adrift(MOVING));
+                outcomes[number] = Err(unroutable(MOVING));
             }
         }
         outcomes
@@ -175,7 +175,7 @@ impl Directory {
 
     /// Does something at any node, the next one where that could not. The first is who has a slot, if
     /// one is named.
-    pub(super) fn anywhere<T>(
+    pub(super) fn on_any_node<T>(
         self: &Arc<Self>,
         slot: Option<u16>,
         deadline: Moment,
@@ -183,11 +183,11 @@ impl Directory {
     ) -> Result<T, Failure> {
         let mut masters = self.masters(deadline)?;
         if let Some(slot) = slot {
-            let home = self.home(slot);
+            let home = self.known_master(slot);
             masters
                 .sort_by_key(|member| home.as_ref().is_none_or(|home| !Arc::ptr_eq(home, member)));
         }
-        let mut outcome = Err(nowhere());
+        let mut outcome = Err(no_master());
         for member in masters {
             outcome = member.transport().and_then(|node| step(&node));
             match &outcome {
@@ -202,22 +202,22 @@ impl Directory {
 }
 
 /// What follows from a failure.
-enum Next {
+enum NextHop {
     /// Another node has the slot.
     AtMaster,
     /// Another node is about to have it, and serves this command alone.
-    Once(Arc<Member>),
+    Once(Arc<ClusterNode>),
     /// The slot is being moved.
     Later,
     /// A key of another slot was named.
-    Scattered,
+    CrossSlot,
     /// No other node was named. If this one may be gone, the version of the map that led to it.
     Failed(Option<u64>),
 }
 
 /// What goes to one node together.
 struct Group {
-    member: Arc<Member>,
+    member: Arc<ClusterNode>,
     node: Arc<Node>,
     calls: Vec<Call>,
     /// Whose answer each of them brings, if anybody's.
@@ -225,7 +225,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(groups: &mut Vec<Group>, member: Arc<Member>) -> Result<&mut Group, Failure> {
+    fn of(groups: &mut Vec<Group>, member: Arc<ClusterNode>) -> Result<&mut Group, Failure> {
         let found = groups.iter().position(|group| Arc::ptr_eq(&group.member, &member));
         let place = found.unwrap_or(groups.len());
         if found.is_none() {
@@ -249,7 +249,7 @@ impl Group {
 const MOVING: &str = "its slot is being moved to another node of the cluster";
 
 /// A transaction names a key of another slot.
-fn scattered() -> Failure {
+fn cross_slot() -> Failure {
     let text = "a key is not in the slot of the lock";
     Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))
 }

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// The first node takes connections and says nothing. Nobody asks the second one here.
 #[test]
-fn call_to_a_healthy_slot_waits_for_no_dead_node() {
+fn call_to_a_live_node_does_not_wait_for_a_dead_one() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = |url: String| Address::of(&endpoint::parse(&url).unwrap()).unwrap();
     let dead = address(format!("redis://{}", silent.local_addr().unwrap()));
@@ -26,12 +26,12 @@ fn call_to_a_healthy_slot_waits_for_no_dead_node() {
     let settings = NodeSettings {
         pool: PoolSettings::default(),
         timeouts: Timeouts::both(LONG),
-        probation: None,
+        quarantine: None,
         threads: Threads::of_a_new_client(),
     };
     let info = endpoint::parse("redis://127.0.0.1:1").unwrap();
     let directory = Arc::new(Directory::new(vec![], info, settings, Arc::new(BootClock)));
-    let failed = directory.told(&[(0, &dead), (1, &healthy)]);
+    let failed = directory.set_nodes(&[(0, &dead), (1, &healthy)]);
     let before = directory.suspect(&failed);
     let deadline = BootClock.now().after(LONG * 4);
     // Callers, the worker, and calls that any node can serve.
@@ -39,10 +39,10 @@ fn call_to_a_healthy_slot_waits_for_no_dead_node() {
     assert_eq!(*directory.master_of(0, Lane::Worker, deadline).unwrap().address(), dead);
     assert_eq!(*directory.masters(deadline).unwrap()[0].address(), healthy);
     // A thread asks meanwhile, as the silent node sees, and has heard nothing.
-    let heard = silent.accept().unwrap();
+    let listening = silent.accept().unwrap();
     assert_eq!(directory.suspect(&failed), before);
     // A call that has nowhere to go waits for what is told. The silent node ends it here.
-    drop((silent, heard));
+    drop((silent, listening));
     directory.ask(before, deadline).unwrap_err();
     assert!(directory.suspect(&failed) > before);
 }

@@ -7,7 +7,7 @@ use crate::base::sync::{self, Mutex, ThreadId};
 
 /// What becomes of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Delivery {
     Served,
     /// Its thread is kept from sending it until it is overdue.
     Unsent,
@@ -16,25 +16,25 @@ pub(crate) enum Fate {
     /// The connection breaks before the server has it.
     RequestLost,
     /// It is done, and the connection breaks.
-    AnswerLost,
+    ReplyLost,
     /// Nothing is done, and nothing comes.
     Silence,
     /// It is done later; the caller waits no longer than it would.
     RequestDelayed(Duration),
     /// It is done, and the answer comes later.
-    AnswerDelayed(Duration),
+    ReplyDelayed(Duration),
 }
 
 /// The way between one client and the server.
 #[derive(Debug, Default)]
-pub(crate) struct Link(Mutex<State>);
+pub(crate) struct FaultyLink(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     /// What befalls every exchange, until it is restored.
-    lasting: Option<Fate>,
+    lasting: Option<Delivery>,
     /// What befalls the next ones.
-    next: VecDeque<Fate>,
+    next: VecDeque<Delivery>,
     lost_messages: u64,
     /// Its listener is at a replica of the server.
     listens_at_replica: bool,
@@ -42,12 +42,12 @@ struct State {
     waiting: Vec<ThreadId>,
 }
 
-impl Link {
+impl FaultyLink {
     /// What becomes of an exchange that begins now.
-    pub(super) fn fate(&self) -> Fate {
+    pub(super) fn fate(&self) -> Delivery {
         let mut state = self.0.lock();
-        let fate = state.lasting.or_else(|| state.next.pop_front()).unwrap_or(Fate::Served);
-        state.faults += u64::from(fate != Fate::Served);
+        let fate = state.lasting.or_else(|| state.next.pop_front()).unwrap_or(Delivery::Served);
+        state.faults += u64::from(fate != Delivery::Served);
         fate
     }
 
@@ -73,7 +73,7 @@ impl Link {
 
     /// Whether no connection can be made.
     pub(super) fn is_cut(&self) -> bool {
-        self.0.lock().lasting == Some(Fate::Refused)
+        self.0.lock().lasting == Some(Delivery::Refused)
     }
 
     /// This thread waits, while that goes on, for what does not come.
@@ -95,12 +95,12 @@ impl Link {
     }
 
     /// The fate of the next exchanges, after those that have theirs already.
-    pub(crate) fn script(&self, fate: Fate, count: u32) {
+    pub(crate) fn script(&self, fate: Delivery, count: u32) {
         self.0.lock().next.extend((0..count).map(|_| fate));
     }
 
     /// The fate of all exchanges from now on.
-    pub(crate) fn set_lasting(&self, fate: Option<Fate>) {
+    pub(crate) fn set_lasting(&self, fate: Option<Delivery>) {
         self.0.lock().lasting = fate;
     }
 

@@ -12,23 +12,23 @@ use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::subscription::Event;
 
-use super::link::{Fate, Link};
+use super::link::{Delivery, FaultyLink};
 use super::redis::ErrorReply;
-use super::state::{EarEnd, Late, Session, State};
+use super::state::{LateRequest, OpenSession, State, SubscriberQueue};
 
 /// The server's time when the clients' clock shows nothing: far from both 0 and 2^53, in
 /// microseconds.
 const EPOCH: u64 = 1_700_000_000_000_000;
 
 /// A server in memory.
-pub(crate) struct Server {
+pub(crate) struct MemoryServer {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
-impl Server {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Server> {
-        Arc::new(Server { clock, state: Mutex::default() })
+impl MemoryServer {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<MemoryServer> {
+        Arc::new(MemoryServer { clock, state: Mutex::default() })
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -51,7 +51,7 @@ impl Server {
         while let Some(entry) = state.late.first_entry()
             && entry.key().0 <= micros
         {
-            let ((at, _), Late { session, words }) = entry.remove_entry();
+            let ((at, _), LateRequest { session, words }) = entry.remove_entry();
             // Nobody waits for the reply.
             let _ = state.call(session, &words, at);
             state.forget_session(session);
@@ -69,7 +69,7 @@ impl Server {
     /// session, or need none.
     pub(crate) fn exchange(
         &self,
-        link: &Link,
+        link: &FaultyLink,
         session: Option<u64>,
         calls: &[Call],
         deadline: Moment,
@@ -78,32 +78,32 @@ impl Server {
         let all = |failure: Failure| calls.iter().map(|_| Err(failure.clone())).collect();
         let serve = || self.serve(session, calls, sent);
         if deadline <= sent {
-            return all(Failure::NotSent(NotSentReason::Overdue));
+            return all(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
         match link.fate() {
-            Fate::Served => serve(),
-            Fate::Unsent => all(Failure::NotSent(NotSentReason::Overdue)),
-            Fate::Refused => all(Failure::no_connection()),
-            Fate::RequestLost => all(Failure::reset()),
-            Fate::AnswerLost => {
+            Delivery::Served => serve(),
+            Delivery::Unsent => all(Failure::NotSent(NotSentReason::DeadlinePassed)),
+            Delivery::Refused => all(Failure::no_connection()),
+            Delivery::RequestLost => all(Failure::reset()),
+            Delivery::ReplyLost => {
                 serve();
                 all(Failure::reset())
             }
-            Fate::Silence => {
+            Delivery::Silence => {
                 self.wait(link, deadline);
                 all(Failure::silent())
             }
-            Fate::AnswerDelayed(by) => {
-                let answers = serve();
+            Delivery::ReplyDelayed(by) => {
+                let replies = serve();
                 self.wait(link, deadline.min(sent.after(by)));
                 let received = self.now();
                 if received >= deadline {
                     return all(Failure::silent());
                 }
-                let late = |answer: Reply| Reply { received, ..answer };
-                answers.into_iter().map(|answer| answer.map(late)).collect()
+                let late = |reply: Reply| Reply { received, ..reply };
+                replies.into_iter().map(|reply| reply.map(late)).collect()
             }
-            Fate::RequestDelayed(by) => {
+            Delivery::RequestDelayed(by) => {
                 let arrives = sent.after(by);
                 if arrives < deadline {
                     self.wait(link, arrives);
@@ -136,7 +136,7 @@ impl Server {
         for call in calls {
             state.last_late += 1;
             let key = (micros_at(arrives), state.last_late);
-            state.late.insert(key, Late { session, words: call.words() });
+            state.late.insert(key, LateRequest { session, words: call.words() });
         }
     }
 
@@ -145,7 +145,7 @@ impl Server {
         let mut state = self.state();
         state.last_session += 1;
         let number = state.last_session;
-        state.sessions.insert(number, Session::default());
+        state.sessions.insert(number, OpenSession::default());
         number
     }
 
@@ -158,10 +158,10 @@ impl Server {
         state.forget_session(Some(number));
     }
 
-    pub(super) fn wait(&self, link: &Link, until: Moment) {
+    pub(super) fn wait(&self, link: &FaultyLink, until: Moment) {
         link.wait(|| {
             while self.now() < until {
-                self.clock.doze(until, &mut sync::sleep);
+                self.clock.wait_until(until, &mut sync::sleep);
             }
         });
     }
@@ -190,24 +190,32 @@ impl Server {
     }
 
     /// Opens a connection on which this thread listens, to a first channel.
-    pub(crate) fn listen(self: &Arc<Server>, link: &Arc<Link>, channel: &[u8]) -> Ear {
+    pub(crate) fn listen(
+        self: &Arc<MemoryServer>,
+        link: &Arc<FaultyLink>,
+        channel: &[u8],
+    ) -> MemorySubscriber {
         let (sender, events) = unbounded();
         let mut state = self.state();
-        state.last_ear += 1;
-        let ear = Ear { server: Arc::clone(self), number: state.last_ear, events };
+        state.last_subscriber += 1;
+        let subscriber =
+            MemorySubscriber { server: Arc::clone(self), number: state.last_subscriber, events };
         let (link, thread) = (Arc::clone(link), sync::current());
-        state.store.put_at_replica(ear.number, link.listens_at_replica());
-        state.ears.insert(ear.number, EarEnd { link, sender, thread, told: 0, handled: 0 });
-        state.subscribe(ear.number, channel);
-        ear
+        state.store.put_at_replica(subscriber.number, link.listens_at_replica());
+        state.subscribers.insert(
+            subscriber.number,
+            SubscriberQueue { link, sender, thread, sent: 0, handled: 0 },
+        );
+        state.subscribe(subscriber.number, channel);
+        subscriber
     }
 
     /// Closes all connections that listen, or those of one client.
-    pub(crate) fn disconnect(&self, of: Option<&Link>) {
+    pub(crate) fn disconnect(&self, of: Option<&FaultyLink>) {
         let mut state = self.state();
-        let State { store, ears, .. } = &mut *state;
-        ears.retain(|&number, end| {
-            let stays = of.is_some_and(|link| !std::ptr::eq(link, &*end.link));
+        let State { store, subscribers, .. } = &mut *state;
+        subscribers.retain(|&number, queue| {
+            let stays = of.is_some_and(|link| !std::ptr::eq(link, &*queue.link));
             if !stays {
                 store.disconnect(number);
             }
@@ -216,19 +224,19 @@ impl Server {
     }
 
     /// Puts a client's listener at a replica of this server, or at this server.
-    pub(crate) fn put_listener_at_replica(&self, link: &Link, there: bool) {
+    pub(crate) fn put_listener_at_replica(&self, link: &FaultyLink, there: bool) {
         let mut state = self.state();
         link.put_listener_at_replica(there);
-        let State { store, ears, .. } = &mut *state;
-        let of_client = ears.iter().filter(|(_, end)| std::ptr::eq(link, &*end.link));
-        of_client.for_each(|(&ear, _)| store.put_at_replica(ear, there));
+        let State { store, subscribers, .. } = &mut *state;
+        let of_client = subscribers.iter().filter(|(_, queue)| std::ptr::eq(link, &*queue.link));
+        of_client.for_each(|(&subscriber, _)| store.put_at_replica(subscriber, there));
     }
 
     /// Whether all that was told to listeners is done with, but for those that wait themselves.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
-        let waits = |end: &EarEnd| end.link.is_waited_for_by(end.thread);
-        state.ears.values().all(|end| end.handled >= end.told || waits(end))
+        let waits = |queue: &SubscriberQueue| queue.link.is_waited_for_by(queue.thread);
+        state.subscribers.values().all(|queue| queue.handled >= queue.sent || waits(queue))
     }
 }
 
@@ -236,20 +244,20 @@ fn micros_at(moment: Moment) -> u64 {
     EPOCH + moment.as_nanos() / 1000
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for MemoryServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
 /// A connection that listens.
-pub(crate) struct Ear {
-    server: Arc<Server>,
+pub(crate) struct MemorySubscriber {
+    server: Arc<MemoryServer>,
     number: u64,
     events: Receiver<Event>,
 }
 
-impl Ear {
+impl MemorySubscriber {
     /// What comes; it ends when the server closes the connection.
     pub(crate) fn events(&self) -> &Receiver<Event> {
         &self.events
@@ -258,8 +266,8 @@ impl Ear {
     /// All that was taken from the events has had its effect.
     pub(crate) fn handled(&self) {
         let mut state = self.server.state();
-        if let Some(end) = state.ears.get_mut(&self.number) {
-            end.handled = end.told - self.events.len() as u64;
+        if let Some(queue) = state.subscribers.get_mut(&self.number) {
+            queue.handled = queue.sent - self.events.len() as u64;
         }
     }
 
@@ -273,10 +281,10 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for MemorySubscriber {
     fn drop(&mut self) {
         let mut state = self.server.state();
-        state.ears.remove(&self.number);
+        state.subscribers.remove(&self.number);
         state.store.disconnect(self.number);
     }
 }

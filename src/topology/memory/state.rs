@@ -7,43 +7,43 @@ use crate::base::sync::{Arc, ThreadId};
 use crate::wire::Value;
 use crate::wire::subscription::Event;
 
-use super::link::Link;
+use super::link::FaultyLink;
 use super::redis::{self, ErrorReply, Published, Store};
 
 /// The store, the connections, and what is on its way from them.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) store: Store,
-    pub(super) ears: BTreeMap<u64, EarEnd>,
-    pub(super) last_ear: u64,
-    pub(super) sessions: BTreeMap<u64, Session>,
+    pub(super) subscribers: BTreeMap<u64, SubscriberQueue>,
+    pub(super) last_subscriber: u64,
+    pub(super) sessions: BTreeMap<u64, OpenSession>,
     pub(super) last_session: u64,
     /// Commands that arrive later, by the server's time and the order in which they were sent.
-    pub(super) late: BTreeMap<(u64, u64), Late>,
+    pub(super) late: BTreeMap<(u64, u64), LateRequest>,
     pub(super) last_late: u64,
 }
 
 /// The server's end of a connection on which keys are watched.
 #[derive(Default)]
-pub(super) struct Session {
-    inner: redis::Session,
+pub(super) struct OpenSession {
+    inner: redis::ConnectionState,
     /// Its client sends nothing more, and something is still on its way.
     pub(super) is_closed: bool,
 }
 
 /// A command that is on its way.
-pub(super) struct Late {
+pub(super) struct LateRequest {
     pub(super) session: Option<u64>,
     pub(super) words: Vec<Vec<u8>>,
 }
 
 /// The server's end of a connection that listens.
-pub(super) struct EarEnd {
-    pub(super) link: Arc<Link>,
+pub(super) struct SubscriberQueue {
+    pub(super) link: Arc<FaultyLink>,
     pub(super) sender: Sender<Event>,
     /// Who listens.
     pub(super) thread: ThreadId,
-    pub(super) told: u64,
+    pub(super) sent: u64,
     /// How much of that its listener is done with.
     pub(super) handled: u64,
 }
@@ -83,34 +83,34 @@ impl State {
         }
     }
 
-    pub(super) fn subscribe(&mut self, ear: u64, channel: &[u8]) {
-        let State { store, ears, .. } = self;
+    pub(super) fn subscribe(&mut self, subscriber: u64, channel: &[u8]) {
+        let State { store, subscribers, .. } = self;
         // One that was disconnected finds out by itself.
-        if let Some(end) = ears.get_mut(&ear) {
-            store.subscribe(ear, channel);
-            end.tell(Event::Subscribed { channel: channel.to_vec() });
+        if let Some(queue) = subscribers.get_mut(&subscriber) {
+            store.subscribe(subscriber, channel);
+            queue.push(Event::Subscribed { channel: channel.to_vec() });
         }
     }
 
     fn deliver(&mut self, published: Vec<Published>) {
-        let State { store, ears, .. } = self;
+        let State { store, subscribers, .. } = self;
         for Published { channel, payload } in published {
-            for ear in store.hearers(&channel) {
-                if let Some(end) = ears.get_mut(&ear)
-                    && end.link.lets_message_through()
+            for subscriber in store.hearers(&channel) {
+                if let Some(queue) = subscribers.get_mut(&subscriber)
+                    && queue.link.lets_message_through()
                 {
                     let (channel, payload) = (channel.clone(), payload.clone());
-                    end.tell(Event::Message { channel, payload });
+                    queue.push(Event::Message { channel, payload });
                 }
             }
         }
     }
 }
 
-impl EarEnd {
-    fn tell(&mut self, event: Event) {
+impl SubscriberQueue {
+    fn push(&mut self, event: Event) {
         // A listener that is gone has taken its end along.
         let _ = self.sender.send(event);
-        self.told += 1;
+        self.sent += 1;
     }
 }

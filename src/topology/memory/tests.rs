@@ -1,20 +1,22 @@
-//! Transactions and the scripts of every kind, at the seam where a real server would be.
+//! Transactions and the scripts of every kind, at the level where a real server would be.
+
+mod parity;
 
 use std::time::Duration;
 
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::{Arc, sleep, spawn};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
 use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
-use crate::protocol::answer::Verdict;
-use crate::protocol::recipe::Kind;
-use crate::protocol::request::{Attempt, Mode, Return};
-use crate::protocol::scripted::Scripted;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::Ownership;
+use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
+use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::wire::connection::Reply;
@@ -22,19 +24,19 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Pipeline, Value};
 
-use super::client::Memory;
-use super::link::{Fate, Link};
-use super::server::Server;
+use super::backend::MemoryBackend;
+use super::link::{Delivery, FaultyLink};
+use super::server::MemoryServer;
 
 const LEASE: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(150);
 
 /// A client that holds a mutex.
 struct Stage {
-    server: Arc<Server>,
-    clock: Arc<DrivenClock>,
-    link: Arc<Link>,
-    locks: Scripted<Memory>,
+    server: Arc<MemoryServer>,
+    clock: Arc<ManualClock>,
+    link: Arc<FaultyLink>,
+    locks: ScriptProtocol<MemoryBackend>,
     target: Arc<Target>,
     owner: Vec<u8>,
 }
@@ -42,21 +44,25 @@ struct Stage {
 impl Stage {
     /// The clock stands still.
     fn new() -> Stage {
-        Stage::with(DrivenClock::new(false))
+        Stage::with(ManualClock::new(false))
     }
 
-    fn with(clock: DrivenClock) -> Stage {
+    fn with(clock: ManualClock) -> Stage {
         let clock = Arc::new(clock);
-        let server = Server::new(Arc::<DrivenClock>::clone(&clock));
+        let server = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
         let owner = MutexKind.owner(&identity, 1, LEASE, false);
-        let memory = Memory::new(Arc::clone(&server), identity);
+        let memory = MemoryBackend::new(Arc::clone(&server), identity);
         let link = Arc::clone(memory.link());
-        let locks = Scripted::new(memory);
+        let locks = ScriptProtocol::new(memory);
         let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
-        let attempt =
-            Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-        locks.acquire(&target, &attempt, clock.now().after(LEASE)).outcome.unwrap();
+        let request = AcquireRequest {
+            owner: &owner,
+            ttl: LEASE,
+            mode: AcquireMode::Try,
+            dies_after: Duration::ZERO,
+        };
+        locks.acquire(&target, &request, clock.now().after(LEASE)).outcome.unwrap();
         Stage { server, clock, link, locks, target, owner }
     }
 
@@ -71,11 +77,14 @@ impl Stage {
     }
 
     /// The commands arrive a moment after the owner was looked at, and this happens in between.
-    fn meanwhile(&self, work: impl FnOnce(&Server) + Send + 'static) -> Result<Applied, Failure> {
+    fn meanwhile(
+        &self,
+        work: impl FnOnce(&MemoryServer) + Send + 'static,
+    ) -> Result<Applied, Failure> {
         let link = &self.link;
         let faults = link.faults();
-        link.script(Fate::Served, 2);
-        link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+        link.script(Delivery::Served, 2);
+        link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
         let (server, clock, held) =
             (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(link));
         spawn("meanwhile", move || {
@@ -95,11 +104,15 @@ impl Stage {
         self.server.call(&[b"GET", b"count"]).unwrap()
     }
 
-    fn release(&self) -> Result<Verdict, Failure> {
-        let returned =
-            Return { owner: &self.owner, ttl: LEASE, last_token: Some(7), how: ReleaseKind::Watch };
-        let released = self.locks.release(&self.target, &returned, self.deadline());
-        released.map(|released| released.verdict)
+    fn release(&self) -> Result<Ownership, Failure> {
+        let request = ReleaseRequest {
+            owner: &self.owner,
+            ttl: LEASE,
+            last_token: Some(7),
+            kind: ReleaseKind::Watch,
+        };
+        let released = self.locks.release(&self.target, &request, self.deadline());
+        released.map(|released| released.ownership)
     }
 }
 
@@ -134,7 +147,7 @@ fn transaction_does_nothing_once_the_lock_is_lost() {
 }
 
 #[test]
-fn touched_key_makes_the_transaction_look_again() {
+fn touched_key_makes_the_transaction_start_again() {
     let stage = Stage::new();
     let renewed = stage.meanwhile(|server| {
         server.call(&[b"PEXPIRE", b"x", b"60000"]).unwrap();
@@ -154,11 +167,11 @@ fn key_that_expires_is_touched() {
     stage.server.call(&[b"PEXPIRE", b"x", b"200"]).unwrap();
     assert_eq!(stage.meanwhile(|_| {}).unwrap(), Applied::Gone);
     let stage = Stage::new();
-    assert_eq!(stage.meanwhile(Server::flush).unwrap(), Applied::Gone);
+    assert_eq!(stage.meanwhile(MemoryServer::flush).unwrap(), Applied::Gone);
 }
 
 #[test]
-fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
+fn unknown_command_is_rejected_by_name_and_nothing_applies() {
     let stage = Stage::new();
     let applied = stage.apply(|pipe| {
         pipe.cmd("INCR").arg("count").cmd("BITFIELD").arg("count");
@@ -174,14 +187,14 @@ fn command_that_is_not_known_is_refused_by_name_and_nothing_is_applied() {
 }
 
 #[test]
-fn release_by_watch_deletes_what_is_the_owners() {
+fn release_by_watch_deletes_only_the_owners_key() {
     let stage = Stage::new();
-    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert_eq!(stage.release().unwrap(), Ownership::Owned);
     assert_eq!(stage.server.keys(), [b"{x}:fence"]);
     assert_eq!(stage.server.call(&[b"GET", b"{x}:fence"]).unwrap(), text("7"));
-    assert_eq!(stage.release().unwrap(), Verdict::Gone);
+    assert_eq!(stage.release().unwrap(), Ownership::Gone);
     stage.server.call(&[b"SET", b"x", b"another"]).unwrap();
-    assert_eq!(stage.release().unwrap(), Verdict::Taken);
+    assert_eq!(stage.release().unwrap(), Ownership::Taken);
 }
 
 #[test]
@@ -190,16 +203,16 @@ fn release_by_watch_works_out_of_memory() {
     stage.server.set_out_of_memory(true);
     let refusal = stage.apply(|pipe| _ = pipe.cmd("DEL").arg("count")).unwrap_err();
     assert!(refusal.is_out_of_memory(), "{refusal}");
-    assert_eq!(stage.release().unwrap(), Verdict::Done);
+    assert_eq!(stage.release().unwrap(), Ownership::Owned);
     assert!(!stage.server.keys().contains(&b"x".to_vec()));
 }
 
 #[test]
-fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
-    let stage = Stage::with(DrivenClock::new(true));
+fn delayed_transaction_runs_when_it_arrives() {
+    let stage = Stage::with(ManualClock::new(true));
     let link = &stage.link;
-    link.script(Fate::Served, 2);
-    link.script(Fate::RequestDelayed(MOMENT * 2), 1);
+    link.script(Delivery::Served, 2);
+    link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INCR").arg("count");
     let deadline = stage.clock.now().after(MOMENT);
@@ -213,8 +226,8 @@ fn transaction_that_is_on_its_way_is_run_when_it_arrives() {
 }
 
 #[test]
-fn wait_for_replicas_takes_its_time_and_finds_none() {
-    let stage = Stage::with(DrivenClock::new(true));
+fn wait_for_replicas_lasts_its_timeout_and_counts_none() {
+    let stage = Stage::with(ManualClock::new(true));
     let begin = stage.clock.now();
     let wanted = Durability { on_disk: false, local: false, replicas: 1, within: MOMENT };
     let found = stage.locks.replicate(&stage.target, &stage.owner, wanted, stage.deadline());
@@ -226,13 +239,17 @@ fn wait_for_replicas_takes_its_time_and_finds_none() {
 }
 
 /// What a kind's scripts return one after the other.
-fn replies(kind: &'static dyn Kind, acquire: impl Fn(&Target, &Attempt<'_>) -> Call) -> Vec<Value> {
+fn replies(
+    kind: &'static dyn LockKind,
+    acquire: impl Fn(&Target, &AcquireRequest<'_>) -> Call,
+) -> Vec<Value> {
     let stage = Stage::new();
     let target = Target::new(kind, Name::new(b"", b"y").unwrap());
     let owner = kind.owner(&Identity::new(""), 1, LEASE, false);
-    let attempt = Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: LEASE };
+    let request =
+        AcquireRequest { owner: &owner, ttl: LEASE, mode: AcquireMode::Try, dies_after: LEASE };
     let calls = [
-        acquire(&target, &attempt),
+        acquire(&target, &request),
         target.renew(&owner, LEASE, 1),
         target.touch(&owner),
         target.inspect(),
@@ -253,15 +270,15 @@ fn scripts_of_every_kind_run() {
         assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
     };
     for &kind in KINDS {
-        let replies = replies(kind, |target, attempt| target.acquire(attempt, 0));
+        let replies = replies(kind, |target, request| target.acquire(request, 0));
         assert!(matches!(replies[0], Value::Int(_) | Value::Array(_)), "{replies:?}");
         done(&replies);
     }
     // A token above the server's time.
     let token = 2_000_000_000_000_000;
     for &kind in QUORUM_KINDS {
-        let propose = |target: &Target, attempt: &Attempt<'_>| {
-            target.propose(attempt, token - 1, token, token)
+        let propose = |target: &Target, request: &AcquireRequest<'_>| {
+            target.propose(request, token - 1, token, token)
         };
         let replies = replies(kind, propose);
         let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };

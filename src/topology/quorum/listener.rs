@@ -5,7 +5,7 @@
 //! servers answer, which are no fewer, so whoever can take a lock can be told of its release too. Until then,
 //! and where the one server in common goes down, a waiter asks again at its next heartbeat.
 //!
-//! The first server to tell of a release is believed, and the [echoes](Echoes) are not passed on. All that
+//! The first server to tell of a release is believed, and the [repetitions](RecentMessages) are not passed on. All that
 //! wait hear of a release at the same time. Were they to ask at once they would split the votes between
 //! them, so each lets a random part of a round's time pass.
 
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Clock;
-use crate::protocol::wake::{Publisher, Publishers};
-use crate::topology::several::echo::Echoes;
-use crate::topology::several::node::Node;
+use crate::protocol::wake_message::{Publisher, Publishers};
+use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::recent_messages::RecentMessages;
 
 /// Waiters do not drift apart by less than this.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ pub(super) struct QuorumPublishers {
     pub(super) round_time: Arc<RoundTime>,
     /// What the values of this client's owners have in them.
     pub(super) client: Vec<u8>,
-    pub(super) echoes: Echoes,
+    pub(super) recent_messages: RecentMessages,
 }
 
 impl Publishers for QuorumPublishers {
@@ -57,11 +57,11 @@ impl Publishers for QuorumPublishers {
         self.nodes.iter().map(|node| node.transport().clone() as Arc<dyn Publisher>).collect()
     }
 
-    fn enough(&self) -> usize {
+    fn required(&self) -> usize {
         self.nodes.len() - self.need + 1
     }
 
-    fn is_news(&self, is_own: bool, payload: &[u8]) -> bool {
+    fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
         if is_own {
             // Each server tells of its own vote, so the last one tells of all. Nothing else is told to one
             // client here.
@@ -69,7 +69,7 @@ impl Publishers for QuorumPublishers {
         }
         // Threads of this process that wait know of its own releases.
         let ours = payload.windows(self.client.len()).any(|part| part == self.client);
-        !ours && self.echoes.is_first(payload, self.clock.now())
+        !ours && self.recent_messages.is_first(payload, self.clock.now())
     }
 
     fn pause(&self) -> Duration {

@@ -2,12 +2,12 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `members` | the servers, and asking them |
+//! | `servers` | the servers, and asking them |
 //! | `vote` | what servers answer, and what that comes to |
 //! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
 //! | `tally` | what all say about an owner, and why too few agree |
 //! | `listener` | what the servers tell of releases |
-//! | `claim` | what attempts may have left on which servers |
+//! | `claims` | what attempts may have left on which servers |
 //!
 //! # One round
 //!
@@ -30,7 +30,7 @@
 //! lease has ended, or two majorities could share only a server that forgot. So each new connection
 //! asks since when the server runs, and its acceptance counts only when that is longer ago than the
 //! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`topology::several::quarantine`). A restart breaks the connection, so none outlives the run that was asked
+//! it (`topology::multi_node::quarantine`). A restart breaks the connection, so none outlives the run that was asked
 //! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
 //! it counts, it knows all that is live.
 //!
@@ -67,10 +67,10 @@
 //! the longest lease, each together with the loss of memory. Then tokens may repeat within the time
 //! that was lost.
 
-mod claim;
+mod claims;
 mod listener;
-mod members;
 mod round;
+mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -84,45 +84,46 @@ use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::answer::{Acquired, Released, Told, Verdict};
-use crate::protocol::answer::{Forced, forced};
-use crate::protocol::errand::{Errand, Task};
-use crate::protocol::request::{Attempt, Return};
+use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
+use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
+use crate::protocol::reply::{Forced, forced};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
-use crate::protocol::wake::{GrantMessage, Publishers};
-use crate::protocol::{Protocol, wake};
+use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::protocol::{Protocol, wake_message};
+use crate::topology::multi_node::recent_messages::RecentMessages;
+use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::listener::QuorumPublishers;
-use crate::topology::quorum::members::{first_replies, impossible};
-use crate::topology::quorum::tally::{Ask, is_open};
-use crate::topology::several::echo::Echoes;
-use crate::topology::several::scatter::{NodeReply, NodeRequest, ask};
+use crate::topology::quorum::servers::{first_replies, invalid_setting};
+use crate::topology::quorum::tally::{TallyKind, is_open};
 use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Call, trial};
+use crate::wire::script::{Call, probe};
 use crate::wire::transport::Lane;
 
-pub(crate) use crate::topology::several::node::{Node, NodeSettings};
-pub(crate) use claim::MOST_SERVERS;
-pub(crate) use members::{Quorum, Rules};
+pub(crate) use crate::topology::multi_node::node::{Node, NodeSettings};
+pub(crate) use claims::MAX_SERVERS;
+pub(crate) use servers::{Quorum, QuorumRules};
 
 impl Quorum {
     /// Connects, and says why too few servers serve this user.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let deadline = self.clock.now().after(self.rules.timeout * 2);
-        let calls = [trial()];
+        let calls = [probe()];
         let all: Vec<NodeRequest<'_>> =
             self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
-        let answers = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
-        let answers: Vec<Option<NodeReply>> = answers.into_iter().map(Some).collect();
+        let node_replies = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
+        let node_replies: Vec<Option<NodeReply>> = node_replies.into_iter().map(Some).collect();
         let now = self.clock.now();
         let mut seen: Vec<(u64, String)> = Vec::new();
         let (mut serving, mut counted) = (0, 0);
-        for (node, answer) in self.nodes.iter().zip(&answers) {
-            let Some(answer) = answer else { continue };
-            serving += usize::from(answer.outcomes.iter().all(Result::is_ok));
-            let Some(standing) = answer.standing else { continue };
-            if let Some((_, other)) = seen.iter().find(|(run, _)| *run == standing.run && *run != 0)
+        for (node, node_reply) in self.nodes.iter().zip(&node_replies) {
+            let Some(node_reply) = node_reply else { continue };
+            serving += usize::from(node_reply.outcomes.iter().all(Result::is_ok));
+            let Some(server_run) = node_reply.server_run else { continue };
+            if let Some((_, other)) =
+                seen.iter().find(|(run, _)| *run == server_run.run && *run != 0)
             {
                 return Err(Error::config(
                     "urls",
@@ -130,11 +131,11 @@ impl Quorum {
                     "each server once",
                 ));
             }
-            seen.push((standing.run, node.address()));
-            counted += usize::from(standing.counts_from <= now);
+            seen.push((server_run.run, node.address()));
+            counted += usize::from(server_run.counts_from <= now);
         }
         if serving < self.rules.need {
-            return Err(self.no_majority(&answers, false).into());
+            return Err(self.no_majority(&node_replies, false).into());
         }
         if counted < self.rules.need {
             log!(
@@ -155,24 +156,29 @@ impl Protocol for Quorum {
         &self.identity
     }
 
-    fn acquire(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) -> Acquired {
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome {
         let outcome = self
-            .check_lease("lease", attempt.ttl)
-            .and_then(|()| self.attempt(target, attempt, deadline));
+            .check_lease("lease", request.ttl)
+            .and_then(|()| self.attempt(target, request, deadline));
         // What was not granted was given back, or is left to the worker.
-        Acquired { outcome, is_spent: true }
+        AcquireOutcome { outcome, is_spent: true }
     }
 
     fn release(
         &self,
         target: &Target,
-        returned: &Return<'_>,
+        request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let Return { owner, ttl, last_token, how: _ } = *returned;
+        let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
         let calls = [target.release(owner, ttl, last_token)];
-        let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.tally(&answers, 0, owner, Ask::Release)?.verdict.into())
+        let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
+        Ok(self.tally(&node_replies, 0, owner, TallyKind::Release)?.ownership.into())
     }
 
     fn extend(
@@ -182,48 +188,57 @@ impl Protocol for Quorum {
         ttl: Duration,
         count: u32,
         deadline: Moment,
-    ) -> Result<Told, Failure> {
+    ) -> Result<OwnershipReply, Failure> {
         self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
         self.claims.lengthen(owner, deadline.after(ttl));
-        let answers = self.ask_all(&calls, Lane::Callers, deadline);
-        self.tally(&answers, 0, owner, Ask::Renew)
+        let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
+        self.tally(&node_replies, 0, owner, TallyKind::Renew)
     }
 
-    fn run(&self, errands: &[Errand<'_>], deadline: Moment) -> Vec<Result<Told, Failure>> {
-        let calls: Vec<Call> = errands
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>> {
+        let calls: Vec<Call> = requests
             .iter()
-            .map(|errand| {
-                if let Task::Renew { ttl, .. } = errand.task {
-                    self.claims.lengthen(errand.owner, deadline.after(ttl));
+            .map(|request| {
+                if let LeaseCommand::Renew { ttl, .. } = request.command {
+                    self.claims.lengthen(request.owner, deadline.after(ttl));
                 }
-                errand.call()
+                request.call()
             })
             .collect();
-        let answers = self.ask_all(&calls, Lane::Worker, deadline);
-        errands
+        let node_replies = self.ask_all(&calls, Lane::Worker, deadline);
+        requests
             .iter()
             .enumerate()
-            .map(|(number, errand)| match errand.task {
-                Task::Renew { .. } => self.tally(&answers, number, errand.owner, Ask::Renew),
-                Task::Release { .. } => {
-                    let told = self.tally(&answers, number, errand.owner, Ask::Release);
-                    if self.remains(errand.owner) {
-                        return Err(self.no_majority_on(&answers, number, true));
+            .map(|(number, request)| match request.command {
+                LeaseCommand::Renew { .. } => {
+                    self.tally(&node_replies, number, request.owner, TallyKind::Renew)
+                }
+                LeaseCommand::Release { .. } => {
+                    let told = self.tally(&node_replies, number, request.owner, TallyKind::Release);
+                    if self.may_still_own(request.owner) {
+                        return Err(self.no_majority_on(&node_replies, number, true));
                     }
                     // Where nothing is left it does not matter whether it was enough to be held.
-                    told.or(Ok(Told { verdict: Verdict::Gone, sent: self.clock.now() }))
+                    told.or(Ok(OwnershipReply {
+                        ownership: Ownership::Gone,
+                        sent: self.clock.now(),
+                    }))
                 }
             })
             .collect()
     }
 
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let answers = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
+        let node_replies = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
         let mut found: Vec<(usize, Holder)> = Vec::new();
         let mut answered = 0;
-        for (node, reply) in first_replies(&answers) {
-            let Ok(holder) = self.read(node, target.kind().inspected(reply.value.clone())) else {
+        for (node, reply) in first_replies(&node_replies) {
+            let Ok(holder) = self.read(node, target.kind().read_holder(reply.value.clone())) else {
                 continue;
             };
             answered += 1;
@@ -238,7 +253,7 @@ impl Protocol for Quorum {
         if votes >= self.rules.need {
             Ok(most.map(|(_, holder)| holder))
         } else if votes + (self.nodes.len() - answered) >= self.rules.need {
-            Err(self.no_majority(&answers, false))
+            Err(self.no_majority(&node_replies, false))
         } else {
             Ok(None)
         }
@@ -258,11 +273,11 @@ impl Protocol for Quorum {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
-            let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
+            let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
             // A server on which that owner had it no longer has done nothing.
-            open |= is_open(&answers, 0);
+            open |= is_open(&node_replies, 0);
             let (mut answered, mut late) = (0, 0);
-            for (node, reply) in first_replies(&answers) {
+            for (node, reply) in first_replies(&node_replies) {
                 match self.read(node, forced(&reply.value))? {
                     Forced::Done(voted) => {
                         had |= voted;
@@ -279,7 +294,7 @@ impl Protocol for Quorum {
                 return Ok(had);
             }
             if late == 0 || !std::mem::take(&mut again) {
-                return Err(self.no_majority(&answers, had || open));
+                return Err(self.no_majority(&node_replies, had || open));
             }
         }
     }
@@ -291,7 +306,7 @@ impl Protocol for Quorum {
         _pipeline: &Pipeline,
         _deadline: Moment,
     ) -> Result<Applied, Failure> {
-        Err(impossible(
+        Err(invalid_setting(
             "transaction",
             "a QuorumClient has none, because the data cannot be on all of its servers",
             "a lock of a LockClient, or a check of the fencing token where the data is",
@@ -302,7 +317,7 @@ impl Protocol for Quorum {
         Ok(false)
     }
 
-    fn remains(&self, owner: &[u8]) -> bool {
+    fn may_still_own(&self, owner: &[u8]) -> bool {
         self.claims.servers(owner) != 0
     }
 
@@ -313,13 +328,13 @@ impl Protocol for Quorum {
             clock: Arc::clone(&self.clock),
             round_time: Arc::clone(&self.round_time),
             client: self.identity.id().to_string().into_bytes(),
-            echoes: Echoes::default(),
+            recent_messages: RecentMessages::default(),
         })
     }
 
     /// The threads that listen wait for a message, so they are sent one.
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        let nudge = [wake::nudge(&self.identity)];
+        let nudge = [wake_message::wake_listener(&self.identity)];
         let nudges = vec![Some(&nudge); self.nodes.len()];
         let replies = self.ask(&nudges, Lane::Callers, 0, deadline);
         let denied = |reply: &NodeReply| match reply.outcomes.first() {

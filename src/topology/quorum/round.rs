@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
-use crate::protocol::answer::Answer;
-use crate::protocol::answer::{Busy, Granted};
-use crate::protocol::request::Attempt;
+use crate::protocol::reply::AcquireReply;
+use crate::protocol::reply::{Busy, Granted};
+use crate::protocol::request::AcquireRequest;
 use crate::protocol::target::Target;
-use crate::topology::quorum::members::{Quorum, first_replies, impossible};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::servers::{Quorum, first_replies, invalid_setting};
 use crate::topology::quorum::tally::Voters;
-use crate::topology::quorum::vote::{Holder, Vote, free_after, most_votes, vote};
-use crate::topology::several::scatter::NodeReply;
+use crate::topology::quorum::vote::{NodeHolder, Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
@@ -24,7 +24,7 @@ const GREATEST: u64 = (1 << 53) - 1;
 /// So much of the caller's time is for taking back what was given…
 const RESERVE: Duration = Duration::from_millis(25);
 /// …and so much at least for that, and for the attempt itself, also where it is over.
-const TAKE_BACK: Duration = Duration::from_millis(10);
+const WITHDRAW_TIME: Duration = Duration::from_millis(10);
 const ATTEMPT: Duration = Duration::from_millis(15);
 
 /// What a round came to.
@@ -39,10 +39,10 @@ struct Round {
     again: usize,
     floor: u64,
     /// Who has the votes of other servers.
-    holders: Vec<Holder>,
+    holders: Vec<NodeHolder>,
     /// How many did not say.
-    unheard: usize,
-    answers: Vec<Option<NodeReply>>,
+    unanswered: usize,
+    node_replies: Vec<Option<NodeReply>>,
 }
 
 impl Quorum {
@@ -50,24 +50,24 @@ impl Quorum {
     pub(super) fn attempt(
         &self,
         target: &Target,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         deadline: Moment,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<AcquireReply, Failure> {
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
-        self.meet(limit);
+        self.connect_missing(limit);
         let need = self.rules.need;
         let mut floor = 0;
         let mut rounds = 1;
         let round = loop {
-            let round = match self.round(target, attempt, floor, limit) {
+            let round = match self.round(target, request, floor, limit) {
                 Ok(round) => round,
                 Err(failure) => break Err(failure),
             };
             if round.counted >= need {
-                return Ok(Answer::Granted(Granted {
+                return Ok(AcquireReply::Granted(Granted {
                     token: round.token,
-                    ttl: attempt.ttl,
+                    ttl: request.ttl,
                     sent: round.sent,
                     micros: round.token + RESERVED,
                     received: round.passed,
@@ -81,31 +81,31 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
-        self.take_back(target, attempt, deadline);
+        self.withdraw_votes(target, request, deadline);
         let mut round = round?;
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
-            if most_votes(&round.holders) + round.unheard < need {
-                return Ok(Answer::Split(self.round_time.get()));
+            if most_votes(&round.holders) + round.unanswered < need {
+                return Ok(AcquireReply::Split(self.round_time.get()));
             }
             let missing = need - round.counted;
             let ttl = free_after(&mut round.holders, missing);
-            return Ok(Answer::Busy(Busy { ttl, ahead: 0, hands_over: false }));
+            return Ok(AcquireReply::Busy(Busy { ttl, ahead: 0, hands_over: false }));
         }
         // Enough are well, and others were there first each time.
         let outrun = round.floor >= round.token || !round.holders.is_empty();
         if outrun && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Split(self.round_time.get()));
+            return Ok(AcquireReply::Split(self.round_time.get()));
         }
-        let open = self.claims.servers(attempt.owner) != 0;
+        let open = self.claims.servers(request.owner) != 0;
         // Enough are well, and were asked too late.
         if !open && round.counted + round.again + round.holders.len() >= need {
-            return Ok(Answer::Late);
+            return Ok(AcquireReply::Late);
         }
-        Err(self.no_majority(&round.answers, open))
+        Err(self.no_majority(&round.node_replies, open))
     }
 
     /// Connects to servers whose time is not known: no request goes out without a deadline.
-    fn meet(&self, limit: Moment) {
+    fn connect_missing(&self, limit: Moment) {
         let strange: Vec<_> = self
             .nodes
             .iter()
@@ -120,7 +120,7 @@ impl Quorum {
     fn round(
         &self,
         target: &Target,
-        attempt: &Attempt<'_>,
+        request: &AcquireRequest<'_>,
         floor: u64,
         limit: Moment,
     ) -> Result<Round, Failure> {
@@ -131,7 +131,7 @@ impl Quorum {
         let token = above.saturating_add(1);
         let reserved = token.saturating_add(RESERVED);
         if reserved > GREATEST {
-            return Err(impossible(
+            return Err(invalid_setting(
                 "token",
                 format!("{token}, as the clock of a server is ahead"),
                 "a number below 2^53; set that clock right",
@@ -140,13 +140,13 @@ impl Quorum {
         let calls: Vec<Option<[Call; 1]>> = deadlines
             .iter()
             .map(|deadline| {
-                deadline.map(|deadline| [target.propose(attempt, deadline, token, reserved)])
+                deadline.map(|deadline| [target.propose(request, deadline, token, reserved)])
             })
             .collect();
         let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
         let asked = bits.fold(0, |asked, bit| asked | bit);
-        self.claims.ask(attempt.owner, asked, sent, limit, limit.after(attempt.ttl * 2));
-        let answers = self.ask(&calls, Lane::Callers, self.rules.need, limit);
+        self.claims.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
+        let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
         let mut round = Round {
             token,
             sent,
@@ -155,26 +155,26 @@ impl Quorum {
             again: 0,
             floor,
             holders: Vec::new(),
-            unheard: self.nodes.len(),
-            answers: Vec::new(),
+            unanswered: self.nodes.len(),
+            node_replies: Vec::new(),
         };
         self.round_time.note(self.clock.now().since(sent));
         let mut voters = Voters::default();
         let (mut accepted, mut over) = (0, 0);
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(answer) = answer else { continue };
+        for (node, node_reply) in node_replies.iter().enumerate() {
+            let Some(node_reply) = node_reply else { continue };
             let bit = 1 << node;
             // The first sending of a repeated request may have been accepted, or may arrive yet.
-            let settled = if answer.repeated { 0 } else { bit };
-            match answer.outcomes.first() {
+            let settled = if node_reply.repeated { 0 } else { bit };
+            match node_reply.outcomes.first() {
                 Some(Ok(reply)) => {
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {
                         continue;
                     };
                     let clock = self.nodes[node].server_clock();
                     clock.note(reply.epoch, micros, reply.sent, reply.received);
-                    round.unheard -= 1;
-                    let counts = voters.counts(answer.standing, reply);
+                    round.unanswered -= 1;
+                    let counts = voters.counts(node_reply.server_run, reply);
                     match vote {
                         Vote::Accepted => {
                             accepted |= bit;
@@ -200,30 +200,30 @@ impl Quorum {
                 _ => over |= settled,
             }
         }
-        self.claims.told(attempt.owner, accepted, over);
-        round.answers = answers;
+        self.claims.replied(request.owner, accepted, over);
+        round.node_replies = node_replies;
         Ok(round)
     }
 
     /// Takes back what was given, or may have been. What cannot be taken back now remains.
-    fn take_back(&self, target: &Target, attempt: &Attempt<'_>, deadline: Moment) {
-        let servers = self.claims.servers(attempt.owner);
+    fn withdraw_votes(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
+        let servers = self.claims.servers(request.owner);
         if servers == 0 {
             return;
         }
         // Where it may have looked like a holder others wait for its release.
         let release = if servers.count_ones() as usize >= self.rules.need {
-            [target.release(attempt.owner, attempt.ttl, None)]
+            [target.release(request.owner, request.ttl, None)]
         } else {
-            [target.withdraw(attempt.owner, attempt.ttl)]
+            [target.withdraw(request.owner, request.ttl)]
         };
         let calls: Vec<_> = (0..self.nodes.len())
             .map(|node| (servers & (1 << node) != 0).then_some(&release))
             .collect();
-        let deadline = deadline.max(self.clock.now().after(TAKE_BACK));
-        let answers = self.ask(&calls, Lane::Callers, 0, deadline);
-        for (node, reply) in first_replies(&answers) {
-            self.claims.released(attempt.owner, 1 << node, reply.sent);
+        let deadline = deadline.max(self.clock.now().after(WITHDRAW_TIME));
+        let node_replies = self.ask(&calls, Lane::Callers, 0, deadline);
+        for (node, reply) in first_replies(&node_replies) {
+            self.claims.released(request.owner, 1 << node, reply.sent);
         }
     }
 }

@@ -4,17 +4,17 @@ use redis::RedisError;
 
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::answer::verdict;
-use crate::protocol::answer::{Told, Verdict};
-use crate::topology::quorum::members::Quorum;
+use crate::protocol::reply::ownership;
+use crate::protocol::reply::{Ownership, OwnershipReply};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::servers::Quorum;
 use crate::topology::quorum::vote::Tally;
-use crate::topology::several::scatter::NodeReply;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
 /// What servers are asked about an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum TallyKind {
     Renew,
     Release,
 }
@@ -25,8 +25,8 @@ pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
     /// Whether the word of a server counts.
-    pub(super) fn counts(&mut self, standing: Option<ServerRun>, reply: &Reply) -> bool {
-        let Some(ServerRun { run, counts_from }) = standing else { return false };
+    pub(super) fn counts(&mut self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
+        let Some(ServerRun { run, counts_from }) = server_run else { return false };
         if counts_from > reply.sent {
             return false;
         }
@@ -39,105 +39,106 @@ impl Voters {
 }
 
 /// Whether a request to some server has no reply, so that the server may have run it, or may run it yet.
-pub(super) fn is_open(answers: &[Option<NodeReply>], number: usize) -> bool {
-    answers.iter().flatten().any(|answer| {
-        let unanswered = answer
+pub(super) fn is_open(node_replies: &[Option<NodeReply>], number: usize) -> bool {
+    node_replies.iter().flatten().any(|node_reply| {
+        let unanswered = node_reply
             .outcomes
             .get(number)
             .is_some_and(|outcome| outcome.as_ref().is_err_and(Failure::is_unknown));
-        unanswered || answer.repeated
+        unanswered || node_reply.repeated
     })
 }
 
 /// Whether some server ran a request about an owner. Too few replies then make the outcome unknown: that
 /// server did its part now, or the vote was gone before, and with it perhaps the lock.
-fn has_run(answers: &[Option<NodeReply>], number: usize) -> bool {
-    let ran = |answer: &NodeReply| match answer.outcomes.get(number) {
+fn has_run(node_replies: &[Option<NodeReply>], number: usize) -> bool {
+    let ran = |node_reply: &NodeReply| match node_reply.outcomes.get(number) {
         Some(Ok(_)) => true,
         // The key holds something else, so this vote is gone.
         Some(Err(failure)) => failure.is_wrong_type(),
         None => false,
     };
-    answers.iter().flatten().any(ran)
+    node_replies.iter().flatten().any(ran)
 }
 
 impl Quorum {
     /// What all say about one of the owners that they were asked about.
     pub(super) fn tally(
         &self,
-        answers: &[Option<NodeReply>],
+        node_replies: &[Option<NodeReply>],
         number: usize,
         owner: &[u8],
-        task: Ask,
-    ) -> Result<Told, Failure> {
+        kind: TallyKind,
+    ) -> Result<OwnershipReply, Failure> {
         let mut tally = Tally::default();
         let mut voters = Voters::default();
         let mut first = Moment::FAR;
-        for (node, answer) in answers.iter().enumerate() {
-            let Some(answer) = answer else { continue };
-            let reply = match answer.outcomes.get(number) {
+        for (node, node_reply) in node_replies.iter().enumerate() {
+            let Some(node_reply) = node_reply else { continue };
+            let reply = match node_reply.outcomes.get(number) {
                 Some(Ok(reply)) => reply,
                 // A key that holds something else is another's, as it is on one server.
                 Some(Err(failure)) if failure.is_wrong_type() => {
-                    tally.count(Verdict::Taken);
-                    first = first.min(answer.asked);
-                    if task == Ask::Release {
+                    tally.count(Ownership::Taken);
+                    first = first.min(node_reply.asked);
+                    if kind == TallyKind::Release {
                         // The release ran, and found nothing to take back.
-                        self.claims.released(owner, 1 << node, answer.asked);
+                        self.claims.released(owner, 1 << node, node_reply.asked);
                     }
                     continue;
                 }
                 _ => continue,
             };
-            let Ok(mut verdict) = self.read(node, verdict(&reply.value)) else { continue };
+            let Ok(mut ownership) = self.read(node, ownership(&reply.value)) else { continue };
             first = first.min(reply.sent);
-            if task == Ask::Release {
+            if kind == TallyKind::Release {
                 self.claims.released(owner, 1 << node, reply.sent);
                 // The first request may have been the one that did it (rule 15).
-                if answer.repeated && verdict == Verdict::Gone {
-                    verdict = Verdict::Done;
+                if node_reply.repeated && ownership == Ownership::Gone {
+                    ownership = Ownership::Owned;
                 }
             }
             // That it has nothing of ours is true whatever it has forgotten.
-            if verdict != Verdict::Done || voters.counts(answer.standing, reply) {
-                tally.count(verdict);
+            if ownership != Ownership::Owned || voters.counts(node_reply.server_run, reply) {
+                tally.count(ownership);
             }
         }
-        match tally.verdict(self.rules.need, self.nodes.len()) {
-            Some(verdict) => Ok(Told { verdict, sent: first }),
+        match tally.ownership(self.rules.need, self.nodes.len()) {
+            Some(ownership) => Ok(OwnershipReply { ownership, sent: first }),
             None => {
-                let unknown = is_open(answers, number) || has_run(answers, number);
-                Err(self.no_majority_on(answers, number, unknown))
+                let unknown = is_open(node_replies, number) || has_run(node_replies, number);
+                Err(self.no_majority_on(node_replies, number, unknown))
             }
         }
     }
 
     /// Why too few servers agree; `unknown` unless it is sure that no server has done anything.
-    pub(super) fn no_majority(&self, answers: &[Option<NodeReply>], unknown: bool) -> Failure {
-        self.no_majority_on(answers, 0, unknown)
+    pub(super) fn no_majority(&self, node_replies: &[Option<NodeReply>], unknown: bool) -> Failure {
+        self.no_majority_on(node_replies, 0, unknown)
     }
 
     /// The same about one question of several.
     pub(super) fn no_majority_on(
         &self,
-        answers: &[Option<NodeReply>],
+        node_replies: &[Option<NodeReply>],
         number: usize,
         unknown: bool,
     ) -> Failure {
         let mut said = Vec::new();
         let mut lasting = Vec::new();
         let (mut exhausted, mut failed, mut unreached) = (0, 0, 0);
-        for (node, answer) in self.nodes.iter().zip(answers) {
-            let outcome = answer.as_ref().and_then(|answer| answer.outcomes.get(number));
-            let failure = match (answer, outcome) {
+        for (node, node_reply) in self.nodes.iter().zip(node_replies) {
+            let outcome =
+                node_reply.as_ref().and_then(|node_reply| node_reply.outcomes.get(number));
+            let failure = match (node_reply, outcome) {
                 // It is sent nothing before its time is known, which each connection begins with.
                 (None, _) => node
                     .attempts()
-                    .trouble()
+                    .last_error()
                     .map(|error| Failure::NotSent(NotSentReason::Connect(error))),
                 (_, Some(Err(failure))) => Some(failure.clone()),
                 (_, Some(Ok(_))) => None,
-                (Some(answer), None) => answer.hindrance.clone(),
+                (Some(node_reply), None) => node_reply.not_sent.clone(),
             };
             if let Some(failure) = failure {
                 let text = failure.to_string();
@@ -155,14 +156,14 @@ impl Quorum {
                     failure,
                     Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
                 ));
-                lasting.extend((!failure.is_passing()).then_some(failure));
-            } else if answer.is_none() {
+                lasting.extend((!failure.is_transient()).then_some(failure));
+            } else if node_reply.is_none() {
                 said.push(format!("the time of {} is not known yet", node.address()));
-            } else if let (Some(standing), Some(Ok(reply))) =
-                (answer.as_ref().and_then(|answer| answer.standing), outcome)
-                && standing.counts_from > reply.sent
+            } else if let (Some(server_run), Some(Ok(reply))) =
+                (node_reply.as_ref().and_then(|node_reply| node_reply.server_run), outcome)
+                && server_run.counts_from > reply.sent
             {
-                said.push(match standing.counts_from {
+                said.push(match server_run.counts_from {
                     Moment::FAR => {
                         format!("{} does not report its uptime", node.address())
                     }

@@ -11,15 +11,15 @@ use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::kind::mutex::quorum::QuorumKind;
 use crate::protocol::Protocol as _;
-use crate::protocol::answer::{Answer, Verdict};
-use crate::protocol::errand::{Errand, Task};
-use crate::protocol::recipe::Kind as _;
-use crate::protocol::request::{Attempt, Mode};
+use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
+use crate::protocol::lock_kind::LockKind as _;
+use crate::protocol::reply::{AcquireReply, Ownership};
+use crate::protocol::request::{AcquireMode, AcquireRequest};
 use crate::protocol::target::Target;
-use crate::topology::quorum::tally::Ask;
-use crate::topology::quorum::{Quorum, Rules};
-use crate::topology::several::node::{Node, NodeSettings};
-use crate::topology::several::scatter::NodeReply;
+use crate::topology::multi_node::node::{Node, NodeSettings};
+use crate::topology::multi_node::scatter::NodeReply;
+use crate::topology::quorum::tally::TallyKind;
+use crate::topology::quorum::{Quorum, QuorumRules};
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::endpoint;
 use crate::wire::failure::{Failure, NotSentReason};
@@ -31,22 +31,22 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
-    let probation = Some(Duration::ZERO);
+    let quarantine = Some(Duration::ZERO);
     let identity = Arc::new(Identity::new("quorum"));
     let settings = NodeSettings {
         pool: PoolSettings::default(),
         timeouts: Timeouts { connect: TIMEOUT, command: TIMEOUT, settings: ["node_timeout"; 2] },
-        probation,
+        quarantine,
         threads: identity.threads(),
     };
     let node = |url: &str| Node::new(endpoint::parse(url).unwrap(), &clock, &settings);
     let nodes: Vec<Node> = urls.into_iter().map(|url| node(url).unwrap()).collect();
-    let rules = Rules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
+    let rules = QuorumRules { need: nodes.len() / 2 + 1, timeout: TIMEOUT, longest: LEASE };
     Quorum::new(nodes, rules, identity, clock)
 }
 
 #[test]
-fn contended_attempts_leave_nothing_in_the_table() {
+fn contended_attempts_leave_no_claims() {
     const ATTEMPTS: usize = 300;
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
@@ -62,22 +62,27 @@ fn contended_attempts_leave_nothing_in_the_table() {
     for _ in 0..ATTEMPTS {
         let number = quorum.identity.next_attempt();
         let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false);
-        let attempt =
-            Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-        let answer = quorum.acquire(&target, &attempt, quorum.clock.now().after(TIMEOUT)).outcome;
-        assert!(!matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
-        busy += usize::from(matches!(answer, Ok(Answer::Busy(_))));
+        let request = AcquireRequest {
+            owner: &owner,
+            ttl: LEASE,
+            mode: AcquireMode::Try,
+            dies_after: Duration::ZERO,
+        };
+        let node_reply =
+            quorum.acquire(&target, &request, quorum.clock.now().after(TIMEOUT)).outcome;
+        assert!(!matches!(node_reply, Ok(AcquireReply::Granted(_))), "{node_reply:?}");
+        busy += usize::from(matches!(node_reply, Ok(AcquireReply::Busy(_))));
         owners.push(owner);
     }
     assert!(busy > ATTEMPTS / 2, "{busy}");
-    let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.remains(owner)).count();
+    let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.may_still_own(owner)).count();
     assert_eq!(quorum.claims.count(), owed(&quorum));
     // What could not be taken back at once is owed to the worker, and forgotten when that is done.
     while owed(&quorum) > 0 {
-        let task = Task::Release { ttl: LEASE, last_token: None };
-        let errands: Vec<Errand<'_>> =
-            owners.iter().map(|owner| Errand { target: &target, owner, task }).collect();
-        quorum.run(&errands, quorum.clock.now().after(TIMEOUT));
+        let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
+        let requests: Vec<LeaseRequest<'_>> =
+            owners.iter().map(|owner| LeaseRequest { target: &target, owner, command }).collect();
+        quorum.run(&requests, quorum.clock.now().after(TIMEOUT));
     }
     assert_eq!(quorum.claims.count(), 0);
 }
@@ -85,7 +90,7 @@ fn contended_attempts_leave_nothing_in_the_table() {
 /// A key of another type keeps no vote, and it takes the place of one that may arrive yet only until the
 /// request for that is dead.
 #[test]
-fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
+fn claim_behind_a_foreign_key_ends_with_its_deadline() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
     let quorum = quorum(urls.iter().map(String::as_str));
@@ -94,10 +99,10 @@ fn request_behind_a_strange_key_is_forgotten_once_it_is_dead() {
         redis::cmd("RPUSH").arg("x").arg("y").exec(&mut server.connection()).unwrap();
     }
     let give_back = |owner: &[u8]| {
-        let task = Task::Release { ttl: LEASE, last_token: None };
-        let errands = [Errand { target: &target, owner, task }];
+        let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
+        let requests = [LeaseRequest { target: &target, owner, command }];
         // One of them may not be connected to at first.
-        (0..10).any(|_| quorum.run(&errands, quorum.clock.now().after(TIMEOUT))[0].is_ok())
+        (0..10).any(|_| quorum.run(&requests, quorum.clock.now().after(TIMEOUT))[0].is_ok())
     };
     let now = quorum.clock.now();
     quorum.claims.ask(b"dead", 0b111, now, now, now.after(LEASE));
@@ -114,9 +119,9 @@ fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     Some(NodeReply {
         outcomes: vec![outcome.map(reply)],
         asked: now,
-        standing: Some(ServerRun { run, counts_from: Moment::PAST }),
+        server_run: Some(ServerRun { run, counts_from: Moment::PAST }),
         repeated: false,
-        hindrance: None,
+        not_sent: None,
     })
 }
 
@@ -130,21 +135,25 @@ fn refused() -> Result<i64, Failure> {
 }
 
 /// What three servers say of an owner, where the others cannot be reached.
-fn judged(ask: Ask, said: [Result<i64, Failure>; 3], repeated: bool) -> Result<Verdict, Failure> {
+fn judged(
+    ask: TallyKind,
+    said: [Result<i64, Failure>; 3],
+    repeated: bool,
+) -> Result<Ownership, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
-    let mut answers: Vec<Option<NodeReply>> =
+    let mut node_replies: Vec<Option<NodeReply>> =
         said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
-    if let Some(Some(first)) = answers.first_mut() {
+    if let Some(Some(first)) = node_replies.first_mut() {
         first.repeated = repeated;
     }
-    quorum.tally(&answers, 0, b"owner", ask).map(|told| told.verdict)
+    quorum.tally(&node_replies, 0, b"owner", ask).map(|told| told.ownership)
 }
 
 #[test]
 fn outcome_is_unknown_where_any_server_ran_a_request() {
     let silent = || Err(Failure::silent());
     let wrong_type = || Err(Failure::wrong_type());
-    for ask in [Ask::Renew, Ask::Release] {
+    for ask in [TallyKind::Renew, TallyKind::Release] {
         for first in [Ok(1), Ok(0), Ok(-1), Ok(7), silent(), wrong_type()] {
             let shown = format!("{ask:?} {first:?}");
             let failure = judged(ask, [first, unreached(), unreached()], false).unwrap_err();
@@ -160,7 +169,7 @@ fn outcome_is_unknown_where_any_server_ran_a_request() {
 
 /// One small pool among servers that are down is not why too few agree.
 #[test]
-fn quorum_is_exhausted_where_its_pools_are_why() {
+fn exhausted_pools_make_the_quorum_pool_exhausted() {
     use crate::base::error::Error;
     use crate::wire::failure::Shortage;
     let in_use = || {
@@ -172,7 +181,7 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
         };
         Err(Failure::NotSent(NotSentReason::Exhausted(shortage)))
     };
-    let told = |said| Error::from(judged(Ask::Renew, said, false).unwrap_err());
+    let told = |said| Error::from(judged(TallyKind::Renew, said, false).unwrap_err());
     for said in [[in_use(), in_use(), in_use()], [unreached(), in_use(), in_use()]] {
         let error = told(said);
         assert!(error.is_pool_exhausted() && !error.is_unreachable(), "{error:?}");
@@ -186,8 +195,8 @@ fn quorum_is_exhausted_where_its_pools_are_why() {
 }
 
 #[test]
-fn request_that_no_server_ran_is_known_to_have_done_nothing() {
-    for ask in [Ask::Renew, Ask::Release] {
+fn request_that_no_server_ran_is_not_sent() {
+    for ask in [TallyKind::Renew, TallyKind::Release] {
         let failure = judged(ask, [unreached(), unreached(), unreached()], false).unwrap_err();
         assert!(
             matches!(failure, Failure::NotSent(NotSentReason::NoMajority { .. })),
@@ -200,8 +209,8 @@ fn request_that_no_server_ran_is_known_to_have_done_nothing() {
         );
         let failure = judged(ask, [refused(), refused(), unreached()], false).unwrap_err();
         assert!(matches!(&failure, Failure::Refused(error) if is_oom(error)), "{failure:?}");
-        assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Verdict::Done);
-        assert_eq!(judged(ask, [Ok(0), Ok(0), unreached()], false).unwrap(), Verdict::Gone);
+        assert_eq!(judged(ask, [Ok(1), Ok(1), unreached()], false).unwrap(), Ownership::Owned);
+        assert_eq!(judged(ask, [Ok(0), Ok(0), unreached()], false).unwrap(), Ownership::Gone);
     }
 }
 

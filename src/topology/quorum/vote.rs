@@ -3,14 +3,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::protocol::answer::Verdict;
-use crate::protocol::answer::{numbers, unexpected};
+use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
 /// Who has a server's vote: for how long (`None`: without an end), and a number that stands for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct NodeHolder {
     pub(super) ttl: Option<Duration>,
     pub(super) owner: u64,
 }
@@ -20,7 +20,7 @@ pub(super) struct Holder {
 pub(super) enum Vote {
     Accepted,
     /// Another has it.
-    Busy(Holder),
+    Busy(NodeHolder),
     /// The request came after its deadline.
     Late,
     /// The token is not above this one.
@@ -38,7 +38,7 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
         let ttl = u64::try_from(*ttl).ok().map(Duration::from_millis);
-        return Ok((Vote::Busy(Holder { ttl, owner: hasher.finish() }), number(*now)?));
+        return Ok((Vote::Busy(NodeHolder { ttl, owner: hasher.finish() }), number(*now)?));
     }
     match *numbers(value)?.as_slice() {
         // The token is the proof that the answer belongs to this question.
@@ -58,21 +58,21 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Done => self.done += 1,
-            Verdict::Gone => self.gone += 1,
-            Verdict::Taken => self.taken += 1,
+    pub(super) fn count(&mut self, ownership: Ownership) {
+        match ownership {
+            Ownership::Owned => self.done += 1,
+            Ownership::Gone => self.gone += 1,
+            Ownership::Taken => self.taken += 1,
         }
     }
 
     /// What `need` of `all` servers agree on: that it was the owner's, or that too few can say so
     /// for it to have been. `None` while those that did not answer could decide either way.
-    pub(super) fn verdict(&self, need: usize, all: usize) -> Option<Verdict> {
+    pub(super) fn ownership(&self, need: usize, all: usize) -> Option<Ownership> {
         if self.done >= need {
-            Some(Verdict::Done)
+            Some(Ownership::Owned)
         } else if self.gone + self.taken > all - need {
-            Some(if self.taken > self.gone { Verdict::Taken } else { Verdict::Gone })
+            Some(if self.taken > self.gone { Ownership::Taken } else { Ownership::Gone })
         } else {
             None
         }
@@ -80,14 +80,14 @@ impl Tally {
 }
 
 /// After how long enough of the holders' leases are over, where so many servers more are needed.
-pub(super) fn free_after(holders: &mut [Holder], missing: usize) -> Option<Duration> {
+pub(super) fn free_after(holders: &mut [NodeHolder], missing: usize) -> Option<Duration> {
     holders.sort_unstable_by_key(|holder| holder.ttl.unwrap_or(Duration::MAX));
     holders.get(missing.checked_sub(1)?)?.ttl
 }
 
 /// How many votes the one has that has most of them.
-pub(super) fn most_votes(holders: &[Holder]) -> usize {
-    let votes = |of: &Holder| holders.iter().filter(|other| other.owner == of.owner).count();
+pub(super) fn most_votes(holders: &[NodeHolder]) -> usize {
+    let votes = |of: &NodeHolder| holders.iter().filter(|other| other.owner == of.owner).count();
     holders.iter().map(votes).max().unwrap_or(0)
 }
 
@@ -99,7 +99,7 @@ mod tests {
         vote(&Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect()), 7)
     }
 
-    fn busy(ttl: i64, owner: &[u8]) -> Option<(Holder, u64)> {
+    fn busy(ttl: i64, owner: &[u8]) -> Option<(NodeHolder, u64)> {
         let parts = [Value::Int(0), Value::Int(ttl), Value::Int(99)];
         let owner = Value::BulkString(owner.to_vec());
         match vote(&Value::Array(parts.into_iter().chain([owner]).collect()), 7) {
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn the_votes_of_one_holder_are_counted_together() {
-        let holders = [1, 2, 1, 3, 1].map(|owner| Holder { ttl: None, owner });
+    fn votes_of_one_holder_are_counted_together() {
+        let holders = [1, 2, 1, 3, 1].map(|owner| NodeHolder { ttl: None, owner });
         assert_eq!((most_votes(&holders), most_votes(&holders[..2]), most_votes(&[])), (3, 1, 0));
     }
 
     #[test]
-    fn votes_are_read_or_refused() {
+    fn votes_are_parsed_or_rejected() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
         assert_eq!(busy(30, b"a").unwrap().0.ttl, Some(Duration::from_millis(30)));
         assert_eq!(busy(-1, b"a").unwrap(), busy(-1, b"a").unwrap());
@@ -129,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn a_majority_of_all_decides_and_not_of_those_that_answered() {
-        let tally = |done, gone, taken| Tally { done, gone, taken }.verdict(3, 5);
-        assert_eq!(tally(3, 0, 2), Some(Verdict::Done));
+    fn majority_is_of_all_servers_not_of_those_that_replied() {
+        let tally = |done, gone, taken| Tally { done, gone, taken }.ownership(3, 5);
+        assert_eq!(tally(3, 0, 2), Some(Ownership::Owned));
         assert_eq!(tally(2, 0, 0), None);
         assert_eq!(tally(2, 2, 0), None);
-        assert_eq!(tally(2, 3, 0), Some(Verdict::Gone));
-        assert_eq!(tally(0, 1, 2), Some(Verdict::Taken));
+        assert_eq!(tally(2, 3, 0), Some(Ownership::Gone));
+        assert_eq!(tally(0, 1, 2), Some(Ownership::Taken));
         assert_eq!(tally(0, 0, 0), None);
-        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.verdict(2, 2), Some(Verdict::Gone));
+        assert_eq!(Tally { done: 1, gone: 1, taken: 0 }.ownership(2, 2), Some(Ownership::Gone));
     }
 
     #[test]
-    fn a_waiter_waits_for_as_many_leases_as_it_needs() {
+    fn waiter_waits_until_enough_leases_end_for_a_majority() {
         let ttl = |millis| Some(Duration::from_millis(millis));
-        let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| Holder { ttl, owner: 1 });
+        let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| NodeHolder { ttl, owner: 1 });
         assert_eq!(free_after(&mut holders, 2), ttl(20));
         assert_eq!(free_after(&mut holders, 4), None);
         assert_eq!(free_after(&mut holders, 0), None);

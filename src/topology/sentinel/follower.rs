@@ -13,19 +13,19 @@ use crate::base::sync::{self, Arc, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::topology::sentinel::{SWITCHES, Sentinels};
 use crate::wire::failure::{self, Failure, is_denial};
+use crate::wire::locator::Locator as _;
 use crate::wire::manager::Manager;
-use crate::wire::retry::{Pauses, Refusal};
-use crate::wire::source::Source as _;
+use crate::wire::retry::{Refusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber as _, Subscription};
 
 /// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
 /// off from the others.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How soon it looks again when the master is gone.
-const SOON: Duration = Duration::from_millis(200);
+const FAST_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long it rests when a sentinel is gone, at first and at most.
-const FIRST_REST: Duration = Duration::from_millis(200);
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Follows the master for as long as the manager of its connections lives.
 pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads: Threads) {
@@ -47,7 +47,7 @@ pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads:
 struct Follower {
     sentinels: Arc<Sentinels>,
     manager: Weak<Manager>,
-    pauses: Pauses,
+    pauses: RetryBackoff,
     /// How many sentinels refused to be listened to since the last one was heard.
     refusals: usize,
     /// Read before the first of them, and again before the first after a rest for the sake of all.
@@ -56,7 +56,7 @@ struct Follower {
 
 impl Follower {
     fn new(sentinels: Arc<Sentinels>, manager: Weak<Manager>) -> Follower {
-        let pauses = Pauses::between(FIRST_REST, LONGEST_REST);
+        let pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         Follower { sentinels, manager, pauses, refusals: 0, refusal: None }
     }
 
@@ -66,8 +66,8 @@ impl Follower {
         if self.manager.strong_count() == 0 {
             return;
         }
-        self.sentinels.doubt();
-        if failure.is_passing() {
+        self.sentinels.suspect();
+        if failure.is_transient() {
             (self.refusals, self.refusal) = (0, None);
         } else {
             self.refusals += 1;
@@ -82,7 +82,7 @@ impl Follower {
             && !refusal.is_over(manager.attempts().counts().all(), manager.now())
         {
             drop(manager);
-            sync::sleep(LOOK);
+            sync::sleep(POLL_INTERVAL);
         }
     }
 
@@ -92,10 +92,10 @@ impl Follower {
         let opened = manager.subscribe_at(info, SWITCHES, None);
         // One that greets and is silent then may have been noted as silent meanwhile, which stands.
         match &opened {
-            Ok(_) => self.sentinels.note_manner(number, None),
+            Ok(_) => self.sentinels.note_outcome(number, None),
             Err(failure) => {
                 if let Some(error) = failure.in_connecting() {
-                    self.sentinels.note_manner(number, Some(error));
+                    self.sentinels.note_outcome(number, Some(error));
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Follower {
         self.refusal.get_or_insert_with(|| refusal_now(&manager));
         let (number, mut subscription) = self.subscribe(&manager)?;
         drop(manager);
-        let mut next = Next::new();
+        let mut next = NextPoll::new();
         loop {
             let event = subscription.next(next.wait)?;
             let Some(manager) = self.manager.upgrade() else { return Ok(()) };
@@ -126,12 +126,12 @@ impl Follower {
                         (self.refusals, self.refusal) = (0, None);
                         self.pauses.reset();
                     }
-                    self.sentinels.doubt();
+                    self.sentinels.suspect();
                     next.look(&manager, false);
                 }
             }
             // Nothing breaks where it lost its power.
-            if !self.sentinels.speaks(number) {
+            if !self.sentinels.is_responsive(number) {
                 return Err(Failure::silent());
             }
         }
@@ -144,15 +144,15 @@ fn refusal_now(manager: &Manager) -> Refusal {
 }
 
 /// When it looks again where the master is.
-struct Next {
+struct NextPoll {
     wait: Duration,
     /// When all sentinels refused to tell.
     refused: Option<Refusal>,
 }
 
-impl Next {
-    fn new() -> Next {
-        Next { wait: LOOK, refused: None }
+impl NextPoll {
+    fn new() -> NextPoll {
+        NextPoll { wait: POLL_INTERVAL, refused: None }
     }
 
     /// Looks where the master is. A look that fails says nothing of the sentinel that is listened to.
@@ -164,9 +164,9 @@ impl Next {
         }
         let outcome = manager.look(asks_all);
         (self.wait, self.refused) = match &outcome {
-            Ok(()) => (LOOK, None),
-            Err(error) if is_denial(error) => (LOOK, Some(now)),
-            Err(_) => (SOON, None),
+            Ok(()) => (POLL_INTERVAL, None),
+            Err(error) if is_denial(error) => (POLL_INTERVAL, Some(now)),
+            Err(_) => (FAST_POLL_INTERVAL, None),
         };
         if let Err(error) = outcome {
             log!(debug, "the master is not found: {}", failure::shown(&error));
@@ -182,7 +182,7 @@ mod tests {
     use leasehold_support::Server;
 
     use super::*;
-    use crate::base::driven::DrivenClock;
+    use crate::base::testing::manual_clock::ManualClock;
     use crate::base::time::Clock as _;
     use crate::wire::endpoint;
     use crate::wire::manager::Timeouts;
@@ -196,7 +196,7 @@ mod tests {
     /// clock stands still.
     struct Refusing {
         server: Server,
-        clock: Arc<DrivenClock>,
+        clock: Arc<ManualClock>,
         sentinels: Arc<Sentinels>,
         manager: Arc<Manager>,
     }
@@ -204,7 +204,7 @@ mod tests {
     impl Refusing {
         fn new() -> Refusing {
             let server = Server::builder().tcp().start().unwrap();
-            let clock = Arc::new(DrivenClock::new(false));
+            let clock = Arc::new(ManualClock::new(false));
             let node = endpoint::parse(&format!("redis://locks:wrong@{}", server.addr())).unwrap();
             let template = endpoint::parse("redis://mymaster").unwrap();
             let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone()));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn mended_sentinel_is_heard_though_nobody_connects() {
+    fn repaired_sentinel_is_followed_without_any_connection() {
         let refusing = Refusing::new();
         follow(refusing.sentinels.clone(), &refusing.manager, Threads::of_a_new_client());
         until("it refuses", || refusing.server.error_count("WRONGPASS") > 0);
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn refused_look_is_repeated_after_a_minute() {
+    fn refused_subscription_is_repeated_after_a_minute() {
         let refusing = Refusing::new();
-        let mut next = Next::new();
+        let mut next = NextPoll::new();
         for refused in [1, 1, 2] {
             next.look(&refusing.manager, false);
             assert_eq!(refusing.server.error_count("WRONGPASS"), refused);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt_between_refusal_and_rest_ends_the_rest() {
+    fn attempt_after_a_refusal_ends_the_rest_at_once() {
         let refusing = Refusing::new();
         let mut follower =
             Follower::new(refusing.sentinels.clone(), Arc::downgrade(&refusing.manager));

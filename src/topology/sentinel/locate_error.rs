@@ -3,14 +3,14 @@
 use redis::{ErrorKind, RedisError};
 
 use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::error_context::{by_sentinel, is_tls_fault, words};
 use crate::wire::failure::is_denial;
-use crate::wire::fault::{by_sentinel, is_tls_fault, words};
 
 /// Why sentinels did not tell where the master is.
 #[derive(Default)]
 pub(super) struct LocateErrors {
     /// How many watch no master of this name.
-    strangers: usize,
+    unknown_masters: usize,
     /// How many refuse this user, or could not be agreed with on TLS, and what the last of them said.
     refusals: usize,
     refusal: Option<RedisError>,
@@ -25,7 +25,7 @@ impl LocateErrors {
 
     pub(super) fn note(&mut self, node: &Endpoint, error: RedisError) {
         if error.detail().is_some_and(|text| text.contains("No such master")) {
-            self.strangers += 1;
+            self.unknown_masters += 1;
         }
         if is_denial(&error) {
             self.refusals += 1;
@@ -40,7 +40,7 @@ impl LocateErrors {
 
     /// Why none of so many told where the master of this name is.
     pub(super) fn trouble(self, count: usize, master: &str) -> RedisError {
-        if self.strangers == count {
+        if self.unknown_masters == count {
             let text = match count {
                 1 => format!("the sentinel watches no master \"{master}\""),
                 _ => format!("none of {count} sentinels watches a master \"{master}\""),
@@ -48,7 +48,7 @@ impl LocateErrors {
             return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
         }
         // As long as others may yet tell something of the master, it may be over soon.
-        let refused = self.strangers + self.refusals == count;
+        let refused = self.unknown_masters + self.refusals == count;
         if let Some(refusal) = self.refusal.clone().filter(|_| refused) {
             return refusal;
         }

@@ -2,7 +2,7 @@
 
 mod follower;
 mod locate_error;
-mod master;
+mod master_report;
 mod query;
 
 use std::fmt;
@@ -13,12 +13,12 @@ use redis::{ConnectionAddr, RedisError};
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::topology::sentinel::locate_error::LocateErrors;
-use crate::topology::sentinel::master::{Master, Rank, is_master};
+use crate::topology::sentinel::master_report::{MasterReport, Rank, is_master};
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::{is_denial, not_a_master};
+use crate::wire::locator::{HandshakeCommand, LocateResult, Locator};
 use crate::wire::retry::REFUSED;
-use crate::wire::source::{Found, Question, Source};
 
 pub(crate) use follower::follow;
 
@@ -29,7 +29,7 @@ const SWITCHES: &[u8] = b"+switch-master";
 /// so long after it was not late: they were told to watch the master anew, and count from the start.
 const SETTLED: Duration = Duration::from_secs(10);
 /// For how long one that was silent is asked last, and only where no other tells.
-const SHUNNED: Duration = Duration::from_secs(10);
+const SILENT_AVOIDED: Duration = Duration::from_secs(10);
 /// How many share the time there is, at most.
 const SHARE: usize = 3;
 
@@ -43,22 +43,22 @@ pub(crate) struct Sentinels {
     /// Who is asked first: the one that answered last.
     first: AtomicUsize,
     /// When each of them last gave a reason to ask it last.
-    avoided: Mutex<Vec<Option<(Moment, Reason)>>>,
+    avoided: Mutex<Vec<Option<(Moment, AvoidReason)>>>,
     known: Mutex<Option<Known>>,
 }
 
 /// Why a sentinel is asked last for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum AvoidReason {
     Silent,
     Refused,
 }
 
-impl Reason {
+impl AvoidReason {
     fn lasts(self) -> Duration {
         match self {
-            Reason::Silent => SHUNNED,
-            Reason::Refused => REFUSED,
+            AvoidReason::Silent => SILENT_AVOIDED,
+            AvoidReason::Refused => REFUSED,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Reason {
 /// Where the master was last, and since when.
 #[derive(Debug)]
 struct Known {
-    master: Master,
+    master: MasterReport,
     since: Moment,
 }
 
@@ -98,7 +98,7 @@ impl Sentinels {
     }
 
     /// Notes where the master is now. Answers whether it was known to be elsewhere.
-    fn note(&self, master: Master) -> bool {
+    fn note(&self, master: MasterReport) -> bool {
         let mut known = self.known.lock();
         let since = match &*known {
             Some(known) if known.master.rank > master.rank => return false,
@@ -140,23 +140,23 @@ impl Sentinels {
     }
 
     /// Why one is asked last at the moment, if it is.
-    fn reason(&self, number: usize) -> Option<Reason> {
+    fn reason(&self, number: usize) -> Option<AvoidReason> {
         let now = self.clock.now();
         let (since, reason) = self.avoided.lock()[number]?;
         (now.since(since) <= reason.lasts()).then_some(reason)
     }
 
     /// Whether one was not silent of late.
-    pub(crate) fn speaks(&self, number: usize) -> bool {
-        self.reason(number) != Some(Reason::Silent)
+    pub(crate) fn is_responsive(&self, number: usize) -> bool {
+        self.reason(number) != Some(AvoidReason::Silent)
     }
 
     /// Notes how one behaved. One that is silent, as a host is that lost its power, or that refuses this
     /// user is asked last for a while.
-    pub(crate) fn note_manner(&self, number: usize, error: Option<&RedisError>) {
+    pub(crate) fn note_outcome(&self, number: usize, error: Option<&RedisError>) {
         let reason = match error {
-            Some(error) if error.is_timeout() => Some(Reason::Silent),
-            Some(error) if is_denial(error) => Some(Reason::Refused),
+            Some(error) if error.is_timeout() => Some(AvoidReason::Silent),
+            Some(error) if is_denial(error) => Some(AvoidReason::Refused),
             _ => None,
         };
         self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
@@ -174,18 +174,18 @@ impl Sentinels {
     }
 }
 
-impl Source for Sentinels {
+impl Locator for Sentinels {
     /// Asks one after the other until one knows the master, each for at most `each`, and all within
     /// `most`, of which each has a share. Answers where it is, and whether that is elsewhere than before.
     ///
     /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
     /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
-    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> Found {
+    fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
         let deadline = self.clock.now().after(most);
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
         let (order, speaking) = self.order();
         let mut errors = LocateErrors::default();
-        let (mut best, mut older): (Option<Master>, Vec<Master>) = (None, Vec::new());
+        let (mut best, mut older): (Option<MasterReport>, Vec<MasterReport>) = (None, Vec::new());
         for (place, &number) in order.iter().enumerate() {
             let share = (order.len() - place).min(SHARE);
             let left = deadline.since(self.clock.now()) / u32::try_from(share).unwrap_or(1);
@@ -193,9 +193,9 @@ impl Source for Sentinels {
             if left.is_zero() || best.is_some() && place >= speaking {
                 break;
             }
-            let told = self.ask(&self.nodes[number], left);
-            self.note_manner(number, told.as_ref().err());
-            match told {
+            let fields = self.ask(&self.nodes[number], left);
+            self.note_outcome(number, fields.as_ref().err());
+            match fields {
                 Ok(None) => errors.note_down(),
                 Ok(Some(found)) if found.is_as_new_as(known.as_ref()) => {
                     if best.as_ref().is_none_or(|best| best.rank < found.rank) {
@@ -217,14 +217,14 @@ impl Source for Sentinels {
             let info = self.at(best.address.clone());
             return Ok((info, self.note(best)));
         }
-        self.doubt();
+        self.suspect();
         Err(errors.trouble(self.nodes.len(), &self.master))
     }
 
     /// Where the master was last.
     fn address(&self) -> String {
         match &*self.known.lock() {
-            Some(Known { master: Master { address: (host, port), .. }, .. }) => {
+            Some(Known { master: MasterReport { address: (host, port), .. }, .. }) => {
                 format!("{host}:{port}")
             }
             None => format!("the master \"{}\"", self.master),
@@ -232,16 +232,20 @@ impl Source for Sentinels {
     }
 
     /// The one that was told of cannot be spoken to: who told it is asked last the next time.
-    fn doubt(&self) {
+    fn suspect(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn question(&self) -> Option<Question> {
-        Some(Question { command: &[b"ROLE"], needed: false })
+    fn handshake_command(&self) -> Option<HandshakeCommand> {
+        Some(HandshakeCommand { command: &[b"ROLE"], needed: false })
     }
 
     /// The server that the sentinels named must say itself that it is the master.
-    fn judge(&self, connection: &mut Connection, reply: Option<&Reply>) -> Result<(), RedisError> {
+    fn check_handshake(
+        &self,
+        connection: &mut Connection,
+        reply: Option<&Reply>,
+    ) -> Result<(), RedisError> {
         match reply {
             Some(reply) if !is_master(&reply.value) => {
                 let address = connection.address();
@@ -265,12 +269,12 @@ mod tests {
     use crate::base::time::BootClock;
 
     #[test]
-    fn a_message_is_news_if_it_is_of_this_master_and_tells_of_another_address() {
+    fn switch_message_counts_for_this_master_and_a_new_address() {
         let template = crate::wire::endpoint::parse("redis://one").unwrap();
         let sentinels = Sentinels::new(Vec::new(), template, Arc::new(BootClock));
         assert!(sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
         let rank = Rank { epoch: 1, is_ahead: true };
-        assert!(!sentinels.note(Master { rank, address: ("10.0.0.2".to_owned(), 2) }));
+        assert!(!sentinels.note(MasterReport { rank, address: ("10.0.0.2".to_owned(), 2) }));
         assert!(!sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
         for news in [
             &b"one 10.0.0.1 1 10.0.0.2 3"[..],
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_newer_than_what_was_and_older_than_what_comes_of_it() {
+    fn fail_over_under_way_ranks_between_its_two_epochs() {
         let rank = |epoch, is_ahead| Rank { epoch, is_ahead };
         assert!(rank(1, false) < rank(1, true) && rank(1, true) < rank(2, false));
     }

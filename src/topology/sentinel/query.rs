@@ -7,10 +7,10 @@ use redis::{ErrorKind, RedisError};
 
 use super::Sentinels;
 use crate::base::time::Moment;
-use crate::topology::sentinel::master::{Master, Rank, is_master};
+use crate::topology::sentinel::master_report::{MasterReport, Rank, is_master};
 use crate::wire::endpoint::{self, Endpoint};
-use crate::wire::fault::{Limit, locate, silence};
-use crate::wire::line::Line;
+use crate::wire::error_context::{Limit, locate, silence};
+use crate::wire::raw_connection::RawConnection;
 
 impl Sentinels {
     /// Where a sentinel says that the master is; `None` if it takes it for dead.
@@ -18,52 +18,53 @@ impl Sentinels {
         &self,
         node: &Endpoint,
         left: Duration,
-    ) -> Result<Option<Master>, RedisError> {
+    ) -> Result<Option<MasterReport>, RedisError> {
         let deadline = self.clock.now().after(left);
         let mut connection = self.connect(node, deadline)?;
-        let told: Told =
+        let fields: SentinelFields =
             connection.query(redis::cmd("SENTINEL").arg("MASTER").arg(&self.master))?;
         let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
-        let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok());
+        let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(odd)?;
-        if has_flag(&told, "failover_in_progress")
+        if has_flag(&fields, "failover_in_progress")
             && let Some(address) = self.promoted(&mut connection, deadline)
         {
-            return Ok(Some(Master { rank: Rank { epoch, is_ahead: true }, address }));
+            return Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: true }, address }));
         }
         // Whoever connects to one that hangs loses the time in which another takes its place.
-        if has_flag(&told, "_down") {
+        if has_flag(&fields, "_down") {
             return Ok(None);
         }
-        let address = address(&told).ok_or_else(odd)?;
-        Ok(Some(Master { rank: Rank { epoch, is_ahead: false }, address }))
+        let address = address(&fields).ok_or_else(odd)?;
+        Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: false }, address }))
     }
 
     /// The replica that the sentinel is making the master, if it says itself that it is one now.
     ///
     /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
     /// the other replicas follow too. It chooses one only once it was elected to.
-    fn promoted(&self, sentinel: &mut Line, deadline: Moment) -> Option<(String, u16)> {
+    fn promoted(&self, sentinel: &mut RawConnection, deadline: Moment) -> Option<(String, u16)> {
         self.limit(sentinel, deadline).ok()?;
         let mut command = redis::cmd("SENTINEL");
-        let replicas: Vec<Told> = sentinel.query(command.arg("REPLICAS").arg(&self.master)).ok()?;
-        let address = address(replicas.iter().find(|told| has_flag(told, "promoted"))?)?;
+        let replicas: Vec<SentinelFields> =
+            sentinel.query(command.arg("REPLICAS").arg(&self.master)).ok()?;
+        let address = address(replicas.iter().find(|fields| has_flag(fields, "promoted"))?)?;
         let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
         let role = connection.query(&redis::cmd("ROLE")).ok()?;
         is_master(&role).then_some(address)
     }
 
-    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<Line, RedisError> {
+    fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<RawConnection, RedisError> {
         let left = deadline.since(self.clock.now());
         let limit = Limit { span: left, setting: None };
-        let connection = Line::connect(to, left)
+        let connection = RawConnection::connect(to, left)
             .map_err(|error| locate(error, &endpoint::address(to), limit))?;
         self.limit(&connection, deadline)?;
         Ok(connection)
     }
 
     /// Its next answer may take what is left.
-    fn limit(&self, connection: &Line, deadline: Moment) -> Result<(), RedisError> {
+    fn limit(&self, connection: &RawConnection, deadline: Moment) -> Result<(), RedisError> {
         let left = deadline.since(self.clock.now());
         if left.is_zero() {
             return Err(silence());
@@ -74,12 +75,12 @@ impl Sentinels {
 }
 
 /// What a sentinel tells of a server, by field.
-type Told = HashMap<String, String>;
+type SentinelFields = HashMap<String, String>;
 
-fn has_flag(told: &Told, flag: &str) -> bool {
-    told.get("flags").is_some_and(|flags| flags.contains(flag))
+fn has_flag(fields: &SentinelFields, flag: &str) -> bool {
+    fields.get("flags").is_some_and(|flags| flags.contains(flag))
 }
 
-fn address(told: &Told) -> Option<(String, u16)> {
-    Some((told.get("ip")?.clone(), told.get("port")?.parse().ok()?))
+fn address(fields: &SentinelFields) -> Option<(String, u16)> {
+    Some((fields.get("ip")?.clone(), fields.get("port")?.parse().ok()?))
 }

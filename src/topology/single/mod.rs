@@ -3,9 +3,9 @@
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, Node, Trips};
+use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
 use crate::protocol::target::Target;
-use crate::protocol::wake::{self, GrantMessage, OnePublisher, Publishers};
+use crate::protocol::wake_message::{self, GrantMessage, Publishers, SinglePublisher};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -25,20 +25,20 @@ impl Single {
 }
 
 impl Backend for Single {
-    type Server<'a> = Node<'a>;
+    type Server<'a> = TransportServer<'a>;
 
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn at<T>(
+    fn with_server<T>(
         &self,
         _target: &Target,
-        _trips: Trips,
+        _trips: RoundTrips,
         _deadline: Moment,
-        mut operation: impl FnMut(&Node<'_>) -> Result<T, Failure>,
+        mut operation: impl FnMut(&TransportServer<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        operation(&Node { transport: &self.transport, asking: false })
+        operation(&TransportServer { transport: &self.transport, asking: false })
     }
 
     fn call_many(
@@ -50,16 +50,16 @@ impl Backend for Single {
         self.transport.call_all(calls, deadline)
     }
 
-    fn distrust(&self, _target: &Target) {
-        self.transport.distrust();
+    fn discard_connections(&self, _target: &Target) {
+        self.transport.discard_connections();
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
-        Arc::new(OnePublisher(self.transport.clone()))
+        Arc::new(SinglePublisher(self.transport.clone()))
     }
 
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
-        self.transport.call(&wake::nudge(&self.identity), deadline).map(drop)
+        self.transport.call(&wake_message::wake_listener(&self.identity), deadline).map(drop)
     }
 
     fn granted_after(
@@ -85,14 +85,14 @@ mod tests {
     use crate::base::time::{BootClock, Clock};
     use crate::kind::mutex::MutexKind;
     use crate::protocol::Protocol as _;
-    use crate::protocol::answer::Answer;
-    use crate::protocol::recipe::Kind as _;
-    use crate::protocol::request::{Attempt, Mode};
-    use crate::protocol::scripted::Scripted;
+    use crate::protocol::lock_kind::LockKind as _;
+    use crate::protocol::reply::AcquireReply;
+    use crate::protocol::request::{AcquireMode, AcquireRequest};
+    use crate::protocol::script_protocol::ScriptProtocol;
     use crate::wire::endpoint;
+    use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::{PoolSettings, connector};
-    use crate::wire::source::Fixed;
 
     const LEASE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_secs(20);
@@ -103,7 +103,7 @@ mod tests {
         proxy: Proxy,
         transport: Arc<Transport>,
         identity: Arc<Identity>,
-        locks: Scripted<Single>,
+        locks: ScriptProtocol<Single>,
         target: Arc<Target>,
     }
 
@@ -111,7 +111,7 @@ mod tests {
         fn new() -> Stage {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
-            let source = Arc::new(Fixed::new(endpoint::parse(&proxy.url()).unwrap()));
+            let source = Arc::new(FixedServer::new(endpoint::parse(&proxy.url()).unwrap()));
             let timeouts = Timeouts::both(SOON);
             let (settings, identity) = (PoolSettings::default(), Arc::new(Identity::new("")));
             let threads = identity.threads();
@@ -120,7 +120,7 @@ mod tests {
                 Transport::new(source, Arc::new(BootClock), &settings, timeouts, connector);
             let transport = Arc::new(transport);
             let single = Single::new(Arc::clone(&transport), Arc::clone(&identity));
-            let locks = Scripted::new(single);
+            let locks = ScriptProtocol::new(single);
             let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
             Stage { _server: server, proxy, transport, identity, locks, target }
         }
@@ -129,13 +129,17 @@ mod tests {
             BootClock.now().after(SOON)
         }
 
-        fn acquire(&self) -> (Vec<u8>, Result<Answer, Failure>) {
+        fn acquire(&self) -> (Vec<u8>, Result<AcquireReply, Failure>) {
             let number = self.identity.next_attempt();
             let owner = MutexKind.owner(&self.identity, number, LEASE, false);
-            let attempt =
-                Attempt { owner: &owner, ttl: LEASE, mode: Mode::Try, dies_after: Duration::ZERO };
-            let answer = self.locks.acquire(&self.target, &attempt, Stage::deadline()).outcome;
-            (owner, answer)
+            let request = AcquireRequest {
+                owner: &owner,
+                ttl: LEASE,
+                mode: AcquireMode::Try,
+                dies_after: Duration::ZERO,
+            };
+            let reply = self.locks.acquire(&self.target, &request, Stage::deadline()).outcome;
+            (owner, reply)
         }
 
         /// The next request of a call comes late, and the server has moved before its reply arrives. So
@@ -157,21 +161,21 @@ mod tests {
     }
 
     #[test]
-    fn acquire_during_a_move_has_a_deadline_of_the_new_server() {
+    fn acquire_during_a_move_uses_the_new_servers_clock() {
         let stage = Stage::new();
         // The server knows the script now, or it would refuse the first request for that.
-        let (owner, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        let (owner, reply) = stage.acquire();
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
         assert!(stage.locks.force_release(&stage.target, &owner, Stage::deadline()).unwrap());
         stage.move_during(Operation::Acquire);
-        let (_, answer) = stage.acquire();
-        assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+        let (_, reply) = stage.acquire();
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
         let clock = stage.transport.server_clock();
         assert!(clock.is_known(), "its request had a deadline");
     }
 
     #[test]
-    fn force_during_a_move_has_a_deadline_of_the_new_server() {
+    fn force_during_a_move_uses_the_new_servers_clock() {
         let stage = Stage::new();
         let (owner, _) = stage.acquire();
         let force = || stage.locks.force_release(&stage.target, &owner, Stage::deadline());

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::batcher::pending::{BatchEntry, Outcome, PendingBatch};
+use crate::wire::batcher::pending::{BatchEntry, CallOutcome, PendingBatch};
 use crate::wire::batcher::queue::Batcher;
 use crate::wire::failure::{Failure, NotSentReason};
 
 /// Takes batches to the server and back: the pool, except in tests.
-pub(crate) trait Carrier {
+pub(crate) trait BatchSender {
     /// Until when a caller that came then waits for a connection, as things stand.
     fn limit(&self, start: Moment) -> Moment;
 
@@ -18,25 +18,25 @@ pub(crate) trait Carrier {
     fn shortage(&self, waited: Duration) -> NotSentReason;
 
     /// Takes a batch to the server and back. A failure befalls all in it that have no outcome.
-    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure>;
+    fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure>;
 }
 
 /// How long a caller has, and how its command is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Span<'a> {
+pub(super) struct CallerTime<'a> {
     pub(super) start: Moment,
     pub(super) deadline: Moment,
-    pub(super) carrier: &'a dyn Carrier,
+    pub(super) sender: &'a dyn BatchSender,
 }
 
-impl Span<'_> {
+impl CallerTime<'_> {
     /// Until when it waits for a connection, as things stand.
     pub(super) fn limit(&self) -> Moment {
-        self.deadline.min(self.carrier.limit(self.start))
+        self.deadline.min(self.sender.limit(self.start))
     }
 
     pub(super) fn shortage(&self, now: Moment) -> Failure {
-        Failure::NotSent(self.carrier.shortage(now.since(self.start)))
+        Failure::NotSent(self.sender.shortage(now.since(self.start)))
     }
 }
 
@@ -46,15 +46,15 @@ pub(crate) struct Batch<'a> {
     /// The batch and the leader's entry. A caller that goes alone has none.
     pending: Option<(&'a Arc<PendingBatch>, usize)>,
     packed: Vec<u8>,
-    span: Span<'a>,
+    span: CallerTime<'a>,
     /// When the last reply must be there.
     deadline: Moment,
     sealed: bool,
     /// The entries of others that were sent.
     others: Vec<usize>,
     /// The outcomes as far as they came: the leader's, and those of the others.
-    own: Option<Outcome>,
-    outcomes: Vec<Outcome>,
+    own: Option<CallOutcome>,
+    outcomes: Vec<CallOutcome>,
     failure: Option<Failure>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Batch<'a> {
     pub(super) fn new(
         batcher: &'a Batcher,
         packed: Vec<u8>,
-        span: Span<'a>,
+        span: CallerTime<'a>,
         pending: Option<(&'a Arc<PendingBatch>, usize)>,
     ) -> Batch<'a> {
         Batch {
@@ -79,8 +79,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Outcome {
-        self.failure = self.span.carrier.carry(&mut self).err();
+    pub(super) fn run(mut self) -> CallOutcome {
+        self.failure = self.span.sender.send(&mut self).err();
         self.own.take().unwrap_or_else(|| Err(self.failure()))
     }
 
@@ -113,7 +113,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The outcome of the next command, in the order in which they are sent.
-    pub(super) fn tell(&mut self, outcome: Outcome) {
+    pub(super) fn push_outcome(&mut self, outcome: CallOutcome) {
         match self.own {
             None => self.own = Some(outcome),
             Some(_) => self.outcomes.push(outcome),
@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Hands everybody in the batch the outcome.
-    fn arrive(&mut self, pending: &PendingBatch) {
+    fn deliver(&mut self, pending: &PendingBatch) {
         let mut entries = pending.entries.lock();
         let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
         for &number in &self.others {
@@ -160,7 +160,7 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if let Some((pending, own)) = self.pending {
             if self.sealed {
-                self.arrive(pending);
+                self.deliver(pending);
             } else {
                 self.abandon(pending, own);
             }

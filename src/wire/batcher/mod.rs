@@ -26,16 +26,16 @@
 //! died unnoticed must hold up only those on it.
 
 mod batch;
-mod carrier;
 mod pending;
+mod pool_sender;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-use self::batch::{Batch, Carrier, Span};
-use self::pending::{BatchEntry, Outcome, PendingBatch};
+use self::batch::{Batch, BatchSender, CallerTime};
+use self::pending::{BatchEntry, CallOutcome, PendingBatch};
 pub(crate) use self::queue::Batcher;
-use crate::base::sync::{Arc, crowd};
+use crate::base::sync::{Arc, contended};
 use crate::base::time::Moment;
 use crate::wire::connection::is_no_script;
 use crate::wire::failure::Failure;
@@ -43,8 +43,13 @@ use crate::wire::script::Call;
 
 impl Batcher {
     /// One command and its reply.
-    pub(crate) fn call(&self, call: &Call, deadline: Moment, carrier: &dyn Carrier) -> Outcome {
-        let span = Span { start: self.clock.now(), deadline, carrier };
+    pub(crate) fn call(
+        &self,
+        call: &Call,
+        deadline: Moment,
+        sender: &dyn BatchSender,
+    ) -> CallOutcome {
+        let span = CallerTime { start: self.clock.now(), deadline, sender };
         match self.call_once(call.pack(), span) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
                 Some(whole) => self.call_once(whole.pack(), span),
@@ -54,7 +59,7 @@ impl Batcher {
         }
     }
 
-    fn call_once(&self, mut packed: Vec<u8>, span: Span<'_>) -> Outcome {
+    fn call_once(&self, mut packed: Vec<u8>, span: CallerTime<'_>) -> CallOutcome {
         let mut queue = self.queue.lock();
         if queue.batches.is_empty() && queue.taken < self.few {
             queue.taken += 1;
@@ -84,7 +89,12 @@ impl Batcher {
     }
 
     /// Waits in a batch, and leads it if that falls to this caller.
-    fn wait(&self, pending: &Arc<PendingBatch>, number: usize, span: Span<'_>) -> Outcome {
+    fn wait(
+        &self,
+        pending: &Arc<PendingBatch>,
+        number: usize,
+        span: CallerTime<'_>,
+    ) -> CallOutcome {
         let mut now = self.clock.now();
         let mut limit = span.limit();
         let mut entries = pending.entries.lock();
@@ -131,7 +141,7 @@ impl Batcher {
                 }
             };
             let woken = if leads { &pending.leader_woken } else { &pending.done };
-            entries = crowd::wait_for(woken, entries, until.since(now));
+            entries = contended::wait_for(woken, entries, until.since(now));
             now = self.clock.now();
         }
     }
@@ -141,9 +151,9 @@ impl Batcher {
         &self,
         pending: &Arc<PendingBatch>,
         number: usize,
-        span: Span<'_>,
+        span: CallerTime<'_>,
         (now, limit): (Moment, Moment),
-    ) -> Option<Outcome> {
+    ) -> Option<CallOutcome> {
         let mut queue = self.queue.lock();
         let mut entries = pending.entries.lock();
         let gathers = queue.batches.iter().any(|other| Arc::ptr_eq(other, pending));

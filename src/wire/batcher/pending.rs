@@ -1,7 +1,7 @@
 //! A batch that gathers, its entries, and its leader.
 
 use crate::base::sync::Arc;
-use crate::base::sync::crowd::{self, Condvar};
+use crate::base::sync::contended::{self, Condvar};
 use crate::base::time::Moment;
 use crate::wire::connection::{Reply, SLACK};
 use crate::wire::failure::Failure;
@@ -11,13 +11,13 @@ pub(super) const ENTRIES: usize = 32;
 /// …and from how many bytes on no other is taken along.
 pub(super) const BYTES: usize = 64 * 1024;
 
-pub(super) type Outcome = Result<Reply, Failure>;
+pub(super) type CallOutcome = Result<Reply, Failure>;
 
 #[derive(Debug)]
 pub(super) enum BatchEntry {
     Waiting { packed: Vec<u8>, deadline: Moment },
     Sent,
-    Done(Outcome),
+    Done(CallOutcome),
     Abandoned,
 }
 
@@ -61,7 +61,7 @@ impl Entries {
 /// The commands that travel together.
 #[derive(Debug)]
 pub(super) struct PendingBatch {
-    pub(super) entries: crowd::Mutex<Entries>,
+    pub(super) entries: contended::Mutex<Entries>,
     /// Where the leader waits for a place.
     pub(super) leader_woken: Condvar,
     /// Where the others wait.
@@ -74,7 +74,7 @@ impl PendingBatch {
         let bytes = packed.len();
         all.push(BatchEntry::Waiting { packed, deadline });
         let entries = Entries { all, bytes, leader: 0, deadline, turn, leader_woken: false };
-        let entries = crowd::Mutex::new(entries);
+        let entries = contended::Mutex::new(entries);
         Arc::new(PendingBatch { entries, leader_woken: Condvar::new(), done: Condvar::new() })
     }
 

@@ -52,12 +52,12 @@ fn words(packed: &[u8]) -> Vec<String> {
     lines.chunks_exact(3).map(|command| command[2].to_owned()).collect()
 }
 
-fn echo(word: &str) -> Outcome {
+fn echo(word: &str) -> CallOutcome {
     let value = Value::SimpleString(word.to_owned());
     Ok(Reply { value, sent: now(), received: now(), epoch: 0 })
 }
 
-fn word_of(outcome: &Outcome) -> &str {
+fn word_of(outcome: &CallOutcome) -> &str {
     match outcome {
         Ok(Reply { value: Value::SimpleString(word), .. }) => word,
         other => panic!("{other:?}"),
@@ -66,15 +66,15 @@ fn word_of(outcome: &Outcome) -> &str {
 
 impl Stage {
     /// The deadline is counted from the start of the test, where it is far.
-    fn call(&self, word: &str, span: Duration) -> Outcome {
+    fn call(&self, word: &str, span: Duration) -> CallOutcome {
         let call = Call::plain(&[word.as_bytes()]);
         let from = if span < LONG { now() } else { self.start };
-        let carrier =
-            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.carry(batch));
-        self.batcher.call(&call, from.after(span), &carrier)
+        let sender =
+            Fake(|start: Moment| start.after(self.wait), |batch: &mut Batch<'_>| self.send(batch));
+        self.batcher.call(&call, from.after(span), &sender)
     }
 
-    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+    fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         if !self.connects.load(Ordering::Relaxed) {
             self.gate.lock().recv_timeout(LONG).unwrap()?;
         }
@@ -86,7 +86,7 @@ impl Stage {
             self.gate.lock().recv_timeout(LONG).unwrap()?;
         }
         for word in &commands {
-            batch.tell(echo(word));
+            batch.push_outcome(echo(word));
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Stage {
         scope: &'scope Scope<'scope, '_>,
         word: impl Into<String>,
         span: Duration,
-    ) -> ScopedJoinHandle<'scope, Outcome> {
+    ) -> ScopedJoinHandle<'scope, CallOutcome> {
         let word = word.into();
         scope.spawn(move || self.call(&word, span))
     }
@@ -133,7 +133,7 @@ impl Stage {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         count: usize,
-    ) -> Vec<ScopedJoinHandle<'scope, Outcome>> {
+    ) -> Vec<ScopedJoinHandle<'scope, CallOutcome>> {
         let mut handles = vec![self.spawn(scope, "w0", LONG)];
         self.await_seen(1);
         for number in 1..=count {
@@ -159,7 +159,7 @@ fn exhausted(waited: Duration) -> NotSentReason {
 /// Carries batches as a test says.
 struct Fake<L, C>(L, C);
 
-impl<L, C> Carrier for Fake<L, C>
+impl<L, C> BatchSender for Fake<L, C>
 where
     L: Fn(Moment) -> Moment,
     C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
@@ -172,17 +172,17 @@ where
         exhausted(waited)
     }
 
-    fn carry(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
+    fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
         self.1(batch)
     }
 }
 
 /// Waits long for a connection, and carries batches as a test says.
-fn fake<C>(carry: C) -> impl Carrier
+fn fake<C>(send: C) -> impl BatchSender
 where
     C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
 {
-    Fake(|_| now().after(LONG), carry)
+    Fake(|_| now().after(LONG), send)
 }
 
 fn broken() -> Failure {
@@ -195,7 +195,7 @@ fn unreachable() -> Failure {
 }
 
 #[test]
-fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
+fn waiting_calls_share_a_batch_and_get_their_own_replies() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, 5);
@@ -210,7 +210,7 @@ fn who_waits_travels_together_in_order_and_each_has_its_own_answer() {
 }
 
 #[test]
-fn a_batch_is_bounded_and_the_rest_goes_next() {
+fn full_batch_leaves_the_rest_for_the_next() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, ENTRIES + 3);
@@ -235,7 +235,7 @@ fn long_commands_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_waits_for_too_long_is_withdrawn_and_never_sent() {
+fn call_past_its_deadline_is_withdrawn_and_never_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, 1);
@@ -298,7 +298,7 @@ fn leader_that_leaves_hands_on_and_the_last_dissolves_the_batch() {
 }
 
 #[test]
-fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
+fn caller_at_its_deadline_gets_an_unknown_outcome() {
     let (stage, gate) = stage();
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
@@ -321,7 +321,7 @@ fn at_its_deadline_a_caller_knows_that_it_does_not_know() {
 }
 
 #[test]
-fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
+fn broken_connection_is_unknown_only_to_its_own_batch() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -341,7 +341,7 @@ fn a_broken_connection_is_unknown_to_all_on_it_and_to_nobody_else() {
 }
 
 #[test]
-fn without_a_connection_all_in_the_batch_were_not_sent() {
+fn batch_without_a_connection_fails_as_not_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let mut handles = stage.with_waiting(scope, 3);
@@ -359,7 +359,7 @@ fn without_a_connection_all_in_the_batch_were_not_sent() {
 }
 
 #[test]
-fn others_may_have_the_time_that_their_leader_had_not() {
+fn followers_go_on_when_the_leaders_time_ends() {
     let (stage, _gate) = stage();
     let end = now().after(LONG);
     let pending = PendingBatch::new(Vec::new(), end, end);
@@ -367,8 +367,8 @@ fn others_may_have_the_time_that_their_leader_had_not() {
         pending.entries.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
     }
     stage.batcher.queue.lock().taken = 1;
-    let carrier = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
-    let span = Span { start: Moment::PAST, deadline: end, carrier: &carrier };
+    let sender = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
+    let span = CallerTime { start: Moment::PAST, deadline: end, sender: &sender };
     Batch::new(&stage.batcher, Vec::new(), span, Some((&pending, 0))).run().unwrap_err();
     let queue = stage.batcher.queue.lock();
     assert_eq!((queue.taken, queue.batches.len()), (0, 1));
@@ -378,21 +378,21 @@ fn others_may_have_the_time_that_their_leader_had_not() {
 }
 
 #[test]
-fn a_panic_leaves_nobody_waiting() {
+fn panic_of_a_leader_leaves_no_call_waiting() {
     let (stage, gate) = stage();
     scope(|scope| {
         let first = stage.spawn(scope, "w0", LONG);
         stage.await_seen(1);
         let leader = scope.spawn(|| {
             let call = Call::plain(&[b"w1"]);
-            let carry = |batch: &mut Batch<'_>| {
+            let send = |batch: &mut Batch<'_>| {
                 batch.seal();
-                batch.tell(echo("w1"));
-                batch.tell(echo("w2"));
+                batch.push_outcome(echo("w1"));
+                batch.push_outcome(echo("w2"));
                 panic!("the leader's");
             };
             let deadline = now().after(LONG);
-            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(carry))))
+            catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(send))))
         });
         stage.await_waiting(&[1]);
         let told = stage.spawn(scope, "w2", LONG);
@@ -409,19 +409,19 @@ fn a_panic_leaves_nobody_waiting() {
 }
 
 #[test]
-fn who_waited_for_a_turn_takes_a_place_besides() {
+fn batch_that_waited_a_turn_takes_an_extra_connection() {
     let (mut stage, gate) = stage();
     (stage.batcher.turn, stage.batcher.all) = (SHORT, 2);
     let stage = stage;
     let elsewhere = |word: &str| {
         let call = Call::plain(&[word.as_bytes()]);
         let word = word.to_owned();
-        let carrier = fake(move |batch: &mut Batch<'_>| {
+        let sender = fake(move |batch: &mut Batch<'_>| {
             batch.seal();
-            batch.tell(echo(&word));
+            batch.push_outcome(echo(&word));
             Ok(())
         });
-        stage.batcher.call(&call, now().after(LONG), &carrier)
+        stage.batcher.call(&call, now().after(LONG), &sender)
     };
     scope(|scope| {
         let stuck = stage.spawn(scope, "stuck", LONG);
@@ -437,21 +437,21 @@ fn who_waited_for_a_turn_takes_a_place_besides() {
 }
 
 #[test]
-fn newcomer_that_finds_place_and_batch_leads_at_once() {
+fn newcomer_with_a_free_place_leads_the_pending_batch() {
     let (stage, _gate) = stage();
     // As if a place had been given back, and the leader that was woken does not run yet.
     let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
     stage.batcher.queue.lock().batches.push_back(Arc::clone(&pending));
     let call = Call::plain(&[b"awake"]);
-    let carrier = fake(|batch: &mut Batch<'_>| {
+    let sender = fake(|batch: &mut Batch<'_>| {
         let words = words(batch.seal().0);
         assert_eq!(words, ["awake", "asleep"]);
         for word in words {
-            batch.tell(echo(&word));
+            batch.push_outcome(echo(&word));
         }
         Ok(())
     });
-    let outcome = stage.batcher.call(&call, now().after(LONG), &carrier);
+    let outcome = stage.batcher.call(&call, now().after(LONG), &sender);
     assert_eq!(word_of(&outcome), "awake");
     let entry = std::mem::replace(&mut pending.entries.lock().all[0], BatchEntry::Abandoned);
     assert!(matches!(entry, BatchEntry::Done(outcome) if word_of(&outcome) == "asleep"));
@@ -459,14 +459,14 @@ fn newcomer_that_finds_place_and_batch_leads_at_once() {
 }
 
 #[test]
-fn a_script_that_the_server_does_not_know_is_sent_whole() {
+fn unknown_script_is_sent_again_with_its_source() {
     static SCRIPT: Script = Script::new("return 1");
     let (stage, _gate) = stage();
     let calls = AtomicU64::new(0);
-    let carrier = fake(|batch: &mut Batch<'_>| {
+    let sender = fake(|batch: &mut Batch<'_>| {
         let whole = batch.seal().0.windows(4).any(|part| part == b"EVAL")
             && calls.fetch_add(1, Ordering::Relaxed) == 1;
-        batch.tell(if whole {
+        batch.push_outcome(if whole {
             echo("done")
         } else {
             let kind = redis::ErrorKind::Server(redis::ServerErrorKind::NoScript);
@@ -474,7 +474,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
         });
         Ok(())
     });
-    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &carrier);
+    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &sender);
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }
@@ -482,7 +482,7 @@ fn a_script_that_the_server_does_not_know_is_sent_whole() {
 /// Everything at once: every answer is the caller's own, every wait ends in time, and nothing
 /// is left behind.
 #[test]
-fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
+fn every_call_gets_its_own_reply_in_time() {
     lag::watch();
     for (size, seed) in [(1, 11), (2, 12), (3, 13), (8, 14)] {
         let mut batcher = Batcher::new(Arc::new(BootClock), size);
@@ -500,7 +500,7 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                         let span = MILLI * random.u32(1..40);
                         let (pause, fate) = (random.u64(0..300), random.u32(0..100));
                         let (start, begin) = (now(), Instant::now());
-                        let carry = |batch: &mut Batch<'_>| {
+                        let send = |batch: &mut Batch<'_>| {
                             if fate == 0 {
                                 return Err(unreachable());
                             }
@@ -520,12 +520,12 @@ fn nobody_is_forgotten_and_nobody_has_anothers_answer() {
                                 if fate == 3 && index == 1 {
                                     std::panic::resume_unwind(Box::new(()));
                                 }
-                                batch.tell(echo(word));
+                                batch.push_outcome(echo(word));
                             }
                             Ok(())
                         };
-                        let carrier = Fake(|_| start.after(MILLI * 20), carry);
-                        let call = || batcher.call(&call, start.after(span), &carrier);
+                        let sender = Fake(|_| start.after(MILLI * 20), send);
+                        let call = || batcher.call(&call, start.after(span), &sender);
                         if let Ok(outcome) = catch_unwind(AssertUnwindSafe(call))
                             && outcome.is_ok()
                         {

@@ -4,15 +4,15 @@ use std::net::TcpListener;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::sync;
 use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::BootClock;
 use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
+use crate::wire::locator::FixedServer;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::script::Script;
-use crate::wire::source::Fixed;
 
 fn refused(line: &str) -> Result<Value, Failure> {
     match redis::parse_redis_value(line.as_bytes()) {
@@ -24,26 +24,26 @@ fn refused(line: &str) -> Result<Value, Failure> {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn common(patience: Duration) -> Arc<Common> {
-    Arc::new(Common::new(patience, "command_timeout"))
+fn common(timeout: Duration) -> Arc<ConnectionHealth> {
+    Arc::new(ConnectionHealth::new(timeout, "command_timeout"))
 }
 
 fn connection<C: Clock + 'static>(
     server: &Server,
-    common: &Arc<Common>,
+    common: &Arc<ConnectionHealth>,
     clock: &Arc<C>,
 ) -> Connection {
     let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-    let inner = Line::connect(&endpoint, SECOND).unwrap();
+    let inner = RawConnection::connect(&endpoint, SECOND).unwrap();
     let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
     let epoch = Epochs::default().current();
     Connection::new(inner, clock, Arc::clone(common), "x".into(), epoch)
 }
 
 #[test]
-fn connection_without_its_time_outs_is_poisoned() {
+fn connection_without_its_timeouts_is_poisoned() {
     let server = Server::start().unwrap();
-    let clock = Arc::new(DrivenClock::new(false));
+    let clock = Arc::new(ManualClock::new(false));
     let mut connection = connection(&server, &common(SECOND), &clock);
     // No socket takes a time-out of zero.
     connection.common = common(Duration::ZERO);
@@ -54,7 +54,7 @@ fn connection_without_its_time_outs_is_poisoned() {
 
 /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
 fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
-    let (common, clock) = (common(SECOND * 20), Arc::new(DrivenClock::new(false)));
+    let (common, clock) = (common(SECOND * 20), Arc::new(ManualClock::new(false)));
     let connect = || connection(server, &common, &clock);
     let (idle, mut late, mut other) = (connect(), connect(), connect());
     let deadline = clock.now().after(SECOND / 4);
@@ -120,13 +120,13 @@ fn excused_silence_outdates_nothing() {
 
 /// As a balancer does that is full: it takes the connection, and hangs up at the first command.
 #[test]
-fn connection_that_cannot_be_opened_outdates_no_other() {
+fn failed_opening_outdates_no_other_connection() {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(&server).unwrap();
     let endpoint = endpoint::parse(&proxy.url()).unwrap();
     let timeouts =
         Timeouts { connect: SECOND * 20, command: SECOND * 20, settings: ["command_timeout"; 2] };
-    let source = Arc::new(Fixed::new(endpoint));
+    let source = Arc::new(FixedServer::new(endpoint));
     let manager = Manager::new(source, Arc::new(BootClock), timeouts);
     let mut healthy = manager.open().unwrap();
     let cut = proxy.add(Fault::request("TIME", Action::Cut));
@@ -142,7 +142,7 @@ fn connection_that_cannot_be_opened_outdates_no_other() {
 /// It lacks the script of the first command, keeps its reply to the second for later, and sends that when it
 /// hears more.
 #[test]
-fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
+fn late_reply_is_not_taken_for_a_repeated_scripts() {
     static SCRIPT: Script = Script::new("return 1");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -155,7 +155,7 @@ fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
         let _ = stream.write_all(b":2\r\n");
     };
     sync::spawn("server", serve).unwrap();
-    let line = Line::connect(&endpoint::parse(&url).unwrap(), SECOND * 20).unwrap();
+    let line = RawConnection::connect(&endpoint::parse(&url).unwrap(), SECOND * 20).unwrap();
     let clock = Arc::new(BootClock);
     let epoch = Epochs::default().current();
     let mut connection = Connection::new(line, clock, common(SECOND / 4), "x".into(), epoch);
@@ -170,7 +170,7 @@ fn late_reply_is_not_taken_for_that_to_a_repeated_script() {
 }
 
 #[test]
-fn every_refusal_of_a_replica_is_seen() {
+fn every_kind_of_replica_refusal_is_recognised() {
     let write = "READONLY You can't write against a read only replica.";
     for line in [
         format!("-{write}\r\n"),

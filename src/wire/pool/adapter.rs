@@ -2,9 +2,9 @@
 //!
 //! | r2d2 | so |
 //! | --- | --- |
-//! | starts three threads for each pool | all pools to a server share one, the [`Connector`] |
+//! | starts three threads for each pool | all pools to a server share one, the [`ConnectThread`] |
 //! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a bell wakes it |
-//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](Attempts) |
+//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](ConnectAttempts) |
 //! | counts a connection only when it is in the pool, after it was made | each connection points to its pool while it lives |
 //! | makes no other if the thread panics | what may panic is [`guarded`] |
 //! | panics if it cannot start its thread | that is an error |
@@ -20,69 +20,73 @@ use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
-use crate::base::panic::survive;
+use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{self, Receiver, Sender};
 use crate::base::sync::{Arc, Mutex};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
-use crate::wire::attempt::{AttemptCounts, Attempts};
+use crate::wire::connect_attempts::{ConnectAttempts, ConnectCounts};
 use crate::wire::connection::Connection;
+use crate::wire::error_context::NO_THREAD;
 use crate::wire::failure::{self, Failure};
-use crate::wire::fault::NO_THREAD;
 use crate::wire::manager::Manager;
 
 /// How often to look whether a connection was made.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The same where one may come to the pool at any moment.
-const MOMENT: Duration = Duration::from_millis(1);
+const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// r2d2 tries again to connect after pauses of half of this.
-const RECONNECT: Duration = Duration::from_millis(200);
+const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 /// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The thread that makes the connections of all pools to one server.
 #[derive(Clone)]
-pub(crate) struct Connector {
+pub(crate) struct ConnectThread {
     thread: Arc<ScheduledThreadPool>,
     /// Wakes the thread while it waits for its next attempt. The pools share the thread, so each of them that
     /// needs it must be able to wake it.
-    bell: Sender<()>,
-    rung: Arc<Receiver<()>>,
+    wake_sender: Sender<()>,
+    wake_receiver: Arc<Receiver<()>>,
 }
 
 /// A new thread that makes connections. There is one for each client and server: were it shared, a server that
 /// does not reply would keep it from all others.
-pub(crate) fn connector(threads: Threads) -> Result<Connector, Failure> {
+pub(crate) fn connector(threads: Threads) -> Result<ConnectThread, Failure> {
     let name = threads.name(Role::Connector);
     let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
     // It panics where no thread can be started, which a guard's drop must not.
-    let thread = survive("the start of a thread", || thread.build());
-    let (bell, rung) = channel::bounded(1);
+    let thread = catch_panic("the start of a thread", || thread.build());
+    let (wake_sender, wake_receiver) = channel::bounded(1);
     thread
-        .map(|thread| Connector { thread: Arc::new(thread), bell, rung: Arc::new(rung) })
+        .map(|thread| ConnectThread {
+            thread: Arc::new(thread),
+            wake_sender,
+            wake_receiver: Arc::new(wake_receiver),
+        })
         .ok_or_else(|| Failure::connect(io::Error::other(NO_THREAD).into()))
 }
 
 /// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
-pub(crate) type Borrowed = r2d2::PooledConnection<Maker>;
+pub(crate) type Borrowed = r2d2::PooledConnection<PoolManager>;
 
 /// r2d2's pool of our connections.
 pub(super) struct RawPool {
-    inner: r2d2::Pool<Maker>,
-    bell: Sender<()>,
+    inner: r2d2::Pool<PoolManager>,
+    wake_sender: Sender<()>,
     manager: Arc<Manager>,
     /// Each connection of the pool points to it, so that it tells how many of them live.
-    living: Arc<()>,
+    alive: Arc<()>,
     /// When a connection was last ordered, and the attempts up to then.
-    ordered: Mutex<Option<(AttemptCounts, Moment)>>,
+    requested: Mutex<Option<(ConnectCounts, Moment)>>,
 }
 
 impl RawPool {
     pub(super) fn new(
         manager: &Arc<Manager>,
         settings: &PoolSettings,
-        connector: Connector,
+        connector: ConnectThread,
     ) -> RawPool {
         RawPool::with(manager, settings, connector, Box::new(r2d2::NopConnectionCustomizer))
     }
@@ -90,23 +94,24 @@ impl RawPool {
     fn with(
         manager: &Arc<Manager>,
         settings: &PoolSettings,
-        Connector { thread, bell, rung }: Connector,
+        ConnectThread { thread, wake_sender, wake_receiver }: ConnectThread,
         customizer: Box<dyn r2d2::CustomizeConnection<Connection, RedisError>>,
     ) -> RawPool {
-        let (manager, living) = (Arc::clone(manager), Arc::new(()));
-        let maker = Maker { manager: Arc::clone(&manager), living: Arc::clone(&living), rung };
+        let (manager, alive) = (Arc::clone(manager), Arc::new(()));
+        let maker =
+            PoolManager { manager: Arc::clone(&manager), alive: Arc::clone(&alive), wake_receiver };
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
             .min_idle(Some(settings.min_idle))
             .idle_timeout(settings.idle_timeout)
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
-            .connection_timeout(RECONNECT)
+            .connection_timeout(RECONNECT_TIMEOUT)
             .thread_pool(thread)
             .error_handler(Box::new(r2d2::NopErrorHandler))
             .connection_customizer(customizer)
             .build_unchecked(maker);
-        RawPool { inner, bell, manager, living, ordered: Mutex::new(None) }
+        RawPool { inner, wake_sender, manager, alive, requested: Mutex::new(None) }
     }
 
     /// Whether there is no connection at all.
@@ -136,19 +141,20 @@ impl RawPool {
     /// Makes the thread look again whether it may make an attempt.
     pub(super) fn wake(&self) {
         // If it is full, the thread is about to wake already.
-        let _ = self.bell.try_send(());
+        let _ = self.wake_sender.try_send(());
     }
 
     /// Waits for a short while: for a connection to come free if no more may be made, and otherwise for the
     /// end of another attempt than those that were `seen`.
-    pub(super) fn wait(&self, seen: AttemptCounts, most: Duration) -> Option<Borrowed> {
+    pub(super) fn wait(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         if self.is_full() {
-            return self.inner.get_timeout(most.min(LOOK)).ok();
+            return self.inner.get_timeout(most.min(POLL_INTERVAL)).ok();
         }
-        self.order().or_else(|| {
+        self.request_connection().or_else(|| {
             let connections = self.inner.state().connections;
-            let soon = connections > 0 || self.is_one_coming(connections);
-            self.attempts().wait(seen, most.min(if soon { MOMENT } else { LOOK }));
+            let soon = connections > 0 || self.is_connection_pending(connections);
+            self.attempts()
+                .wait(seen, most.min(if soon { SHORT_POLL_INTERVAL } else { POLL_INTERVAL }));
             self.inner.try_get()
         })
     }
@@ -159,12 +165,12 @@ impl RawPool {
     /// is behind it in the queue. So each look of a caller that waits rings. One ring for each order would not
     /// do: the next order in the queue may rest too, and a ring before a rest begins does not end it. An order
     /// that is woken too early makes no attempt, and comes again after a pause of r2d2's.
-    pub(super) fn order(&self) -> Option<Borrowed> {
-        if self.may_order() {
+    pub(super) fn request_connection(&self) -> Option<Borrowed> {
+        if self.may_request() {
             let found = self.inner.get_timeout(Duration::ZERO).ok();
             if found.is_some() {
                 // So none was ordered.
-                *self.ordered.lock() = None;
+                *self.requested.lock() = None;
                 return found;
             }
         }
@@ -174,30 +180,30 @@ impl RawPool {
 
     /// Whether one more connection may be ordered. While another is about to come, r2d2 may have no room for
     /// it, and says nothing: the caller would wait for an attempt that never begins.
-    fn may_order(&self) -> bool {
+    fn may_request(&self) -> bool {
         // In this order: what was made by then and is not counted here is about to come.
         let connections = self.inner.state().connections;
         let (attempts, now) = (self.attempts().counts(), self.manager.now());
         let is_full = connections >= self.max_size();
-        if attempts.is_failing || is_full || self.is_one_coming(connections) {
+        if attempts.is_failing || is_full || self.is_connection_pending(connections) {
             return false;
         }
-        let mut ordered = self.ordered.lock();
+        let mut requested = self.requested.lock();
         let span = self.manager.longest_attempt();
-        if ordered.is_some_and(|(before, at)| before == attempts && now.since(at) < span) {
+        if requested.is_some_and(|(before, at)| before == attempts && now.since(at) < span) {
             return false;
         }
-        *ordered = Some((attempts, now));
+        *requested = Some((attempts, now));
         true
     }
 
     /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
     /// then, and tells only those that wait for r2d2.
-    fn is_one_coming(&self, connections: u32) -> bool {
-        Arc::weak_count(&self.living) > connections as usize
+    fn is_connection_pending(&self, connections: u32) -> bool {
+        Arc::weak_count(&self.alive) > connections as usize
     }
 
-    fn attempts(&self) -> &Attempts {
+    fn attempts(&self) -> &ConnectAttempts {
         self.manager.attempts()
     }
 }
@@ -217,27 +223,29 @@ impl Drop for RawPool {
 
 /// Makes connections for r2d2, on the thread that connects.
 #[derive(Debug)]
-pub(crate) struct Maker {
+pub(crate) struct PoolManager {
     manager: Arc<Manager>,
-    living: Arc<()>,
-    rung: Arc<Receiver<()>>,
+    alive: Arc<()>,
+    wake_receiver: Arc<Receiver<()>>,
 }
 
-impl Maker {
+impl PoolManager {
     /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
     fn begin(&self) -> Result<(), RedisError> {
         let (manager, attempts) = (&*self.manager, self.manager.attempts());
-        let _ = self.rung.try_recv();
+        let _ = self.wake_receiver.try_recv();
         let Err(left) = attempts.begin(manager.now()) else { return Ok(()) };
-        let _ = self.rung.recv_timeout(left.min(LONGEST_WAIT));
+        let _ = self.wake_receiver.recv_timeout(left.min(MAX_WAIT));
         // It may have been another pool that needs the thread, or a pool that is no longer needed.
         attempts.begin(manager.now()).map_err(|_| {
-            attempts.trouble().unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
+            attempts
+                .last_error()
+                .unwrap_or_else(|| io::Error::from(io::ErrorKind::WouldBlock).into())
         })
     }
 }
 
-impl r2d2::ManageConnection for Maker {
+impl r2d2::ManageConnection for PoolManager {
     type Connection = Connection;
     type Error = RedisError;
 
@@ -246,7 +254,7 @@ impl r2d2::ManageConnection for Maker {
         let mut outcome = guarded(|| self.manager.open());
         if let Ok(connection) = &mut outcome {
             // Before a caller hears of it, which looks for it among those that live.
-            connection.counted = Arc::downgrade(&self.living);
+            connection.counted = Arc::downgrade(&self.alive);
         }
         self.manager.attempts().end(self.manager.now(), outcome.as_ref().err());
         outcome.inspect_err(|error| {
@@ -270,7 +278,7 @@ impl r2d2::ManageConnection for Maker {
 /// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
 /// there is not, and a pool of one would never have another.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
-    survive("a connection attempt", body)
+    catch_panic("a connection attempt", body)
         .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }
 

@@ -7,13 +7,13 @@ mod setting;
 use std::time::Duration;
 
 use self::adapter::RawPool;
-pub(crate) use self::adapter::{Borrowed, Connector, connector};
+pub(crate) use self::adapter::{Borrowed, ConnectThread, connector};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::connection::{Connection, Session as _};
+use crate::wire::error_context::connecting;
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
-use crate::wire::fault::connecting;
 use crate::wire::manager::Manager;
 
 /// A pool of connections to one server.
@@ -29,7 +29,7 @@ impl Pool {
     pub(crate) fn new(
         manager: &Arc<Manager>,
         settings: &PoolSettings,
-        connector: Connector,
+        connector: ConnectThread,
     ) -> Pool {
         let raw = RawPool::new(manager, settings, connector);
         let (max_wait, max_idle) = (settings.max_wait, settings.max_idle);
@@ -37,13 +37,13 @@ impl Pool {
     }
 
     /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
-    pub(crate) fn ready_or_order(&self) -> Option<Borrowed> {
+    pub(crate) fn ready_or_request(&self) -> Option<Borrowed> {
         while let Some(connection) = self.raw.try_get() {
             if connection.is_usable() {
                 return Some(connection);
             }
         }
-        self.raw.order().filter(|connection| connection.is_usable())
+        self.raw.request_connection().filter(|connection| connection.is_usable())
     }
 
     /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
@@ -107,7 +107,7 @@ impl Pool {
             // It is tried again. But where there is no other to come free, that is not waited for.
             if seen.failed != before.failed
                 && self.is_empty()
-                && let Some(error) = attempts.trouble()
+                && let Some(error) = attempts.last_error()
             {
                 return Err(Failure::connect(error));
             }
@@ -119,7 +119,7 @@ impl Pool {
         if !self.raw.is_full() {
             // One could not be made, or is being made and takes longer than the caller has.
             let connecting = || connecting(&self.manager.address(), waited);
-            let trouble = self.manager.attempts().trouble();
+            let trouble = self.manager.attempts().last_error();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }
         NotSentReason::Exhausted(Shortage {

@@ -16,8 +16,8 @@ use rustls::{
 
 use super::*;
 use crate::wire::endpoint::parse;
-use crate::wire::fault::io_kind;
-use crate::wire::line::Line;
+use crate::wire::error_context::io_kind;
+use crate::wire::raw_connection::RawConnection;
 
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
@@ -100,7 +100,7 @@ impl Peer {
 
     /// Hangs up, and says so twice: the second time as to a client that goes on. That arrives
     /// before this returns.
-    fn hang_up(self, client: &TcpStream) {
+    fn close_connection(self, client: &TcpStream) {
         self.socket.shutdown(Shutdown::Write).expect("open");
         SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).expect("an option");
         drop(self);
@@ -115,7 +115,7 @@ fn open(
     to: &TcpListener,
     parameters: &str,
     most: Duration,
-) -> std::result::Result<Line, RedisError> {
+) -> std::result::Result<RawConnection, RedisError> {
     let address = to.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://{address}{parameters}")).expect("a URL");
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -124,7 +124,7 @@ fn open(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting))
         .with_no_client_auth();
-    Line::connect(&endpoint.set_tls(Arc::new(config)), most)
+    RawConnection::connect(&endpoint.set_tls(Arc::new(config)), most)
 }
 
 /// Gives the first connection to a thread.
@@ -136,34 +136,34 @@ fn serve<T: Send + 'static>(
     (listener, thread::spawn(move || serve(accepts.accept().expect("a client").0)))
 }
 
-fn pair() -> (Line, Peer) {
+fn pair() -> (RawConnection, Peer) {
     let (listener, peer) = serve(Peer::agree);
     let line = open(&listener, "", LONG).expect("a connection");
     (line, peer.join().expect("a peer"))
 }
 
 #[test]
-fn write_to_a_peer_that_is_gone_fails_at_once() {
+fn write_to_a_gone_peer_fails_at_once() {
     let (mut line, peer) = pair();
-    peer.hang_up(&line.stream.socket.inner);
+    peer.close_connection(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert_eq!(io_kind(&error), Some(io::ErrorKind::BrokenPipe), "{error:?}");
 }
 
 #[test]
-fn write_to_a_peer_that_is_gone_tells_its_reason() {
+fn write_to_a_gone_peer_reports_its_reason() {
     let (mut line, mut peer) = pair();
     // Not TLS, so the peer says that it cannot go on.
     peer.session.read_tls(&mut &[0xff; 64][..]).expect("room");
     peer.session.process_new_packets().expect_err("no TLS");
     peer.session.write_tls(&mut peer.socket).expect("an alert");
-    peer.hang_up(&line.stream.socket.inner);
+    peer.close_connection(&line.stream.socket.inner);
     let error = line.send_packed_command(b"PING\r\n").expect_err("nothing is sent");
     assert!(is_fault(&error), "{error:?}");
 }
 
 #[test]
-fn write_into_a_full_socket_fails_by_its_time_out() {
+fn write_into_a_full_socket_fails_at_its_timeout() {
     let (mut line, mut peer) = pair();
     line.set_write_timeout(Some(SHORT)).expect("a time-out");
     line.set_read_timeout(Some(SHORT)).expect("a time-out");
@@ -201,7 +201,7 @@ fn long_command_arrives_whole() {
 }
 
 #[test]
-fn handshake_that_trickles_is_given_up_in_time() {
+fn trickling_handshake_ends_in_time() {
     let (listener, peer) = serve(|mut socket| {
         // The client's deadline has begun by its first byte.
         socket.read_exact(&mut [0]).expect("a greeting");
@@ -220,7 +220,7 @@ fn handshake_that_trickles_is_given_up_in_time() {
 }
 
 #[test]
-fn reply_to_hello_that_trickles_is_given_up_in_time() {
+fn trickling_reply_to_hello_ends_in_time() {
     let (listener, peer) = serve(|socket| Peer::agree(socket).trickle(&[b'+'; 1_000]));
     let error = open(&listener, "?protocol=resp3", SHORT * 10).err().expect("no reply");
     assert!(error.is_timeout(), "{error:?}");
@@ -233,7 +233,7 @@ fn secure_address_without_certificates_is_never_opened() {
     listener.set_nonblocking(true).expect("an option");
     let address = listener.local_addr().expect("an address");
     let endpoint = parse(&format!("rediss://me:s3cret@{address}")).expect("a URL");
-    let error = Line::connect(&endpoint, SHORT * 4).err().expect("no certificates");
+    let error = RawConnection::connect(&endpoint, SHORT * 4).err().expect("no certificates");
     assert_eq!(error.kind(), ErrorKind::InvalidClientConfig, "{error:?}");
     let accepted = listener.accept().err().map(|error| error.kind());
     assert_eq!(accepted, Some(io::ErrorKind::WouldBlock), "something was sent");

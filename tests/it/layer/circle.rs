@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{code, occurrences, sources, without_tests};
+use super::{code, is_test, occurrences, sources, without_tests};
 
 /// Names from the root of the crate.
 type Names = Vec<String>;
@@ -21,7 +21,6 @@ struct Modules {
 
 impl Modules {
     fn of(sources: &BTreeMap<String, String>) -> Modules {
-        let is_test = |file: &str| file.ends_with("/tests.rs");
         let files = sources.iter().filter(|(file, _)| !is_test(file));
         let files = files
             .map(|(file, text)| (module(file), (file.clone(), without_tests(&code(text)))))
@@ -193,7 +192,7 @@ fn circle(needs: &Needs) -> Option<Vec<String>> {
 }
 
 #[test]
-fn no_files_need_each_other_in_a_circle() {
+fn files_import_each_other_in_no_circle() {
     if let Some(files) = circle(&Modules::of(&sources()).needs()) {
         panic!("a circle: {}", files.join(" needs "));
     }

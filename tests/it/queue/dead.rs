@@ -79,7 +79,7 @@ fn three_killed_waiters_are_skipped_together() {
 /// Whoever looks for an heir of a free lock
 /// and finds none but the dead must own it in Redis too, and not only believe so.
 #[test]
-fn who_finds_only_dead_waiters_owns_the_lock_in_redis_too() {
+fn newcomer_behind_dead_waiters_owns_the_lock_in_redis() {
     let server = server();
     for (round, newcomer) in ["try", "join"].into_iter().enumerate() {
         let name = format!("x{round}");
@@ -113,7 +113,7 @@ fn who_finds_only_dead_waiters_owns_the_lock_in_redis_too() {
 
 /// The same for one who was in the queue behind the dead.
 #[test]
-fn who_waits_behind_a_killed_waiter_of_a_deleted_lock_owns_it_in_redis_too() {
+fn waiter_behind_a_killed_one_owns_the_lock_in_redis() {
     let server = server();
     foreign_hold(&server, "x", 60_000);
     let mut dead = waiter_process(&server, "x");
@@ -132,7 +132,7 @@ fn who_waits_behind_a_killed_waiter_of_a_deleted_lock_owns_it_in_redis_too() {
 
 /// Rule 11: who was taken for dead keeps its place, and has it again once it is heard of.
 #[test]
-fn a_stopped_waiter_has_its_place_again_when_it_comes_back() {
+fn resumed_waiter_has_its_place_again() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let mut stopped = waiter_process(&server, "x");
@@ -177,7 +177,7 @@ fn a_stopped_waiter_has_its_place_again_when_it_comes_back() {
 
 /// Rule 1: who is not in the queue any longer begins a new attempt.
 #[test]
-fn a_waiter_that_was_forgotten_queues_up_anew() {
+fn forgotten_waiter_queues_up_anew() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = open(&server).mutex("x").unwrap();
@@ -197,7 +197,7 @@ fn a_waiter_that_was_forgotten_queues_up_anew() {
 
 /// Catalogue: kill -9 of the holder, next grant within the remaining time to live.
 #[test]
-fn the_first_waiter_has_it_when_the_lease_of_a_killed_holder_ends() {
+fn first_waiter_gets_the_lock_of_a_killed_holder() {
     let server = server();
     let mut holder = Child::role("holder")
         .test("queue::roles")
@@ -254,7 +254,7 @@ fn waiters_survive_flushall_and_a_deleted_lock() {
 }
 
 #[test]
-fn a_queue_of_killed_waiters_ends_by_itself() {
+fn queue_of_killed_waiters_expires() {
     let server = server();
     foreign_hold(&server, "x", 60_000);
     let mut dead: Vec<Child> = (0..2)
@@ -274,7 +274,7 @@ fn a_queue_of_killed_waiters_ends_by_itself() {
 
 /// Keys of a name: one cluster slot, and none of them for ever.
 #[test]
-fn all_keys_share_the_names_slot_and_end() {
+fn all_keys_share_the_names_slot_and_expire() {
     let server = server();
     for (name, keys) in [
         ("x", ["x", "{x}:fence", "{x}:queue", "{x}:beats"]),
@@ -363,7 +363,7 @@ fn a_waiter_outlives_a_long_time_without_memory() {
 
 /// Rule 16: where a hand-over fails, the lock is deleted, and an attempt that fails takes nothing.
 #[test]
-fn a_queue_of_another_type_keeps_no_lock() {
+fn queue_key_of_another_type_does_not_block_the_lock() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let guard = lock.lock().unwrap();
@@ -381,7 +381,7 @@ fn a_queue_of_another_type_keeps_no_lock() {
 
 /// The same for the beats of those who wait.
 #[test]
-fn beats_of_another_type_keep_no_lock() {
+fn beats_key_of_another_type_does_not_block_the_lock() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let waiter = open(&server).mutex("x").unwrap();
@@ -401,7 +401,7 @@ fn beats_of_another_type_keep_no_lock() {
 
 /// Rule 8: the last request of a wait comes when the time is over, and promises nothing beyond it.
 #[test]
-fn the_last_request_of_a_wait_does_not_promise_to_live_on() {
+fn last_request_of_a_wait_promises_no_further_heartbeat() {
     let server = server();
     warm(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();

@@ -40,7 +40,7 @@ fn a_fixed_lease_that_was_handed_over_is_whole() {
 
 /// Rules 7 and 9: the window written is the next owner's, and its first renewal makes it whole.
 #[test]
-fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
+fn first_renewal_makes_the_next_owners_claim_whole() {
     let server = server();
     for (ttl, most) in [(30_000, 3_000), (2_700, 2_700)] {
         let guard = open(&server).mutex_with("x", fixed(60_000)).unwrap().lock().unwrap();
@@ -73,7 +73,7 @@ fn a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole() {
 
 /// `max_renewals` counts renewals; that a hand-over begins with a claim is not the user's doing.
 #[test]
-fn a_lease_that_is_never_renewed_is_whole_after_a_hand_over_too() {
+fn handed_over_lease_without_renewals_is_whole() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let lock = open(&server).mutex_with("x", renewed(10_000).max_renewals(0)).unwrap();

@@ -16,7 +16,7 @@ use crate::queue::{foreign_hold, members, owner, until_waiting};
 
 /// Rule 2: a request past its deadline neither takes nor joins.
 #[test]
-fn a_request_that_comes_too_late_neither_takes_nor_joins() {
+fn late_request_neither_takes_nor_joins() {
     let (server, proxy) = behind_proxy();
     for held in [false, true] {
         // The request is kept on its way, or the server stands still.
@@ -58,7 +58,7 @@ fn a_request_that_comes_too_late_neither_takes_nor_joins() {
 /// A client that has asked for nothing for a while knows the server's clock less well. That is no
 /// reason to find its next request too late.
 #[test]
-fn the_first_request_after_a_long_silence_is_not_too_late() {
+fn first_request_after_a_long_silence_is_in_time() {
     let server = server();
     // The shorter a request may take, the shorter the silence that matters.
     let client = LockClient::builder(server.url()).command_timeout(ms(10)).build().unwrap();
@@ -73,7 +73,7 @@ fn the_first_request_after_a_long_silence_is_not_too_late() {
 
 /// Rules 1 to 3: the answer to a join is lost, and the attempt is recognised.
 #[test]
-fn a_join_whose_answer_was_lost_has_its_place() {
+fn join_with_a_lost_reply_keeps_its_place() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -109,7 +109,7 @@ fn a_join_whose_answer_was_lost_has_its_place() {
 
 /// Rule 6: no ghost owner and no ghost waiter, whatever was lost.
 #[test]
-fn nothing_is_left_of_waits_that_ended_without_an_answer() {
+fn waits_that_ended_without_a_reply_leave_nothing() {
     let (server, proxy) = behind_proxy();
     for held in [false, true] {
         for cancelled in [false, true] {
@@ -150,7 +150,7 @@ fn nothing_is_left_of_waits_that_ended_without_an_answer() {
 
 /// The answer to something else is not taken for a grant, whatever it looks like.
 #[test]
-fn a_number_out_of_place_is_not_a_grant() {
+fn misplaced_number_is_not_a_grant() {
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     listens(&server, &client);
@@ -182,7 +182,7 @@ fn a_number_out_of_place_is_not_a_grant() {
 /// Rule 6: a join comes after the leave that was to undo it, and before its own deadline. So the
 /// leave is repeated.
 #[test]
-fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
+fn join_that_overtakes_its_leave_is_undone() {
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));
@@ -221,7 +221,7 @@ fn a_join_that_overtakes_its_leave_is_undone_in_the_end() {
 /// The same for an attempt that was granted when it was repeated, and is released before the request
 /// that got stuck arrives.
 #[test]
-fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
+fn request_that_arrives_after_the_release_is_undone() {
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));
@@ -241,7 +241,7 @@ fn a_request_that_comes_after_the_release_is_undone_in_the_end() {
 /// Rules 6 and 30: the hold is lost before the request that got stuck arrives, and nobody gives its lease
 /// back.
 #[test]
-fn request_that_arrives_after_the_loss_leaves_no_ghost() {
+fn request_that_arrives_after_the_loss_leaves_no_owner() {
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, ms(500));

@@ -18,7 +18,7 @@ use crate::queue::{AT_ONCE, foreign_hold, members, owner, until_waiting};
 
 /// Checker C6: no inversions among live waiters; C2: tokens grow in the order of service.
 #[test]
-fn processes_are_served_in_the_order_in_which_they_came() {
+fn processes_are_served_in_order_of_arrival() {
     const WAITERS: usize = 12;
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -49,7 +49,7 @@ fn processes_are_served_in_the_order_in_which_they_came() {
 
 /// Section 10: one command to queue, one to hand over, however many wait.
 #[test]
-fn a_hand_over_is_one_command_however_many_wait() {
+fn hand_over_is_one_command_for_any_number_of_waiters() {
     const WAITERS: usize = 8;
     let server = server();
     warm(&server);
@@ -77,7 +77,7 @@ fn a_hand_over_is_one_command_however_many_wait() {
 
 /// Rule 4: newcomers never barge, and promote the first who waits when the lock is free.
 #[test]
-fn nobody_takes_it_before_those_who_wait() {
+fn newcomers_do_not_overtake_waiters() {
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let newcomers = [
@@ -108,7 +108,7 @@ fn nobody_takes_it_before_those_who_wait() {
 
 /// A server that refuses to be written to has not taken a waiter out of its queue.
 #[test]
-fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
+fn waiter_with_a_refused_leave_leaves_later() {
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -132,7 +132,7 @@ fn a_waiter_that_the_server_would_not_let_go_leaves_as_soon_as_it_may() {
 
 /// Regression, redisson#5019: an entry was left in the queue after a time-out.
 #[test]
-fn a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing() {
+fn timed_out_waiter_leaves_nothing_and_gets_nothing() {
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -163,7 +163,7 @@ fn a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing() {
 }
 
 #[test]
-fn a_wait_ends_when_the_caller_said() {
+fn wait_ends_at_the_callers_deadline() {
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -179,7 +179,7 @@ fn a_wait_ends_when_the_caller_said() {
 /// `None` says that somebody has it. That the wake-ups are not connected in so short a time is no
 /// reason to say that Redis is down.
 #[test]
-fn a_first_wait_too_short_to_connect_the_wake_ups_is_none_and_not_an_error() {
+fn first_wait_too_short_to_subscribe_returns_none() {
     let server = server();
     warm(&server);
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -195,7 +195,7 @@ fn a_first_wait_too_short_to_connect_the_wake_ups_is_none_and_not_an_error() {
 
 /// Rule 5: where local threads still wait, the place moves to the next of them and nothing is sent.
 #[test]
-fn a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process() {
+fn thread_that_gives_up_leaves_its_place_to_its_process() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let (client, other) = (open(&server), open(&server).mutex("x").unwrap());
@@ -221,7 +221,7 @@ fn a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process() {
 }
 
 #[test]
-fn a_forced_release_serves_the_first_who_waits() {
+fn forced_release_serves_the_first_waiter() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let (first, second) = (open(&server).mutex("x").unwrap(), open(&server).mutex("x").unwrap());
@@ -241,7 +241,7 @@ fn a_forced_release_serves_the_first_who_waits() {
 
 /// A foreign holder tells nobody: the first who waits polls, and the others do not.
 #[test]
-fn a_lock_of_somebody_who_does_not_hand_over_is_had_soon_after_it_is_free() {
+fn lock_of_a_foreign_holder_is_taken_soon_once_free() {
     let server = server();
     let spin = LockOptions::new().wait(Wait::spin());
     for foreign in ["set", "spin", "watch"] {
@@ -308,7 +308,7 @@ fn two_names_of_one_client_do_not_mix() {
 
 /// Section 3: handles of one name with different options share the slot; each hold follows its own.
 #[test]
-fn mixed_options_on_one_name_exclude_each_other_and_are_all_served() {
+fn mixed_options_on_one_name_exclude_and_are_all_served() {
     let server = server();
     let spin = LockOptions::new().wait(Wait::spin());
     let options = [

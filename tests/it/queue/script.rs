@@ -149,7 +149,7 @@ impl Bare {
 }
 
 #[test]
-fn the_time_of_an_operation_does_not_grow_with_the_queue() {
+fn operations_take_no_longer_with_a_longer_queue() {
     let server = server();
     let mut bare = Bare::new(&server);
     bare.times(10);
@@ -167,7 +167,7 @@ fn the_time_of_an_operation_does_not_grow_with_the_queue() {
 }
 
 #[test]
-fn ten_thousand_are_served_in_the_order_in_which_they_joined() {
+fn ten_thousand_waiters_are_served_in_order() {
     const WAITERS: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -195,7 +195,7 @@ fn ten_thousand_are_served_in_the_order_in_which_they_joined() {
 }
 
 #[test]
-fn ten_thousand_dead_are_skipped_in_one_operation() {
+fn ten_thousand_dead_waiters_are_skipped_at_once() {
     const DEAD: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -229,7 +229,7 @@ fn ten_thousand_dead_are_skipped_in_one_operation() {
 
 /// Rule 11: who was taken for dead and lives has its place again, also from those who came meanwhile.
 #[test]
-fn newcomer_stands_behind_all_who_were_skipped() {
+fn newcomer_queues_behind_all_skipped_waiters() {
     let server = server();
     let mut bare = Bare::new(&server);
     assert_ne!(bare.join(0, "join"), 0);

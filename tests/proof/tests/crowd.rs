@@ -42,7 +42,7 @@ fn soon(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Catalogue: 5,000 waiters: bounded connections, every one gets its verdict. Checker C6.
 #[test]
-fn five_thousand_threads_are_served_in_the_order_in_which_they_came() {
+fn five_thousand_threads_are_served_in_order() {
     const POOL: u32 = 4;
     let server = server();
     let client = LockClient::builder(server.url()).max_size(POOL).build().unwrap();
@@ -80,7 +80,7 @@ fn five_thousand_threads_are_served_in_the_order_in_which_they_came() {
 
 /// Every one has its verdict: the lock, "not in that time", or "called off".
 #[test]
-fn five_thousand_threads_each_get_a_verdict() {
+fn five_thousand_threads_each_get_an_outcome() {
     const POOL: u32 = 4;
     let server = server();
     let client = LockClient::builder(server.url()).max_size(POOL).connect_now(true);
@@ -123,7 +123,7 @@ fn five_thousand_threads_each_get_a_verdict() {
 }
 
 #[test]
-fn two_hundred_clients_are_served_in_the_order_in_which_they_came() {
+fn two_hundred_clients_are_served_in_order() {
     const CLIENTS: usize = 200;
     let server = server();
     let clients: Vec<LockClient> = (0..CLIENTS).map(|_| open(&server)).collect();
@@ -209,7 +209,7 @@ fn a_million_names_leave_nothing_in_memory() {
 
 /// Waits that come and go leave no channel, no queue and no key.
 #[test]
-fn many_names_that_were_waited_for_leave_nothing_in_redis() {
+fn many_contended_names_leave_nothing_in_redis() {
     const NAMES: usize = 100;
     let server = server();
     let (holder, client) = (open(&server), open(&server));

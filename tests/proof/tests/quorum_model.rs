@@ -14,7 +14,7 @@ const TIMEOUT: u8 = 1;
 enum Plant {
     Nothing,
     /// A restarted server counts at once.
-    NoProbation,
+    NoQuarantine,
     /// A token is above what was seen, and not above the clocks.
     NotAboveClocks,
     /// A fence is kept for the lease only, not until the clock has come to its token.
@@ -177,8 +177,8 @@ impl Model {
                 if state.servers[server].fence == 0 {
                     continue;
                 }
-                let probation = if self.plant == Plant::NoProbation { 0 } else { LEASE };
-                let counts_from = state.now + probation;
+                let quarantine = if self.plant == Plant::NoQuarantine { 0 } else { LEASE };
+                let counts_from = state.now + quarantine;
                 next.servers[server] = Server { counts_from, ..Server::default() };
                 next.restarts += 1;
                 // Its connections break, and what was on its way to it is lost.
@@ -427,28 +427,28 @@ const APART: [u8; SERVERS] = [0, 0, 4];
 const TOGETHER: [u8; SERVERS] = [0; SERVERS];
 
 #[test]
-fn no_two_holders_and_tokens_that_grow_with_servers_that_forget() {
+fn exclusion_and_tokens_hold_with_forgetful_servers() {
     let states = model(Plant::Nothing, TOGETHER, 2).unwrap();
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
-fn no_two_holders_and_tokens_that_grow_with_clocks_that_are_apart() {
+fn exclusion_and_tokens_hold_with_clocks_apart() {
     let states = model(Plant::Nothing, APART, 0).unwrap();
     assert!(states > 10_000, "{states}");
 }
 
 /// The limit that the documentation tells of.
 #[test]
-fn both_at_once_is_too_much_for_tokens() {
+fn forgetful_servers_with_clocks_apart_break_tokens() {
     let error = model(Plant::Nothing, APART, 2).unwrap_err();
     assert!(error.starts_with("token"), "{error}");
 }
 
 #[test]
-fn each_rule_that_is_left_out_is_missed() {
+fn each_rule_left_out_breaks_the_model() {
     for (plant, ahead, restarts) in [
-        (Plant::NoProbation, TOGETHER, 2),
+        (Plant::NoQuarantine, TOGETHER, 2),
         (Plant::NotAboveClocks, TOGETHER, 0),
         (Plant::ShortFence, APART, 0),
         (Plant::SameToken, APART, 0),

@@ -19,12 +19,12 @@ const SEED: u64 = 4;
 const PROCESSES: usize = 3;
 
 fn child(builder: ChildBuilder) -> ChildBuilder {
-    builder.test("plays_the_holder")
+    builder.test("torture_holder_process")
 }
 
 /// What the child processes run, and nothing in the process that people started.
 #[test]
-fn plays_the_holder() -> Result<()> {
+fn torture_holder_process() -> Result<()> {
     if role().as_deref() == Some(holder::ROLE) { holder::serve() } else { Ok(()) }
 }
 
@@ -79,14 +79,14 @@ fn a_short_round_over_several_servers_has_no_violation() -> Result<()> {
 }
 
 #[test]
-fn two_minorities_of_the_servers_are_no_majority() -> Result<()> {
+fn two_minorities_make_no_majority() -> Result<()> {
     let tally = over_several(|number| quorum::Plan::partitioned(SEED, number), 1, Duration::ZERO)?;
     assert!(tally.holds > 0 && tally.proven() > 0, "{}", tally.text());
     Ok(())
 }
 
 #[test]
-fn a_majority_that_forgot_does_not_vote_while_holders_remember() -> Result<()> {
+fn forgetful_majority_has_no_vote_while_holds_last() -> Result<()> {
     // Until the servers count again.
     let pause = Duration::from_millis(2_200);
     let tally = over_several(|number| quorum::Plan::forgetful(SEED, number), 1, pause)?;
@@ -95,7 +95,7 @@ fn a_majority_that_forgot_does_not_vote_while_holders_remember() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_on_purpose_over_several_servers_is_found() -> Result<()> {
+fn planted_bugs_over_several_servers_are_found() -> Result<()> {
     let mut crew = quorum::Crew::hire(PROCESSES, child)?;
     for (planted, checker) in [
         (Planted::NoLock, "C1"),
@@ -114,7 +114,7 @@ fn what_is_wrong_on_purpose_over_several_servers_is_found() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_on_purpose_is_found() -> Result<()> {
+fn planted_bugs_are_found() -> Result<()> {
     let mut crew = Crew::hire(PROCESSES, child)?;
     for (planted, checker) in [
         (Planted::NoLock, "C1"),

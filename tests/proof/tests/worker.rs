@@ -55,7 +55,7 @@ fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
 /// What a worker that is in a hurry for one lease does to the others: every lease that is about to
 /// run out must not cut short the exchange that renews the rest.
 #[test]
-fn leases_that_run_out_do_not_cut_the_renewal_of_others_short() {
+fn expiring_leases_do_not_cut_short_other_renewals() {
     let lost_alone = lost_beside(0);
     assert_eq!(lost_alone, 0, "the machine is too slow for this test");
     assert_eq!(lost_beside(16), 0);

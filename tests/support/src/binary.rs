@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_from_what_a_server_tells_of_itself() {
+    fn version_is_parsed_from_server_output() {
         let old = version("Redis server v=6.0.16 sha=00000000:0 malloc=jemalloc-5.2.1");
         assert_eq!(old, Some((6, 0)));
         let new = version("Valkey server v=10.1.0 sha=00000000:0 malloc=libc bits=64");

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_cut_where_they_end() {
+    fn stream_is_cut_at_the_ends_of_messages() {
         let messages: [&[u8]; 8] = [
             b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
             b"+OK\r\n",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_are_known() {
+    fn subscriptions_are_recognised() {
         for name in ["SUBSCRIBE", "psubscribe", "SSUBSCRIBE", "unsubscribe", "PUNSUBSCRIBE"] {
             let message = format!("*1\r\n${}\r\n{name}\r\n", name.len());
             assert!(is_subscription(message.as_bytes()), "{name}");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_late_and_has_not_said_so_yet_is_counted() {
+    fn late_thread_counts_before_it_reports() {
         let zero = Instant::now();
         let at = |millis| zero + Duration::from_millis(millis);
         let seen = Seen { lags: vec![(at(1), at(4))], due: vec![at(10), at(29)] };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_saw_counts_once_and_only_within_the_time_asked_for() {
+    fn overlapping_lags_count_once_within_the_time_asked_for() {
         let zero = Instant::now();
         let at = |millis| zero + Duration::from_millis(millis);
         let lags = vec![(at(30), at(50)), (at(0), at(20)), (at(40), at(45)), (at(10), at(35))];

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_what_was_pinned_is_refused() {
+    fn file_with_another_hash_is_refused() {
         let path = std::env::temp_dir().join(format!("leasehold-wheel-{}", std::process::id()));
         fs::write(&path, "abc").unwrap();
         let pin = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

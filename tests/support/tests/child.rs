@@ -67,7 +67,7 @@ fn a_stopped_child_is_silent_until_it_goes_on() {
 }
 
 #[test]
-fn nothing_outlives_a_killed_process() {
+fn child_does_not_outlive_a_killed_process() {
     let mut owner = child("owner");
     let server = owner.expect_line("server", SOON);
     let paused = owner.expect_line("paused", SOON);

@@ -40,7 +40,7 @@ fn set_with(proxy: &Proxy, fault: Fault) -> (Injection, RedisResult<String>) {
 }
 
 #[test]
-fn carries_messages_and_counts_connections() {
+fn proxy_carries_messages_and_counts_connections() {
     let (_server, proxy) = start();
     let mut one = connect(&proxy).expect("a connection");
     let two = connect(&proxy).expect("a connection");
@@ -59,7 +59,7 @@ fn carries_messages_and_counts_connections() {
 }
 
 #[test]
-fn carries_to_a_port_too() {
+fn proxy_carries_to_a_port() {
     let server = Server::builder().tcp().start().expect("a server");
     let proxy = Proxy::to_addr(server.addr()).expect("a proxy");
     let mut connection = connect(&proxy).expect("a connection");
@@ -67,7 +67,7 @@ fn carries_to_a_port_too() {
 }
 
 #[test]
-fn refuses_and_heals() {
+fn proxy_refuses_and_heals() {
     let (_server, proxy) = start();
     let mut open = connect(&proxy).expect("a connection");
     proxy.refuse();
@@ -93,7 +93,7 @@ fn a_black_hole_accepts_and_says_nothing() {
 }
 
 #[test]
-fn delays_both_ways() {
+fn proxy_delays_both_directions() {
     let (_server, proxy) = start();
     let mut connection = connect(&proxy).expect("a connection");
     proxy.delay(Duration::from_millis(50));
@@ -103,7 +103,7 @@ fn delays_both_ways() {
 }
 
 #[test]
-fn cuts_all_connections() {
+fn proxy_cuts_all_connections() {
     let (_server, proxy) = start();
     let mut connection = connect(&proxy).expect("a connection");
     proxy.cut();

@@ -11,7 +11,7 @@ fn ping(server: &Server) -> redis::RedisResult<String> {
 }
 
 #[test]
-fn answers_on_its_socket_and_its_port() {
+fn server_answers_on_its_socket_and_its_port() {
     let server = Server::builder().tcp().start().expect("a server");
     eprintln!("{} on {}", server.version(), server.url());
     assert!(server.version().starts_with("valkey ") || server.version().starts_with("redis "));
@@ -24,7 +24,7 @@ fn answers_on_its_socket_and_its_port() {
 }
 
 #[test]
-fn is_gone_with_its_folder_after_a_drop() {
+fn server_is_gone_with_its_folder_after_a_drop() {
     let server = Server::start().expect("a server");
     let (pid, folder) = (server.pid(), server.directory().to_owned());
     assert!(server.socket().exists());
@@ -35,7 +35,7 @@ fn is_gone_with_its_folder_after_a_drop() {
 }
 
 #[test]
-fn comes_back_empty_on_the_same_addresses() {
+fn server_restarts_empty_on_the_same_addresses() {
     let server = Server::builder().tcp().start().expect("a server");
     let set: String =
         redis::cmd("SET").arg("a").arg("b").query(&mut server.connection()).expect("OK");
@@ -50,7 +50,7 @@ fn comes_back_empty_on_the_same_addresses() {
 }
 
 #[test]
-fn is_silent_while_paused() {
+fn server_is_silent_while_paused() {
     let server = Server::start().expect("a server");
     let mut connection = server.connection();
     connection.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
@@ -64,7 +64,7 @@ fn is_silent_while_paused() {
 }
 
 #[test]
-fn counts_commands() {
+fn server_counts_commands() {
     let server = Server::start().expect("a server");
     let mut connection = server.connection();
     server.reset_stats();
@@ -85,7 +85,7 @@ fn counts_commands() {
 }
 
 #[test]
-fn takes_arguments_and_shows_the_log_of_a_failed_start() {
+fn failed_start_shows_the_servers_log() {
     let server = Server::builder().arg("--maxclients").arg("10").start().expect("a server");
     let (_, most): (String, String) = redis::cmd("CONFIG")
         .arg("GET")
@@ -107,7 +107,7 @@ fn alive(pid: u32) -> bool {
 }
 
 #[test]
-fn the_nodes_of_a_cluster_share_the_slots_and_a_slot_moves_with_its_keys() {
+fn cluster_nodes_share_slots_and_a_slot_moves_with_keys() {
     let cluster = leasehold_support::Cluster::start(3, 1).expect("a cluster");
     assert_eq!((cluster.masters().len(), cluster.nodes().len()), (3, 6));
     let name = cluster.name_at(1, "x");
@@ -119,7 +119,7 @@ fn the_nodes_of_a_cluster_share_the_slots_and_a_slot_moves_with_its_keys() {
 }
 
 #[test]
-fn a_wall_clock_of_its_own_jumps_and_no_other_does() {
+fn clock_jump_of_one_server_leaves_others_alone() {
     let clock = WallClock::new().unwrap();
     let (clocked, other) =
         (Server::builder().envs(clock.variables()).start().unwrap(), Server::start().unwrap());
@@ -137,7 +137,7 @@ fn a_wall_clock_of_its_own_jumps_and_no_other_does() {
 }
 
 #[test]
-fn a_monitor_has_what_runs_and_notices_the_servers_end() {
+fn monitor_records_commands_and_ends_with_the_server() {
     let server = Server::start().unwrap();
     let monitor = Monitor::start(&server);
     redis::cmd("ECHO").arg("seen").exec(&mut server.connection()).unwrap();

@@ -11,13 +11,13 @@ const PLAYED: &str = "LEASEHOLD_SKIP_PLAYED";
 
 /// Passes where it has its server; the other test runs it where it has not.
 #[test]
-fn played_needs_a_later_server() {
+fn role_that_needs_a_later_server() {
     let Some(server) = or_skip(Server::builder().since(7, 2).start()) else { return };
     assert!(env::var_os(PLAYED).is_none(), "{} was to be had", server.version());
 }
 
 #[test]
-fn missing_server_is_told_although_the_test_passes() {
+fn skipped_test_is_reported_although_it_passes() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skip");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
@@ -26,7 +26,7 @@ fn missing_server_is_told_although_the_test_passes() {
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
     for _ in 0..2 {
         let output = Command::new(env::current_exe().unwrap())
-            .args(["played_needs_a_later_server", "--exact"])
+            .args(["role_that_needs_a_later_server", "--exact"])
             .env(PLAYED, "yes")
             .env("LEASEHOLD_SERVER_BIN", &old)
             .env("LEASEHOLD_SKIPS", &list)
@@ -37,7 +37,7 @@ fn missing_server_is_told_although_the_test_passes() {
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.starts_with("SKIPPED: played_needs_a_later_server: "), "{output:?}");
+        assert!(told.starts_with("SKIPPED: role_that_needs_a_later_server: "), "{output:?}");
         assert!(told.contains("older than 7.2"), "{told}");
     }
     assert_eq!(fs::read_to_string(&list).unwrap().matches("SKIPPED: played").count(), 2);

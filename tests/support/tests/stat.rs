@@ -3,7 +3,7 @@
 use leasehold_support::stat::{JsonLine, jain, median, percentile};
 
 #[test]
-fn middles_and_percentiles() {
+fn medians_and_percentiles_are_exact() {
     assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
     assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
     assert_eq!(percentile(&[10.0, 20.0], 100.0), 20.0);

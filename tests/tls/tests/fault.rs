@@ -72,7 +72,7 @@ impl Topology {
 
 /// In the midst of the handshake, and so before anything was asked for.
 #[test]
-fn a_handshake_that_is_cut_is_an_outage_that_is_ridden_out() {
+fn wait_outlasts_a_cut_handshake() {
     let topology = Topology::start();
     topology.relay.harm(Harm::CutAfter(100), ALWAYS);
     let lock = topology.lock();
@@ -91,7 +91,7 @@ fn a_handshake_that_is_cut_is_an_outage_that_is_ridden_out() {
 }
 
 #[test]
-fn a_handshake_that_is_held_up_is_given_up_in_time() {
+fn stalled_handshake_fails_in_time() {
     let topology = Topology::start();
     topology.relay.harm(Harm::Hold, ALWAYS);
     let lock = topology.lock();
@@ -105,7 +105,7 @@ fn a_handshake_that_is_held_up_is_given_up_in_time() {
 
 /// Whoever changes what was sealed is found out: that is no answer, and no certificate's fault either.
 #[test]
-fn a_bit_that_is_flipped_in_the_handshake_never_makes_a_connection() {
+fn flipped_bit_in_the_handshake_makes_no_connection() {
     let topology = Topology::start();
     topology.relay.harm(Harm::Flip, ALWAYS);
     let lock = topology.lock();
@@ -135,17 +135,17 @@ fn acquired_again(harm: Harm) {
 }
 
 #[test]
-fn a_connection_that_is_cut_at_the_answer_is_made_again_and_the_lock_recognised() {
+fn lock_is_recognised_after_a_cut_at_its_reply() {
     acquired_again(Harm::CutAfter(0));
 }
 
 #[test]
-fn a_bit_that_is_flipped_in_an_answer_is_no_answer_and_the_lock_recognised() {
+fn lock_is_recognised_after_a_flipped_bit_in_its_reply() {
     acquired_again(Harm::Flip);
 }
 
 #[test]
-fn a_release_whose_answer_is_cut_off_is_repeated() {
+fn release_with_a_cut_reply_is_repeated() {
     let topology = Topology::start();
     let guard = topology.warm().lock().unwrap();
     topology.relay.harm(Harm::CutAfter(0), 1);
@@ -157,7 +157,7 @@ fn a_release_whose_answer_is_cut_off_is_repeated() {
 /// Nothing comes any more: what is under way is told as unknown, in time, and what is held is lost here
 /// before another has it.
 #[test]
-fn a_black_hole_ends_a_hold_in_time_and_the_next_is_fenced() {
+fn black_hole_ends_a_hold_in_time_and_fences_it() {
     let topology = Topology::start();
     let lock = topology.warm();
     let guard = lock.lock().unwrap();

@@ -29,7 +29,7 @@ fn is_tls_fault(outcome: Result<LockClient, Error>) {
 }
 
 #[test]
-fn a_lock_is_taken_waited_for_handed_over_and_lost_over_tls() {
+fn lock_wait_hand_over_and_loss_work_over_tls() {
     let (server, authority) = (server(), Authority::new("ours"));
     let terminator = before(&server, &authority.sign("127.0.0.1"), None);
     let open = || to(&terminator).ca_certificate(authority.pem()).build().expect("a client");
@@ -74,7 +74,7 @@ fn many_threads_share_a_small_pool_over_tls() {
 }
 
 #[test]
-fn a_certificate_of_a_stranger_or_for_another_host_is_refused_at_once() {
+fn foreign_or_misnamed_certificate_is_refused_at_once() {
     let (server, authority) = (server(), Authority::new("ours"));
     let ours = before(&server, &authority.sign("127.0.0.1"), None);
     let begin = Instant::now();
@@ -95,7 +95,7 @@ fn a_certificate_of_a_stranger_or_for_another_host_is_refused_at_once() {
 }
 
 #[test]
-fn a_client_shows_its_certificate_where_that_is_asked_for() {
+fn client_shows_its_certificate_on_request() {
     let (server, authority) = (server(), Authority::new("ours"));
     let terminator = before(&server, &authority.sign("127.0.0.1"), Some(authority.pem()));
     let builder = || to(&terminator).ca_certificate(authority.pem());
@@ -109,7 +109,7 @@ fn a_client_shows_its_certificate_where_that_is_asked_for() {
 
 /// A server without TLS reads the handshake as the beginning of a long command.
 #[test]
-fn a_server_that_never_answers_the_handshake_is_given_up_in_time() {
+fn silent_server_in_the_handshake_fails_in_time() {
     let (listener, plain) =
         (TcpListener::bind("127.0.0.1:0").unwrap(), Server::builder().tcp().start().unwrap());
     for address in [listener.local_addr().unwrap(), plain.addr()] {
@@ -129,7 +129,7 @@ fn a_server_that_never_answers_the_handshake_is_given_up_in_time() {
 }
 
 #[test]
-fn certificates_that_are_none_are_refused_before_any_io() {
+fn malformed_certificates_are_rejected_before_any_io() {
     let authority = Authority::new("ours");
     let (worker, other) = (authority.sign("worker"), authority.sign("other"));
     let builder = || LockClient::builder("rediss://127.0.0.1:1");
@@ -154,7 +154,7 @@ fn certificates_that_are_none_are_refused_before_any_io() {
 }
 
 #[test]
-fn what_is_shown_has_neither_password_nor_key() {
+fn debug_output_shows_neither_password_nor_key() {
     let worker = Authority::new("ours").sign("worker");
     let builder = LockClient::builder("rediss://me:s3cret@127.0.0.1:1")
         .client_certificate(&worker.pem, &worker.key);

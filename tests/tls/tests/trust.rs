@@ -89,7 +89,7 @@ fn is_tls_fault(client: &LockClient) {
 }
 
 #[test]
-fn machines_certificates_are_read_once_for_each_client() {
+fn system_certificates_are_read_once_for_each_client() {
     let (ours, other) = (Place::new("ours"), Place::new("a stranger"));
     run("machine", &File::new("once", ours.authority.pem()), &ours, &other.url());
     assert!(ours.terminator.handshakes() >= 1 && other.terminator.handshakes() == 0);
@@ -110,7 +110,7 @@ fn trusts_the_machine() {
 }
 
 #[test]
-fn given_authority_alone_is_trusted() {
+fn only_the_given_authority_is_trusted() {
     let (ours, other) = (Place::new("ours"), Place::new("the machine's"));
     run("given", &File::new("given", other.authority.pem()), &ours, &other.url());
     assert!(ours.terminator.handshakes() >= 1 && other.terminator.handshakes() == 0);
@@ -125,7 +125,7 @@ fn trusts_the_one_given() {
 }
 
 #[test]
-fn machine_without_certificates_is_told_by_build() {
+fn build_reports_a_machine_without_certificates() {
     run("nobody", &File::new("empty", ""), &Place::new("ours"), "");
 }
 
@@ -138,7 +138,7 @@ fn trusts_nobody() {
 }
 
 #[test]
-fn process_provider_is_used_and_kept() {
+fn crypto_provider_of_the_process_is_used_and_kept() {
     let ours = Place::new("ours");
     run("chooser", &File::new("chooser", ours.authority.pem()), &ours, "");
     assert_eq!(ours.terminator.suite(), Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256));
@@ -153,7 +153,7 @@ fn chooses() {
 }
 
 #[test]
-fn process_without_a_provider_is_left_without() {
+fn process_without_a_crypto_provider_gets_none() {
     let ours = Place::new("ours");
     run("bystander", &File::new("bystander", ""), &ours, "");
     assert!(ours.terminator.handshakes() >= 1);
@@ -166,7 +166,7 @@ fn chooses_nothing() {
 }
 
 #[test]
-fn plaintext_sentinel_may_tell_of_a_master_over_tls() {
+fn plaintext_sentinel_may_name_a_tls_master() {
     let ours = Place::new("ours");
     let sentinel = sentinel(ours.terminator.address()).unwrap();
     let client = LockClient::builder("rediss://a-master")
@@ -179,7 +179,7 @@ fn plaintext_sentinel_may_tell_of_a_master_over_tls() {
 }
 
 #[test]
-fn sentinel_over_tls_may_tell_of_a_plaintext_master() {
+fn tls_sentinel_may_name_a_plaintext_master() {
     let (server, authority) = (Server::builder().tcp().start().unwrap(), Authority::new("ours"));
     let socket = std::env::temp_dir().join(format!("leasehold-{}-sentinel", std::process::id()));
     sentinel_at(&socket, server.addr()).unwrap();

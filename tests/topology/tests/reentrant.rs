@@ -36,12 +36,12 @@ macro_rules! suite {
 }
 
 suite! {
-    holds_are_counted_and_the_last_gives_back
-    the_count_is_shown_by_the_server
-    a_release_lets_a_waiter_in
+    holds_are_counted_and_the_last_one_releases
+    server_shows_the_hold_count
+    release_lets_a_waiter_in
     clients_exclude_each_other_and_tokens_grow
-    a_lease_is_renewed_and_its_loss_is_told
-    a_key_of_another_type_is_told_and_left_alone
+    lease_is_renewed_and_its_loss_reported
+    key_of_another_type_is_an_error_and_not_touched
 }
 
 /// Where a lock is on one server at a time.
@@ -58,7 +58,7 @@ fn by(wait: Wait) -> LockOptions {
     LockOptions::new().wait(wait)
 }
 
-fn holds_are_counted_and_the_last_gives_back<T: Single>(scene: &Scene<'_, T>) {
+fn holds_are_counted_and_the_last_one_releases<T: Single>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (lock(scene, LockOptions::new()), lock(scene, LockOptions::new()));
     let (outer, inner) = (lock.lock().unwrap(), lock.try_lock().unwrap().expect("ours"));
     assert_eq!((lock.hold_count(), outer.fencing_token()), (2, inner.fencing_token()));
@@ -69,7 +69,7 @@ fn holds_are_counted_and_the_last_gives_back<T: Single>(scene: &Scene<'_, T>) {
 }
 
 /// As Redisson's `getHoldCount` sees it.
-fn the_count_is_shown_by_the_server<T: Single>(scene: &Scene<'_, T>) {
+fn server_shows_the_hold_count<T: Single>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
     let lock = lock(scene, LockOptions::new());
     let counts = || scene.ask::<Vec<u32>>(&name, &[b"HVALS", &name]).concat();
@@ -84,7 +84,7 @@ fn the_count_is_shown_by_the_server<T: Single>(scene: &Scene<'_, T>) {
 }
 
 /// Long before the lease of 30 s is over.
-fn a_release_lets_a_waiter_in<T: Single>(scene: &Scene<'_, T>) {
+fn release_lets_a_waiter_in<T: Single>(scene: &Scene<'_, T>) {
     for wait in [Wait::notify(), Wait::spin()] {
         let (lock, elsewhere) = (lock(scene, by(wait)), lock(scene, by(wait)));
         let guard = lock.lock().unwrap();
@@ -126,7 +126,7 @@ fn clients_exclude_each_other_and_tokens_grow<T: Single>(scene: &Scene<'_, T>) {
     });
 }
 
-fn a_lease_is_renewed_and_its_loss_is_told<T: Single>(scene: &Scene<'_, T>) {
+fn lease_is_renewed_and_its_loss_reported<T: Single>(scene: &Scene<'_, T>) {
     let (name, elsewhere) = (scene.name("x"), lock(scene, LockOptions::new()));
     let guard = lock(scene, renewed(2_400)).lock().unwrap();
     let end = Instant::now() + ms(4_000);
@@ -141,7 +141,7 @@ fn a_lease_is_renewed_and_its_loss_is_told<T: Single>(scene: &Scene<'_, T>) {
     assert!(guard.release().unwrap_err().is_lost());
 }
 
-fn a_key_of_another_type_is_told_and_left_alone<T: Single>(scene: &Scene<'_, T>) {
+fn key_of_another_type_is_an_error_and_not_touched<T: Single>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
     // What a mutex would be.
     scene.ask::<()>(&name, &[b"SET", &name, b"somebody"]);

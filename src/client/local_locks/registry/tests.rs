@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::error::Result;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::client::{DistributedLock, LocalLocks};
 
 const NOW: Duration = Duration::ZERO;
@@ -13,8 +13,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Locks on a clock that stands still until it is put forward.
-fn standing_still() -> (LocalLocks, Arc<DrivenClock>) {
-    let clock = Arc::new(DrivenClock::new(false));
+fn standing_still() -> (LocalLocks, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(false));
     (LocalLocks::with_clock(Arc::clone(&clock) as Arc<dyn Clock>), clock)
 }
 
@@ -37,7 +37,7 @@ impl Registry {
     }
 }
 
-impl DrivenClock {
+impl ManualClock {
     fn pass(&self, span: Duration) {
         self.put_forward(self.now().after(span));
     }
@@ -99,7 +99,7 @@ fn renewed_lease_lasts_as_long_as_the_hold() {
 }
 
 #[test]
-fn lost_hold_is_reported_at_each_unlock_and_leaves_the_next_holder_alone() {
+fn unlock_of_a_lost_hold_reports_it_and_spares_next_holder() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
     assert!(locks.try_lock("x", NOW, Lease::fixed(HOUR)).unwrap(), "reentry");
@@ -124,7 +124,7 @@ fn lost_hold_is_reported_at_each_unlock_and_leaves_the_next_holder_alone() {
 }
 
 #[test]
-fn waiting_thread_gets_the_lock_when_the_lease_of_its_holder_ends() {
+fn waiter_gets_the_lock_when_the_holders_lease_ends() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
     thread::scope(|scope| {
@@ -151,7 +151,7 @@ fn wait_ends_at_its_deadline() {
 }
 
 #[test]
-fn threads_get_the_lock_in_the_order_in_which_they_came() {
+fn threads_get_the_lock_in_order_of_arrival() {
     let (locks, _clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());
     let served = std::sync::Mutex::new(Vec::new());
@@ -173,7 +173,7 @@ fn threads_get_the_lock_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn thread_that_gives_up_at_the_head_of_the_queue_leaves_its_place_to_the_next() {
+fn first_waiter_that_gives_up_lets_the_next_one_in() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::fixed(2 * SECOND)).unwrap());
     thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn thread_that_gives_up_at_the_head_of_the_queue_leaves_its_place_to_the_next() 
 }
 
 #[test]
-fn nothing_is_kept_of_a_lock_that_nobody_has_or_wants() {
+fn unused_lock_leaves_no_entry() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
     assert!(!is_free(&locks));
@@ -204,7 +204,7 @@ fn nothing_is_kept_of_a_lock_that_nobody_has_or_wants() {
 /// The thread-locals of a thread end in the reverse order of their first use.
 #[cfg(target_os = "linux")]
 #[test]
-fn ending_thread_has_released_its_holds_and_can_take_no_other() {
+fn ending_thread_releases_its_holds_and_takes_no_other() {
     struct AtTheEnd(LocalLocks, mpsc::Sender<[Result<bool>; 3]>);
 
     impl Drop for AtTheEnd {

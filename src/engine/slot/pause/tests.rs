@@ -4,49 +4,49 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, Wait};
 use crate::base::sync::Arc;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
 use crate::engine::holding::Holding;
-use crate::engine::listener::HearsReleases;
+use crate::engine::listener::ReleaseListener;
 use crate::engine::shutdown::shut_down;
-use crate::engine::slot::Patience;
-use crate::engine::slot::courtesy::{Audience, PASSED_ON_WHILE_LISTENED, TURN};
+use crate::engine::slot::WaitLimit;
+use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
-use crate::protocol::scripted::Scripted;
-use crate::topology::memory::client::Memory;
-use crate::topology::memory::link::Link;
-use crate::topology::memory::server::{Ear, Server};
+use crate::protocol::script_protocol::ScriptProtocol;
+use crate::topology::memory::backend::MemoryBackend;
+use crate::topology::memory::link::FaultyLink;
+use crate::topology::memory::server::{MemoryServer, MemorySubscriber};
 
 const SECOND: Duration = Duration::from_secs(1);
-const ALWAYS: Patience = Patience::Until(Moment::FAR);
+const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A server with two clients and somebody who listens, and a clock that stands still.
 struct Bench {
-    clock: Arc<DrivenClock>,
-    server: Arc<Server>,
+    clock: Arc<ManualClock>,
+    server: Arc<MemoryServer>,
     engine: Arc<Engine>,
     slot: Arc<Slot>,
     other: Arc<Slot>,
     /// Of the first client.
-    link: Arc<Link>,
+    link: Arc<FaultyLink>,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
-        let server = Server::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let clock = Arc::new(ManualClock::new(false));
+        let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let memories =
-            [(); 2].map(|()| Memory::new(Arc::clone(&server), Arc::new(Identity::new(""))));
+            [(); 2].map(|()| MemoryBackend::new(Arc::clone(&server), Arc::new(Identity::new(""))));
         let link = Arc::clone(memories[0].link());
         let [engine, another] = memories.map(|memory| {
             Engine::new(
-                Arc::new(Scripted::new(memory)),
+                Arc::new(ScriptProtocol::new(memory)),
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
                 Callbacks::default(),
@@ -56,14 +56,14 @@ impl Bench {
         Bench { clock, server, slot: slot(&engine), other: slot(&another), engine, link }
     }
 
-    fn listener(&self) -> Ear {
+    fn listener(&self) -> MemorySubscriber {
         self.server.listen(&Arc::default(), self.slot.target().channel().unwrap())
     }
 
     /// Until when the first client leaves the lock to others, if it does.
     fn is_left_until(&self) -> Option<Moment> {
         let state = self.slot.state.lock();
-        state.courtesy.is_left_at(self.clock.now()).then_some(state.courtesy.until)
+        state.fairness.yields_at(self.clock.now()).then_some(state.fairness.until)
     }
 
     fn put_forward(&self, span: Duration) {
@@ -72,7 +72,7 @@ impl Bench {
 
     /// The other client has the lock once, which must be free.
     fn other_has_it(&self) -> Holding {
-        take(&self.other, Patience::Once).expect("it is free")
+        take(&self.other, WaitLimit::TryOnce).expect("it is free")
     }
 
     /// Waits until a thread pauses until then, or has the lock.
@@ -98,18 +98,18 @@ impl Bench {
     /// there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
-        let audience = Audience { listeners: 2, listens, trip: Duration::ZERO };
-        slot.state.lock().courtesy.begin_release();
-        slot.state.lock().courtesy.released(audience, self.clock.now());
+        let listener_count = ListenerCount { listeners: 2, listens, round_trip: Duration::ZERO };
+        slot.state.lock().fairness.begin_release();
+        slot.state.lock().fairness.released(listener_count, self.clock.now());
         if listens {
-            slot.hear_release();
+            slot.on_release();
         }
         let until = self.is_left_until();
         if let Some(until) = until {
             self.clock.put_forward(until);
-            assert_eq!(slot.leave_to_others(until, Moment::FAR), Paused::Over);
+            assert_eq!(slot.yield_to_others(until, Moment::FAR), Paused::Over);
         }
-        slot.state.lock().courtesy.end(false, self.clock.now());
+        slot.state.lock().fairness.end(false, self.clock.now());
         until.is_some()
     }
 }
@@ -123,8 +123,8 @@ fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
     thread.is_finished()
 }
 
-fn take(slot: &Arc<Slot>, patience: Patience) -> Option<Holding> {
-    acquire(slot, &LockOptions::new().wait(Wait::notify()), patience).expect("no trouble")
+fn take(slot: &Arc<Slot>, wait_limit: WaitLimit) -> Option<Holding> {
+    acquire(slot, &LockOptions::new().wait(Wait::notify()), wait_limit).expect("no trouble")
 }
 
 fn have_once(slot: &Arc<Slot>) {
@@ -132,11 +132,11 @@ fn have_once(slot: &Arc<Slot>) {
 }
 
 #[test]
-fn released_lock_is_left_to_a_listener_for_a_while() {
+fn released_lock_is_left_to_listeners_for_a_pause() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
@@ -148,22 +148,22 @@ fn released_lock_is_left_to_a_listener_for_a_while() {
 }
 
 #[test]
-fn pause_ends_once_another_has_had_the_lock() {
+fn pause_ends_once_another_process_had_the_lock() {
     let bench = Bench::new();
     let _listener = bench.listener();
     let held = bench.other_has_it();
     thread::scope(|scope| {
         // A wait makes the client listen.
         let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
-        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         held.release().unwrap();
         let lease = first.join().unwrap();
         // The other client has just released it, and would pause too.
-        bench.put_forward(TURN);
+        bench.put_forward(YIELD_TIME);
         lease.release().unwrap();
-        let until = bench.clock.now().after(TURN);
+        let until = bench.clock.now().after(YIELD_TIME);
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
         assert!(!again.is_finished(), "its own release ended the pause");
@@ -173,13 +173,13 @@ fn pause_ends_once_another_has_had_the_lock() {
 }
 
 #[test]
-fn release_that_nobody_heard_has_no_pause_after_it() {
+fn release_without_listeners_causes_no_pause() {
     let bench = Bench::new();
     (0..3).for_each(|_| have_once(&bench.slot));
     let held = bench.other_has_it();
     thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| have_once(&bench.slot)));
-        while !bench.slot.context().listener.hears(bench.slot.target().channel().unwrap()) {
+        while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         // From here on the client itself hears its releases, and nobody else does.
@@ -191,14 +191,14 @@ fn release_that_nobody_heard_has_no_pause_after_it() {
 #[test]
 fn lease_is_passed_on_only_briefly_while_others_listen() {
     for (listened, held, passed_on) in [
-        (false, PASSED_ON_WHILE_LISTENED, true),
-        (true, PASSED_ON_WHILE_LISTENED / 2, true),
-        (true, PASSED_ON_WHILE_LISTENED, false),
+        (false, PASS_ON_WHILE_LISTENED, true),
+        (true, PASS_ON_WHILE_LISTENED / 2, true),
+        (true, PASS_ON_WHILE_LISTENED, false),
     ] {
         let bench = Bench::new();
         let _listener = listened.then(|| bench.listener());
         have_once(&bench.slot);
-        bench.put_forward(TURN);
+        bench.put_forward(YIELD_TIME);
         let lease = take(&bench.slot, ALWAYS).unwrap();
         thread::scope(|scope| {
             let next = scope.spawn(|| drop(take(&bench.slot, ALWAYS)));
@@ -207,11 +207,11 @@ fn lease_is_passed_on_only_briefly_while_others_listen() {
             }
             bench.put_forward(held);
             lease.release().unwrap();
-            let other = take(&bench.other, Patience::Once);
+            let other = take(&bench.other, WaitLimit::TryOnce);
             assert_eq!(other.is_none(), passed_on, "listened: {listened}, for {held:?}");
             if let Some(lease) = other {
                 lease.release().unwrap();
-                bench.put_forward(TURN);
+                bench.put_forward(YIELD_TIME);
             }
             next.join().unwrap();
         });
@@ -226,7 +226,7 @@ fn pause_does_not_wait_for_its_subscription() {
     have_once(&bench.slot);
     // The client's listener is not told that there is another channel to ask for.
     bench.link.lose_messages(u64::MAX);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again = scope.spawn(|| have_once(&bench.slot));
         let due = bench.pause(&again);
@@ -236,15 +236,15 @@ fn pause_does_not_wait_for_its_subscription() {
 }
 
 #[test]
-fn pause_ends_with_the_time_of_its_caller() {
+fn pause_ends_at_the_callers_deadline() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let deadline = bench.clock.now().after(TURN / 2);
+    let deadline = bench.clock.now().after(YIELD_TIME / 2);
     thread::scope(|scope| {
-        let again = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let again = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let due = bench.pause(&again);
-        bench.put_forward(TURN / 2);
+        bench.put_forward(YIELD_TIME / 2);
         let outcome = ends(&again);
         bench.put_forward(SECOND);
         assert_eq!((due, outcome), (Some(deadline), true));
@@ -254,18 +254,18 @@ fn pause_ends_with_the_time_of_its_caller() {
 
 /// It would be told that somebody has the lock, though nobody has asked.
 #[test]
-fn thread_with_less_time_ends_the_pause_before_it() {
+fn waiter_with_less_time_ends_the_acquirers_pause() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
-    let deadline = bench.clock.now().after(TURN / 2);
+    let until = bench.clock.now().after(YIELD_TIME);
+    let deadline = bench.clock.now().after(YIELD_TIME / 2);
     thread::scope(|scope| {
         let delegate = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &delegate);
-        let next = scope.spawn(|| take(&bench.slot, Patience::Until(deadline)));
+        let next = scope.spawn(|| take(&bench.slot, WaitLimit::Until(deadline)));
         let asked = ends(&delegate);
-        bench.put_forward(TURN / 2);
+        bench.put_forward(YIELD_TIME / 2);
         let outcome = next.join().unwrap();
         bench.put_forward(SECOND);
         assert!(asked, "it pauses on");
@@ -274,22 +274,22 @@ fn thread_with_less_time_ends_the_pause_before_it() {
 }
 
 #[test]
-fn single_attempt_is_not_called_off_in_its_pause() {
+fn cancel_does_not_end_a_single_attempt_in_its_pause() {
     for shut in [false, true] {
         let bench = Bench::new();
         let _listener = bench.listener();
         have_once(&bench.slot);
-        let until = bench.clock.now().after(TURN);
+        let until = bench.clock.now().after(YIELD_TIME);
         thread::scope(|scope| {
             let again = scope.spawn(|| {
-                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), Patience::Once)
+                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), WaitLimit::TryOnce)
             });
             bench.until_paused(until, &again);
             if shut {
                 let _ = shut_down(&bench.engine, Duration::ZERO);
             } else {
                 assert_eq!(bench.slot.cancel(), 0);
-                bench.put_forward(TURN);
+                bench.put_forward(YIELD_TIME);
             }
             let outcome = again.join().unwrap();
             let called_off = outcome.as_ref().is_err_and(|error| error.is_cancelled());
@@ -299,11 +299,11 @@ fn single_attempt_is_not_called_off_in_its_pause() {
 }
 
 #[test]
-fn pause_that_was_called_off_is_still_due() {
+fn cancelled_wait_leaves_its_pause_due() {
     let bench = Bench::new();
     let _listener = bench.listener();
     have_once(&bench.slot);
-    let until = bench.clock.now().after(TURN);
+    let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
         let again =
             scope.spawn(|| acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), ALWAYS));
@@ -312,12 +312,12 @@ fn pause_that_was_called_off_is_still_due() {
         assert!(again.join().unwrap().is_err_and(|error| error.is_cancelled()));
     });
     assert_eq!(bench.is_left_until(), Some(until));
-    assert_eq!(bench.slot.state.lock().courtesy.paused, None);
+    assert_eq!(bench.slot.state.lock().fairness.paused, None);
 }
 
 /// As with a cluster, or where the user may not listen.
 #[test]
-fn pause_counts_only_where_another_would_be_heard() {
+fn unused_pause_counts_only_while_subscribed() {
     for listens in [false, true] {
         let bench = Bench::new();
         if listens {
@@ -327,6 +327,6 @@ fn pause_counts_only_where_another_would_be_heard() {
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");
         let now = bench.clock.now();
-        assert_eq!(bench.slot.state.lock().courtesy.is_listened_to(now), !listens);
+        assert_eq!(bench.slot.state.lock().fairness.has_listeners(now), !listens);
     }
 }

@@ -1,5 +1,5 @@
-//! The state machine of a slot: events in, effects out. It does no I/O, waits for nothing and starts nothing;
-//! `Slot` is the lock around it and carries out its step.
+//! The state machine of a slot: events in, effects out. It does no I/O, waits for nothing and starts
+//! nothing. `Slot` is the lock around it, and carries out its effects.
 //!
 //! A slot has **zero or more holders and at most one acquirer**. The kind says whether holds may overlap; an
 //! exclusive lock is the case of one holder, during which nobody acquires.
@@ -8,38 +8,39 @@
 //! | --- | --- | --- |
 //! | acquirer | none | no thread asks Redis |
 //! | | asking | one thread asks Redis, or waits for the reply to its first request |
-//! | | held elsewhere | Redis has told that thread of a holder, and it waits |
+//! | | held elsewhere | Redis has replied that the lock is held, and that thread waits |
 //! | holder | held | a thread has the lease |
 //! | | lingering | no thread has the lease, and the process keeps it for a while |
-//! | | releasing | the lease is being given back |
-//! | queue | | threads that wait, in the order in which they came |
+//! | | releasing | the lease is being released |
+//! | queue | | threads that wait, first come first served |
 //!
 //! | event | from | to | effects |
 //! | --- | --- | --- | --- |
 //! | `enter` | nobody acquires, and no hold is in the way | asking | the thread acquires |
 //! | | lingering, with suitable options | held | the thread holds |
-//! | | lingering, with others | asking | the thread gives the old lease back and acquires |
+//! | | lingering, with others | asking | the thread releases the old lease and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
-//! | `held_elsewhere` | asking | held elsewhere | threads with one attempt are told that it is busy |
-//! | `granted` | asking, held elsewhere | held | those too; the worker looks at the lease |
+//! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
+//! | `granted` | asking, held elsewhere | held | these too; the worker checks the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
-//! | `leave` | held | held by the next thread, lingering or releasing | the next thread holds; the worker looks |
+//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; the worker checks the lease |
 //! | `remove` | held (lost), releasing (done) | no holder | the next thread acquires |
-//! | `end_linger` | lingering | releasing | the caller gives the lease back |
-//! | `hear_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
-//! | `nudge` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
-//! | `hear_wanted`, `hear_evicted` | any | same, noted for that attempt | the worker looks, where it is a holder's |
-//! | `cancel` | any | the queue is empty | all who wait are told, the acquirer too |
+//! | `end_linger` | lingering | releasing | the caller releases the lease |
+//! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
+//! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
+//! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
+//! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
 //! | `time_out` | queued | not queued | |
 //!
-//! A thread that makes one attempt waits for no holder, but it does wait for the acquirer's first reply, for a
-//! fresh one, or for a release under way: before that it could not tell a holder from an outage.
+//! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
+//! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
+//! outage.
 
-pub(super) mod leave;
-mod look;
-mod notice;
+mod check;
+mod message;
 #[cfg(test)]
 mod tests;
+pub(super) mod unlock;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,29 +48,29 @@ use std::time::Duration;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::lease::LiveLease;
-use crate::engine::slot::acquirer::{Acquirer, Heard};
-use crate::engine::slot::bid::Bid;
-use crate::engine::slot::courtesy::Courtesy;
-use crate::engine::slot::holder::{Hold, Holder};
-use crate::engine::slot::patience::Patience;
+use crate::engine::lease::HeldLease;
+use crate::engine::slot::acquirer::{Acquirer, ReceivedGrant};
+use crate::engine::slot::attempt::Attempt;
+use crate::engine::slot::fairness::Fairness;
+use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
-use crate::engine::slot::waiter::{Request, Turn, Waiter};
+use crate::engine::slot::wait_limit::WaitLimit;
+use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
 
-/// A reply that takes no longer than this is not missed yet.
-pub(crate) const USUAL_ANSWER: Duration = Duration::from_millis(200);
-/// Word of a holder that is older than this does not answer a new question.
-const FRESH: Duration = Duration::from_millis(50);
+/// A reply may take this long before its absence counts as silence.
+pub(crate) const USUAL_REPLY_TIME: Duration = Duration::from_millis(200);
+/// How old a reply that found a holder may be to count for a new single attempt.
+const MAX_HOLDER_AGE: Duration = Duration::from_millis(50);
 
-/// What a thread does that comes to the slot.
+/// The outcome of `enter`.
 #[derive(Debug)]
-pub(super) enum Entered {
-    /// It has its turn, or goes without.
-    Now(Turn),
-    /// It waits to be told.
+pub(super) enum EnterOutcome {
+    /// The thread is admitted, or gives up.
+    Now(Admission),
+    /// The thread waits for its admission.
     Wait(Arc<Waiter>),
-    /// It gives back this lease, which lingered, before it has its turn.
-    After(Arc<LiveLease>, Turn),
+    /// The thread releases this lease, which lingered, and then goes on.
+    After(Arc<HeldLease>, Admission),
 }
 
 /// One name in one process.
@@ -78,13 +79,13 @@ pub(super) struct SlotState {
     /// Whether several holds of this process may exist at once.
     overlaps: bool,
     acquirer: Option<Acquirer>,
-    holders: Vec<Holder>,
+    holders: Vec<SlotHolder>,
     queue: VecDeque<Arc<Waiter>>,
-    /// When somebody was last known to have the lock: the acquirer was told so, or it was a thread here.
-    told_at: Moment,
-    pub(super) courtesy: Courtesy,
-    /// By when the worker looks at the slot; [`Moment::FAR`] while nobody wants it to.
-    look_at: Moment,
+    /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
+    last_held_at: Moment,
+    pub(super) fairness: Fairness,
+    /// When the worker checks the slot; [`Moment::FAR`] if it has no entry.
+    check_at: Moment,
 }
 
 impl SlotState {
@@ -94,154 +95,185 @@ impl SlotState {
             acquirer: None,
             holders: Vec::new(),
             queue: VecDeque::new(),
-            told_at: Moment::PAST,
-            courtesy: Courtesy::default(),
-            look_at: Moment::FAR,
+            last_held_at: Moment::PAST,
+            fairness: Fairness::default(),
+            check_at: Moment::FAR,
         }
     }
 
-    /// A thread wants the lock.
-    pub(super) fn enter(&mut self, request: Request, step: &mut Step) -> Entered {
-        let once = request.patience == Patience::Once;
+    /// A thread asks for the lock.
+    pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
+        let once = request.wait_limit == WaitLimit::TryOnce;
         if step.shut_down {
-            return Entered::Now(Turn::Cancelled);
+            return EnterOutcome::Now(Admission::Cancelled);
         }
+        // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
+        // Before the question whether to acquire, to which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(&request, step) {
             return entered;
         }
         if self.may_acquire() {
-            return Entered::Now(self.acquire(&request, step.now));
+            return EnterOutcome::Now(self.acquire(&request, step.now));
         }
         match &mut self.acquirer {
-            None if once && self.holders.iter().any(Holder::is_held) => {
-                return Entered::Now(Turn::Busy);
+            None if once && self.holders.iter().any(SlotHolder::is_held) => {
+                return EnterOutcome::Now(Admission::Busy);
             }
             Some(acquirer) if once && acquirer.held_elsewhere => {
-                if step.now.since(self.told_at) <= FRESH {
-                    return Entered::Now(Turn::Busy);
+                if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
+                    return EnterOutcome::Now(Admission::Busy);
                 }
-                // What was true then is no reply now: the acquirer asks for both.
-                acquirer.nudged = true;
+                // The holder may have released the lock since. A single attempt promises a fresh look, so
+                // the acquirer asks at once, and the reply serves both threads.
+                acquirer.retry_now = true;
                 step.wakes_acquirer = true;
             }
             _ => {}
         }
-        // The acquirer may have to end its pause.
-        step.wakes_acquirer |= self.courtesy.is_left_at(step.now);
+        // An acquirer that yields to listeners looks at the queue again: if this thread has less time
+        // than the pause, the pause ends, or the thread would time out without anybody having asked
+        // Redis.
+        step.wakes_acquirer |= self.fairness.yields_at(step.now);
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
-        Entered::Wait(waiter)
+        EnterOutcome::Wait(waiter)
     }
 
-    /// A thread that comes while a lease lingers takes that, or has it given back where it is in the way.
-    fn reuse_linger(&mut self, request: &Request, step: &mut Step) -> Option<Entered> {
-        let index = self.holders.iter().position(Holder::lingers)?;
-        let Hold::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+    /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
+    /// will release the lease.
+    fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
+        let index = self.holders.iter().position(SlotHolder::lingers)?;
+        let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
         let Some(next) = lease.successor(&request.options, step.now) else {
+            // Holds may overlap, so the lingering lease is in nobody's way.
             if self.overlaps {
                 return None;
             }
-            let Hold::Lingering { lease, .. } = self.take_out(index, step).hold else {
+            let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold else {
                 return None;
             };
-            return Some(Entered::After(lease, self.acquire(request, step.now)));
+            // This thread becomes the acquirer before the old lease is released. Between the two the slot
+            // has no holder, and another thread would otherwise ask Redis ahead of the release.
+            return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
         };
-        let held = Hold::Held(Arc::downgrade(&next));
-        step.spent = Some(std::mem::replace(&mut self.holders[index].hold, held));
-        self.watch(&next, step);
-        Some(Entered::Now(Turn::Held(next)))
+        let held = HoldState::Held(Arc::downgrade(&next));
+        // It has what may be the last references to the old lease and to the slot.
+        step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
+        self.schedule_check(&next, step);
+        Some(EnterOutcome::Now(Admission::Held(next)))
     }
 
     fn may_acquire(&self) -> bool {
         self.acquirer.is_none() && (self.overlaps || self.holders.is_empty())
     }
 
-    fn acquire(&mut self, request: &Request, now: Moment) -> Turn {
-        let left_until = self.courtesy.is_left_at(now).then_some(self.courtesy.until);
-        let asked_at = left_until.is_none().then_some(now);
+    fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
+        let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
+        // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
+        let asked_at = yield_until.is_none().then_some(now);
         self.acquirer = Some(Acquirer::new(request, asked_at));
-        Turn::Acquire { number: request.number, left_until }
+        Admission::Acquire { number: request.number, yield_until }
     }
 
-    /// The time of a thread that waits since then is over.
-    pub(super) fn time_out(&mut self, waiter: &Arc<Waiter>, since: Moment, now: Moment) -> Turn {
+    /// The time of a thread is over that has waited since `since`.
+    pub(super) fn time_out(
+        &mut self,
+        waiter: &Arc<Waiter>,
+        since: Moment,
+        now: Moment,
+    ) -> Admission {
         self.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-        self.silence(since, now).map_or(Turn::Busy, Turn::Unanswered)
+        self.silence(since, now).map_or(Admission::Busy, Admission::NoReply)
     }
 
-    /// For how long Redis has not replied to a thread that waits since then, if that is longer than usual:
-    /// one acquirer, or several that failed in turn.
+    /// How long Redis has not replied while a thread waited since `since`, if that is longer than usual.
+    /// The silence may have met one acquirer, or several that failed in turn.
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
+        // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
+        // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
-            || self.told_at >= lately;
-        let releasing = || self.holders.iter().filter_map(Holder::releasing_since).min();
+            || self.last_held_at >= lately;
+        let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
+        // With a holder known, only the request that is under way can be unanswered. Without one this
+        // thread has learned nothing since it came: acquirers that fail one after the other, each of them
+        // quickly, have no long silence of their own.
         let asked_at = match &self.acquirer {
             Some(acquirer) => acquirer.asked_at,
             None => releasing(),
         };
         let silence = now.since(if is_told { asked_at? } else { since });
-        (silence > USUAL_ANSWER).then_some(silence)
+        (silence > USUAL_REPLY_TIME).then_some(silence)
     }
 
-    /// The acquirer begins another attempt: what was heard of the earlier one no longer counts.
-    pub(super) fn begin(&mut self, number: u64) {
+    /// The acquirer begins another attempt: messages for the earlier one no longer count.
+    pub(super) fn restart(&mut self, number: u64) {
         if let Some(acquirer) = &mut self.acquirer {
-            acquirer.begin(number);
+            acquirer.restart(number);
         }
     }
 
-    /// The acquirer was told that another process has the lock.
+    /// Redis has replied to the acquirer that another process has the lock.
     pub(super) fn held_elsewhere(&mut self, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.held_elsewhere = true;
             acquirer.asked_at = None;
         }
-        self.told_at = step.now;
-        self.courtesy.end(true, step.now);
+        self.last_held_at = step.now;
+        // Another client has the lock: the pause for listeners was worth it, and none is due any more.
+        self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
     }
 
     fn fail_try_lockers(&mut self, step: &mut Step) {
         self.queue.retain(|waiter| {
-            let once = waiter.request.patience == Patience::Once;
+            let once = waiter.request.wait_limit == WaitLimit::TryOnce;
             if once {
-                step.tell(waiter, Turn::Busy);
+                step.admit(waiter, Admission::Busy);
             }
             !once
         });
     }
 
-    /// The grant that was heard for the acquirer's attempt. If there is none and `asks`, it asks Redis.
-    pub(super) fn take_grant(&mut self, asks: bool, now: Moment) -> Option<Heard> {
+    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
+    /// notes that the acquirer asks Redis now.
+    pub(super) fn take_grant(&mut self, asks: bool, now: Moment) -> Option<ReceivedGrant> {
         let acquirer = self.acquirer.as_mut()?;
         let grant = acquirer.grant.take();
         if grant.is_none() && asks {
+            // The first request without a reply counts: each repetition would otherwise begin the silence
+            // anew, and an outage would never be seen by the threads that wait here.
             acquirer.asked_at.get_or_insert(now);
         }
         grant
     }
 
-    /// The acquirer has the lease now, and so many wait in other processes.
-    pub(super) fn granted(&mut self, lease: &Arc<LiveLease>, waiters: u32, step: &mut Step) {
+    /// The acquirer has the lease now. `waiters` is how many wait in other processes.
+    pub(super) fn granted(&mut self, lease: &Arc<HeldLease>, waiters: u32, step: &mut Step) {
         let Some(mut acquirer) = self.acquirer.take() else { return };
+        // What messages said about this attempt before the reply came stays valid (rule 18).
         acquirer.demand.add(waiters);
+        // Almost always the only element. A vector would reserve four, in each of what may be 100,000
+        // slots.
         self.holders.reserve_exact(1);
-        self.holders.push(Holder {
+        self.holders.push(SlotHolder {
             number: acquirer.number,
-            hold: Hold::Held(Arc::downgrade(lease)),
+            hold: HoldState::Held(Arc::downgrade(lease)),
             demand: acquirer.demand,
             granted_at: step.now,
             passed: 0,
         });
-        self.courtesy.end(false, step.now);
+        self.fairness.end(false, step.now);
         if acquirer.evicted {
+            // The eviction is later than the grant, though its message came first. Only Redis can say
+            // whether it is true, so the lease is in doubt from the start, and the worker asks now.
             lease.doubt(step.now);
-            self.look_by(step.now, step);
+            self.check_by(step.now, step);
         } else {
-            self.watch(lease, step);
+            self.schedule_check(lease, step);
         }
+        // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
         } else {
@@ -249,78 +281,94 @@ impl SlotState {
         }
     }
 
-    /// The acquirer goes without the lease: the next thread has its turn, with the place in the queue if it
-    /// can use that. Returns the attempt if nobody can.
-    pub(super) fn stop_acquiring(&mut self, bid: Option<Bid>, step: &mut Step) -> Option<Bid> {
-        let Some(before) = self.acquirer.take() else { return bid };
-        self.courtesy.forget_pause();
-        match (bid, self.queue.front()) {
-            (Some(bid), Some(next))
-                if bid.queued && bid.suits(&next.request.options, next.request.patience) =>
+    /// The acquirer gives up, and the next thread acquires. That thread takes over the attempt, with its
+    /// place in the queue of Redis, if it can use it; otherwise the attempt is returned.
+    pub(super) fn stop_acquiring(
+        &mut self,
+        attempt: Option<Attempt>,
+        step: &mut Step,
+    ) -> Option<Attempt> {
+        let Some(before) = self.acquirer.take() else { return attempt };
+        self.fairness.forget_pause();
+        match (attempt, self.queue.front()) {
+            // Only the first thread is asked. Another one further back that could use the attempt would
+            // overtake it.
+            (Some(attempt), Some(next))
+                if attempt.queued
+                    && attempt.can_serve(&next.request.options, next.request.wait_limit) =>
             {
-                step.tell(next, Turn::TakeOver(bid));
+                step.admit(next, Admission::TakeOver(attempt));
                 self.queue.pop_front();
-                self.acquirer = Some(before.succeeded());
+                self.acquirer = Some(before.taken_over());
                 None
             }
-            (bid, _) => {
+            (attempt, _) => {
+                // The next thread acquires before the caller removes this attempt. Its attempt has a
+                // value of its own, so the two do not mix, and it need not wait for that exchange.
                 self.admit_next(step);
-                bid
+                attempt
             }
         }
     }
 
-    /// The first thread that waits acquires, if nothing is in the way.
+    /// The first thread in the queue acquires, if nothing is in its way.
     fn admit_next(&mut self, step: &mut Step) {
         if self.may_acquire()
             && let Some(next) = self.queue.pop_front()
         {
-            let turn = self.acquire(&next.request, step.now);
-            step.tell(&next, turn);
+            let admission = self.acquire(&next.request, step.now);
+            step.admit(&next, admission);
         }
     }
 
-    /// The outage has lasted for longer than anybody waits for its end.
+    /// The outage has lasted longer than the client rides one out: all waits end.
     pub(super) fn give_up(&mut self, silence: Duration, step: &mut Step) {
-        self.queue.drain(..).for_each(|waiter| step.tell(&waiter, Turn::Unanswered(silence)));
+        // All of them, and not only the acquirer: the next acquirer would ride the same outage out from
+        // its start, and the last thread of the queue would wait as many times that long.
+        self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::NoReply(silence)));
     }
 
-    /// A lease is no longer this process's: it was lost or given back.
-    pub(super) fn remove(&mut self, lease: &Arc<LiveLease>, step: &mut Step) {
+    /// Removes a lease that was lost or released.
+    pub(super) fn remove(&mut self, lease: &Arc<HeldLease>, step: &mut Step) {
+        // By the lease itself. A loss may be reported after the slot has another holder, which must stay.
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
-        step.spent = Some(self.take_out(index, step).hold);
-        self.told_at = step.now;
+        step.dropped = Some(self.take_out(index, step).hold);
+        // It was held here until now, which the threads in the queue know as well as if Redis had
+        // replied.
+        self.last_held_at = step.now;
         self.admit_next(step);
     }
 
-    fn take_out(&mut self, index: usize, step: &mut Step) -> Holder {
+    fn take_out(&mut self, index: usize, step: &mut Step) -> SlotHolder {
         let holder = self.holders.remove(index);
         if self.holders.is_empty() {
-            step.look = self.unwatch();
+            step.next_check = self.cancel_check();
         }
         holder
     }
 
-    /// Forgets the leases that nobody has and nobody gives back: a guard was left to its thread, which was
-    /// past that.
+    /// Removes the leases that no thread has any more and that nobody will release.
     fn forget_abandoned(&mut self, step: &mut Step) {
-        while let Some(index) = self.holders.iter().position(Holder::is_abandoned) {
+        while let Some(index) = self.holders.iter().position(SlotHolder::is_abandoned) {
+            // Dropped here, under the lock: all that is left of an abandoned lease is a weak reference.
             self.take_out(index, step);
         }
     }
 
-    /// Calls off all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
-        self.queue.drain(..).for_each(|waiter| step.tell(&waiter, Turn::Cancelled));
+        self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
         let Some(acquirer) = &mut self.acquirer else { return waiting };
-        // A thread that makes one attempt does not wait, but a shutdown ends it all the same.
+        // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
+        // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
+        // does not wait; a shutdown does not.
         acquirer.cancelled |= acquirer.waits || step.shut_down;
         step.wakes_acquirer = true;
         waiting + usize::from(acquirer.waits)
     }
 
-    /// Whether the acquirer has no reason to end its pause.
+    /// Whether the acquirer has a reason to go on pausing.
     pub(super) fn is_quiet(&self) -> bool {
         self.acquirer.as_ref().is_none_or(Acquirer::is_quiet)
     }
@@ -329,39 +377,41 @@ impl SlotState {
         self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
     }
 
-    /// The acquirer is about to ask after a pause: what it was nudged for is done by that.
+    /// The acquirer is about to ask after a pause, which is the retry that a message requested.
     pub(super) fn end_pause(&mut self) {
         if let Some(acquirer) = &mut self.acquirer {
-            acquirer.nudged = false;
+            acquirer.retry_now = false;
         }
     }
 
-    /// Whether a thread waits that has no more time than until then, and would not be told of the lock.
-    pub(super) fn is_short_of_time(&self, until: Moment) -> bool {
-        let is_short = |patience| matches!(patience, Patience::Until(end) if end <= until);
-        self.queue.iter().any(|waiter| is_short(waiter.request.patience))
+    /// Whether the time of a waiting thread ends by then.
+    pub(super) fn is_out_of_time_by(&self, until: Moment) -> bool {
+        let is_short = |wait_limit| matches!(wait_limit, WaitLimit::Until(end) if end <= until);
+        self.queue.iter().any(|waiter| is_short(waiter.request.wait_limit))
     }
 
-    /// Whether anybody here waits for the lock.
-    pub(super) fn is_waited_for(&self) -> bool {
+    /// Whether a thread here waits for the lock.
+    pub(super) fn has_waiters(&self) -> bool {
         self.acquirer.is_some() || !self.queue.is_empty()
     }
 
-    /// Whether a thread here takes the lock or gives it back at the moment. Once all that is held was taken
-    /// away, what still looks held is about to be given back.
-    pub(super) fn is_talking(&self, shut_down: bool) -> bool {
+    /// Whether a thread here is acquiring the lock or releasing it.
+    pub(super) fn is_in_exchange(&self, shut_down: bool) -> bool {
         let releases = self.holders.iter().any(|holder| holder.releasing_since().is_some());
+        // A shutdown ends all leases first. A holder that it still finds is a thread between the end of
+        // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
         self.acquirer.is_some() || releases || (shut_down && holds)
     }
 
-    /// The leases that threads here have.
-    pub(super) fn leases(&self) -> Vec<Arc<LiveLease>> {
-        self.holders.iter().filter_map(Holder::lease).collect()
+    /// The leases that threads here hold.
+    pub(super) fn leases(&self) -> Vec<Arc<HeldLease>> {
+        self.holders.iter().filter_map(SlotHolder::lease).collect()
     }
 
-    /// How many are known to wait, here and in other processes.
+    /// How many waiters are known, here and in other processes.
     pub(super) fn waiters(&self) -> usize {
+        // The maximum and not the sum: each holder counts the same waiters.
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         self.queue.len() + remote.unwrap_or(0) as usize
     }

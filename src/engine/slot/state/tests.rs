@@ -1,23 +1,23 @@
 //! The state machine alone: no thread, no server, and a clock that stands still.
 
-use super::leave::Left;
+use super::unlock::Unlocked;
 use super::*;
-use crate::base::driven::DrivenClock;
 use crate::base::name::Name;
 use crate::base::option::Lease;
 use crate::base::option::LockOptions;
+use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
-use crate::engine::slot::step::Look;
+use crate::engine::slot::step::NextCheck;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::target::Target;
 
 const SECOND: Duration = Duration::from_secs(1);
-const ALWAYS: Patience = Patience::Until(Moment::FAR);
+const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
 /// A slot, and what a careful owner of it knows.
 struct Bench {
-    clock: Arc<DrivenClock>,
+    clock: Arc<ManualClock>,
     target: Arc<Target>,
     state: SlotState,
     hears: bool,
@@ -28,14 +28,14 @@ struct Bench {
     acquires: bool,
     /// Whether the worker has an entry for the slot.
     is_watched: bool,
-    held: Vec<Arc<LiveLease>>,
-    releasing: Vec<Arc<LiveLease>>,
+    held: Vec<Arc<HeldLease>>,
+    releasing: Vec<Arc<HeldLease>>,
     waiting: Vec<Arc<Waiter>>,
 }
 
 impl Bench {
     fn new(overlaps: bool) -> Bench {
-        let clock = Arc::new(DrivenClock::new(false));
+        let clock = Arc::new(ManualClock::new(false));
         let now = clock.now();
         Bench {
             target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
@@ -54,58 +54,59 @@ impl Bench {
     }
 
     /// Lets an event happen, and its effects.
-    fn on<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
+    fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, false);
         let outcome = event(&mut self.state, &mut step);
-        match step.look {
-            Look::Same => {}
-            Look::By(_) => self.is_watched = true,
-            Look::Never => self.is_watched = false,
+        match step.next_check {
+            NextCheck::Unchanged => {}
+            NextCheck::By(_) => self.is_watched = true,
+            NextCheck::Never => self.is_watched = false,
         }
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
             match waiter.take() {
-                Some(turn) => self.told(turn),
+                Some(admission) => self.told(admission),
                 None => self.waiting.push(waiter),
             }
         }
         outcome
     }
 
-    fn told(&mut self, turn: Turn) {
-        match turn {
-            Turn::Acquire { .. } | Turn::TakeOver(_) => {
+    fn told(&mut self, admission: Admission) {
+        match admission {
+            Admission::Acquire { .. } | Admission::TakeOver(_) => {
                 assert!(!self.acquires, "two threads acquire");
                 self.acquires = true;
             }
-            Turn::Held(lease) => self.held.push(lease),
-            Turn::Busy | Turn::Unanswered(_) | Turn::Cancelled => {}
+            Admission::Held(lease) => self.held.push(lease),
+            Admission::Busy | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
 
     /// A thread comes. Returns what it is told at once.
-    fn enter(&mut self, patience: Patience) -> Option<&'static str> {
+    fn enter(&mut self, wait_limit: WaitLimit) -> Option<&'static str> {
         self.number += 1;
         let (options, number) = (self.options, self.number);
-        let entered =
-            self.on(|state, step| state.enter(Request { options, patience, number }, step));
-        let turn = match entered {
-            Entered::Now(turn) => turn,
-            Entered::After(_, turn) => turn,
-            Entered::Wait(waiter) => {
+        let entered = self.transition(|state, step| {
+            state.enter(EnterRequest { options, wait_limit, number }, step)
+        });
+        let admission = match entered {
+            EnterOutcome::Now(admission) => admission,
+            EnterOutcome::After(_, admission) => admission,
+            EnterOutcome::Wait(waiter) => {
                 self.waiting.push(waiter);
                 return None;
             }
         };
-        let text = match turn {
-            Turn::Acquire { .. } => "acquire",
-            Turn::TakeOver(_) => "take over",
-            Turn::Held(_) => "held",
-            Turn::Busy => "busy",
-            Turn::Unanswered(_) => "unanswered",
-            Turn::Cancelled => "cancelled",
+        let text = match admission {
+            Admission::Acquire { .. } => "acquire",
+            Admission::TakeOver(_) => "take over",
+            Admission::Held(_) => "held",
+            Admission::Busy => "busy",
+            Admission::NoReply(_) => "unanswered",
+            Admission::Cancelled => "cancelled",
         };
-        self.told(turn);
+        self.told(admission);
         Some(text)
     }
 
@@ -121,35 +122,35 @@ impl Bench {
             settled: Moment::PAST,
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let lease = LiveLease::new(Arc::clone(&self.target), clock, grant, self.options);
+        let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);
         self.acquires = false;
         self.held.push(Arc::clone(&lease));
-        self.on(|state, step| state.granted(&lease, 0, step));
+        self.transition(|state, step| state.granted(&lease, 0, step));
     }
 
     /// A thread gives up what it has.
-    fn leave(&mut self) -> Left {
+    fn unlock(&mut self) -> Unlocked {
         let lease = self.held.remove(0);
         assert!(lease.begin_release().is_some());
-        let left = self.on(|state, step| state.leave(&lease, Arc::new(()), step));
+        let unlocked = self.transition(|state, step| state.unlock(&lease, Arc::new(()), step));
         lease.end();
-        if left == Left::Releasing {
+        if unlocked == Unlocked::Releasing {
             self.releasing.push(lease);
         }
-        left
+        unlocked
     }
 
-    fn remove(&mut self, lease: &Arc<LiveLease>) {
-        self.on(|state, step| state.remove(lease, step));
+    fn remove(&mut self, lease: &Arc<HeldLease>) {
+        self.transition(|state, step| state.remove(lease, step));
     }
 
     fn stop(&mut self) {
         self.acquires = false;
-        self.on(|state, step| state.stop_acquiring(None, step));
+        self.transition(|state, step| state.stop_acquiring(None, step));
     }
 
     fn end_linger(&mut self) -> bool {
-        let ended = self.on(|state, step| state.end_linger(|_| true, step));
+        let ended = self.transition(|state, step| state.end_linger(|_| true, step));
         let is_ended = ended.is_some();
         self.releasing.extend(ended);
         is_ended
@@ -177,16 +178,16 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     let mut bench = Bench::new(false);
     assert_eq!(bench.enter(ALWAYS), Some("acquire"));
     assert_eq!(bench.enter(ALWAYS), None);
-    assert_eq!(bench.enter(Patience::Once), None);
+    assert_eq!(bench.enter(WaitLimit::TryOnce), None);
     bench.grant();
     assert_eq!(bench.waiting.len(), 1, "the one attempt has its reply");
-    assert_eq!(bench.enter(Patience::Once), Some("busy"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("busy"));
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::ToThread);
+    assert_eq!(bench.unlock(), Unlocked::ToThread);
     bench.hears = false;
-    assert_eq!(bench.leave(), Left::Releasing);
-    assert_eq!(bench.enter(Patience::Once), None, "a release tells whether Redis is there");
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
+    assert_eq!(bench.enter(WaitLimit::TryOnce), None, "a release tells whether Redis is there");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
     assert!(bench.acquires && !bench.is_watched);
@@ -204,9 +205,9 @@ fn overlapping_holds_are_acquired_one_after_the_other() {
     bench.grant();
     bench.grant();
     assert_eq!((bench.held.len(), bench.acquires), (3, false));
-    assert_eq!(bench.enter(Patience::Once), Some("acquire"));
+    assert_eq!(bench.enter(WaitLimit::TryOnce), Some("acquire"));
     bench.stop();
-    assert_eq!(bench.leave(), Left::Releasing);
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
     assert_eq!(bench.state.holders.len(), 3, "a release is under way");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
@@ -221,9 +222,9 @@ fn linger_is_taken_again_or_ended() {
     bench.grant();
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     assert_eq!(bench.enter(ALWAYS), Some("held"));
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     bench.options = bench.options.lease(Lease::renewed(SECOND * 9));
     assert_eq!(bench.enter(ALWAYS), Some("acquire"), "other options");
     bench.check();
@@ -231,16 +232,16 @@ fn linger_is_taken_again_or_ended() {
 
 /// The worker's clock, by which it ends lingers, may be a moment behind that of the slot.
 #[test]
-fn linger_that_ends_during_a_look_is_looked_at_again() {
+fn linger_that_ends_during_a_check_is_checked_again() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
     bench.grant();
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
-    assert_eq!(bench.leave(), Left::Lingering);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
     bench.now = bench.now.after(SECOND * 2);
     bench.is_watched = false;
-    bench.on(|state, step| state.look(step));
+    bench.transition(|state, step| state.check(step));
     assert!(bench.is_watched);
 }
 
@@ -255,13 +256,13 @@ fn random_events_keep_the_invariants() {
         for _ in 0..60 {
             match random.u8(0..10) {
                 0 | 1 => _ = bench.enter(ALWAYS),
-                2 => _ = bench.enter(Patience::Once),
+                2 => _ = bench.enter(WaitLimit::TryOnce),
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {
-                    bench.on(|state, step| state.held_elsewhere(step));
+                    bench.transition(|state, step| state.held_elsewhere(step));
                 }
-                6 if !bench.held.is_empty() => _ = bench.leave(),
+                6 if !bench.held.is_empty() => _ = bench.unlock(),
                 7 if !bench.releasing.is_empty() => {
                     let lease = bench.releasing.remove(0);
                     bench.remove(&lease);
@@ -272,10 +273,10 @@ fn random_events_keep_the_invariants() {
                 }
                 9 => match random.u8(0..4) {
                     0 => _ = bench.end_linger(),
-                    1 => bench.on(|state, step| state.nudge(step)),
+                    1 => bench.transition(|state, step| state.request_retry(step)),
                     2 => {
                         let waiting = bench.waiting.len();
-                        let called_off = bench.on(|state, step| state.cancel(step));
+                        let called_off = bench.transition(|state, step| state.cancel(step));
                         assert!((waiting..=waiting + 1).contains(&called_off));
                     }
                     _ => {
@@ -294,7 +295,7 @@ fn random_events_keep_the_invariants() {
             if bench.acquires {
                 bench.stop();
             } else if !bench.held.is_empty() {
-                _ = bench.leave();
+                _ = bench.unlock();
             } else if let Some(lease) = bench.releasing.pop() {
                 bench.remove(&lease);
             } else if !bench.end_linger() {

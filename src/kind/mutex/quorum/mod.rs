@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::id::{Holder, Identity};
 use crate::base::name::Name;
 use crate::kind::mutex::MutexKind;
-use crate::protocol::recipe::{Kind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -24,7 +24,7 @@ static SCRIPTS: Scripts = Scripts {
 #[derive(Debug)]
 pub(crate) struct QuorumKind;
 
-impl Kind for QuorumKind {
+impl LockKind for QuorumKind {
     fn name(&self) -> &'static str {
         "mutex"
     }
@@ -47,7 +47,7 @@ impl Kind for QuorumKind {
         MutexKind.inspect(key)
     }
 
-    fn inspected(&self, value: Value) -> Result<Option<Holder>, Failure> {
-        MutexKind.inspected(value)
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        MutexKind.read_holder(value)
     }
 }

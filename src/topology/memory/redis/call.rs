@@ -5,8 +5,8 @@ use super::command::{
     entry::{Words, read_integer},
 };
 use super::lua;
-use super::reply::{ErrorReply, Outcome};
-use super::store::Run;
+use super::reply::{CommandResult, ErrorReply};
+use super::store::Execution;
 
 /// Runs a script, and none of a script's own commands does.
 const EVAL: &[u8] = b"EVAL";
@@ -14,7 +14,7 @@ const EVAL: &[u8] = b"EVAL";
 const EVAL_WORDS: usize = 3;
 
 /// Runs a command or, as `EVAL`, a script.
-pub(crate) fn call(run: &mut Run, words: &Words) -> Outcome {
+pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
     if words.first().is_some_and(|name| name.eq_ignore_ascii_case(EVAL)) {
         check_eval(words)?;
         return eval(run, words);
@@ -35,7 +35,7 @@ fn check_eval(words: &Words) -> Result<(), ErrorReply> {
     if words.len() < EVAL_WORDS { Err(ErrorReply::arity(EVAL)) } else { Ok(()) }
 }
 
-fn eval(run: &mut Run, words: &Words) -> Outcome {
+fn eval(run: &mut Execution, words: &Words) -> CommandResult {
     let rest = &words[EVAL_WORDS..];
     let Ok(keys) = usize::try_from(read_integer(&words[2])?) else {
         return Err(ErrorReply::new("ERR Number of keys can't be negative"));

@@ -19,17 +19,17 @@ use mlua::{
 use redis::Value;
 
 use super::command;
-use super::reply::{ErrorReply, Outcome};
-use super::store::Run;
+use super::reply::{CommandResult, ErrorReply};
+use super::store::Execution;
 
 /// More scripts than a program has. Those that are made for a test each time must not be kept for ever.
-const MOST_COMPILED: usize = 256;
+const MAX_COMPILED: usize = 256;
 /// No script runs for longer: a tick is so many instructions…
 const TICK: u32 = 100_000;
 /// …and this many take about a second.
-const MOST_TICKS: u32 = 1_000;
+const MAX_TICKS: u32 = 1_000;
 /// How deep a table that a script returns may be nested.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// From here on `%.17g` prints an exponent.
 const LONG: u64 = 100_000_000_000_000_000;
 
@@ -39,11 +39,11 @@ thread_local! {
 
 /// Runs a script with these keys and arguments.
 pub(super) fn eval(
-    run: &mut Run,
+    run: &mut Execution,
     script: &[u8],
     keys: &[Vec<u8>],
     arguments: &[Vec<u8>],
-) -> Outcome {
+) -> CommandResult {
     let in_this_thread = INTERPRETER.try_with(|interpreter| {
         let mut interpreter = interpreter.try_borrow_mut().ok()?;
         let made = interpreter.take().map_or_else(Interpreter::new, Ok);
@@ -74,7 +74,7 @@ struct Interpreter {
     main: Function,
     compiled: Vec<(Vec<u8>, Function)>,
     /// The store while a script runs.
-    run: Rc<RefCell<Run>>,
+    run: Rc<RefCell<Execution>>,
     ticks: Rc<Cell<u32>>,
 }
 
@@ -82,7 +82,7 @@ impl Interpreter {
     fn new() -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        let (run, ticks) = (Rc::<RefCell<Run>>::default(), Rc::<Cell<u32>>::default());
+        let (run, ticks) = (Rc::<RefCell<Execution>>::default(), Rc::<Cell<u32>>::default());
         let store = Rc::clone(&run);
         let call = lua.create_function(move |lua, words: MultiValue| {
             let outcome = words_of(lua, &words)?
@@ -94,10 +94,10 @@ impl Interpreter {
             Ok(redis::Script::new(&text).get_hash().to_owned())
         })?;
         let (count, seen) = (Rc::clone(&ticks), Rc::clone(&ticks));
-        let is_over = lua.create_function(move |_, ()| Ok(seen.get() > MOST_TICKS))?;
+        let is_over = lua.create_function(move |_, ()| Ok(seen.get() > MAX_TICKS))?;
         lua.set_hook(HookTriggers::new().every_nth_instruction(TICK), move |_, _| {
             count.set(count.get() + 1);
-            if count.get() > MOST_TICKS {
+            if count.get() > MAX_TICKS {
                 return Err(mlua::Error::runtime("the script does not end"));
             }
             Ok(VmState::Continue)
@@ -109,19 +109,19 @@ impl Interpreter {
 
     fn eval(
         &mut self,
-        run: &mut Run,
+        run: &mut Execution,
         script: &[u8],
         keys: &[Vec<u8>],
         arguments: &[Vec<u8>],
-    ) -> Outcome {
+    ) -> CommandResult {
         let compiled = self.compile(script)?;
         mem::swap(run, &mut self.run.borrow_mut());
         self.ticks.set(0);
         let reply = self.call(&compiled, keys, arguments);
         mem::swap(run, &mut self.run.borrow_mut());
         match reply.map_err(|error| odd(&error))? {
-            Reply::Error(error) => Err(error),
-            Reply::Value(value) => Ok(value),
+            LuaReply::Error(error) => Err(error),
+            LuaReply::Value(value) => Ok(value),
         }
     }
 
@@ -134,7 +134,7 @@ impl Interpreter {
         let compiled = compiled.map_err(|error| {
             ErrorReply::new(format!("ERR Error compiling script (new function): {error}"))
         })?;
-        if self.compiled.len() >= MOST_COMPILED {
+        if self.compiled.len() >= MAX_COMPILED {
             self.compiled.clear();
         }
         self.compiled.push((script.to_vec(), compiled.clone()));
@@ -146,7 +146,7 @@ impl Interpreter {
         script: &Function,
         keys: &[Vec<u8>],
         arguments: &[Vec<u8>],
-    ) -> mlua::Result<Reply> {
+    ) -> mlua::Result<LuaReply> {
         for (name, texts) in [("KEYS", keys), ("ARGV", arguments)] {
             let table = self.lua.create_table_with_capacity(texts.len(), 0)?;
             for text in texts {
@@ -154,7 +154,7 @@ impl Interpreter {
             }
             self.globals.raw_set(name, table)?;
         }
-        to_redis(self.main.call(script)?, DEEPEST)
+        to_redis(self.main.call(script)?, MAX_DEPTH)
     }
 }
 
@@ -185,7 +185,7 @@ fn words_of(lua: &Lua, words: &MultiValue) -> mlua::Result<Result<Vec<Vec<u8>>, 
     Ok(Ok(texts))
 }
 
-fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<LuaValue> {
+fn to_lua(lua: &Lua, outcome: CommandResult) -> mlua::Result<LuaValue> {
     let single = |name: &str, text: &str| -> mlua::Result<LuaValue> {
         let table = lua.create_table_with_capacity(0, 1)?;
         table.raw_set(name, text)?;
@@ -210,13 +210,13 @@ fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<LuaValue> {
 }
 
 /// What a script returned.
-enum Reply {
+enum LuaReply {
     Error(ErrorReply),
     Value(Value),
 }
 
-fn to_redis(value: LuaValue, deepest: usize) -> mlua::Result<Reply> {
-    Ok(Reply::Value(match value {
+fn to_redis(value: LuaValue, deepest: usize) -> mlua::Result<LuaReply> {
+    Ok(LuaReply::Value(match value {
         LuaValue::Boolean(true) => Value::Int(1),
         LuaValue::Integer(number) => Value::Int(number),
         // Towards zero, and to what an integer can hold.
@@ -227,28 +227,28 @@ fn to_redis(value: LuaValue, deepest: usize) -> mlua::Result<Reply> {
     }))
 }
 
-fn table_to_redis(table: &Table, deepest: usize) -> mlua::Result<Reply> {
+fn table_to_redis(table: &Table, deepest: usize) -> mlua::Result<LuaReply> {
     if let LuaValue::String(text) = table.raw_get("err")? {
-        return Ok(Reply::Error(ErrorReply::new(text.to_string_lossy())));
+        return Ok(LuaReply::Error(ErrorReply::new(text.to_string_lossy())));
     }
     if let LuaValue::String(text) = table.raw_get("ok")? {
         let text = text.to_string_lossy();
-        return Ok(Reply::Value(if text == "OK" {
+        return Ok(LuaReply::Value(if text == "OK" {
             Value::Okay
         } else {
             Value::SimpleString(text)
         }));
     }
     let Some(deepest) = deepest.checked_sub(1) else {
-        return Ok(Reply::Error(ErrorReply::new("ERR reached lua stack limit")));
+        return Ok(LuaReply::Error(ErrorReply::new("ERR reached lua stack limit")));
     };
     let mut parts = Vec::new();
     loop {
         match table.raw_get(parts.len() + 1)? {
-            LuaValue::Nil => return Ok(Reply::Value(Value::Array(parts))),
+            LuaValue::Nil => return Ok(LuaReply::Value(Value::Array(parts))),
             part => parts.push(match to_redis(part, deepest)? {
-                Reply::Error(error) => error.into_value(),
-                Reply::Value(value) => value,
+                LuaReply::Error(error) => error.into_value(),
+                LuaReply::Value(value) => value,
             }),
         }
     }

@@ -7,24 +7,24 @@
 //! | `command` | one command by its words: the keys it changes, and its reply |
 //! | `call` | running a command or, as `EVAL`, a script |
 //! | `lua` | scripts, over the same commands |
-//! | `session` | one connection's `WATCH`, `MULTI` and `EXEC` |
+//! | `connection_state` | one connection's `WATCH`, `MULTI` and `EXEC` |
 //! | `number` | how Redis reads and prints numbers |
 //! | `reply` | error replies, by the codes and texts of Redis |
 //!
 //! Nothing here is about locks, and no path leads out of this folder: other crates include it as it is. That
-//! it behaves like a real server is tested beside it, by `likeness`.
+//! it behaves like a real server is tested beside it, by `tests::parity`.
 
 mod call;
 mod command;
+mod connection_state;
 mod lua;
 mod number;
 mod reply;
-mod session;
 mod store;
 
 pub(crate) use call::call;
 #[cfg(test)]
 pub(crate) use command::{Access, all};
+pub(crate) use connection_state::ConnectionState;
 pub(crate) use reply::ErrorReply;
-pub(crate) use session::Session;
 pub(crate) use store::{Published, Store};

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_read_as_they_are_printed() {
+    fn integers_are_accepted_only_as_they_are_printed() {
         for good in ["0", "7", "-7", "9223372036854775807", "-9223372036854775808"] {
             assert_eq!(integer(good.as_bytes()).unwrap().to_string(), good);
         }

@@ -3,7 +3,7 @@
 use redis::Value;
 
 /// What a command or a script returns.
-pub(crate) type Outcome = Result<Value, ErrorReply>;
+pub(crate) type CommandResult = Result<Value, ErrorReply>;
 
 /// An error as Redis words it: its code, a blank, and more words.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -134,11 +134,15 @@ impl Store {
     }
 
     /// Runs commands at one moment of the server, without another's between them.
-    pub(crate) fn run<T>(&mut self, micros: u64, work: impl FnOnce(&mut Run) -> T) -> (T, Effects) {
+    pub(crate) fn run<T>(
+        &mut self,
+        micros: u64,
+        work: impl FnOnce(&mut Execution) -> T,
+    ) -> (T, Effects) {
         let effects = Effects { published: Vec::new(), touched: self.expire(micros) };
         // Lua needs the store for its own while a script runs.
         let store = mem::take(self);
-        let mut run = Run { store, micros, effects, has_written: false };
+        let mut run = Execution { store, micros, effects, has_written: false };
         let value = work(&mut run);
         *self = run.store;
         (value, run.effects)
@@ -152,14 +156,14 @@ fn millis(micros: u64) -> i64 {
 
 /// A store at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct Execution {
     store: Store,
     micros: u64,
     effects: Effects,
     has_written: bool,
 }
 
-impl Run {
+impl Execution {
     /// The server's time in microseconds.
     pub(super) fn micros(&self) -> u64 {
         self.micros
@@ -246,7 +250,7 @@ impl Run {
         }
     }
 
-    /// The fields of a hash to change, an empty one where there is none. [`settle`](Run::settle) is owed.
+    /// The fields of a hash to change, an empty one where there is none. [`settle`](Execution::settle) is owed.
     pub(super) fn hash_mut(&mut self, key: &[u8]) -> Result<&mut Vec<Field>, ErrorReply> {
         match self.data_mut(key, Data::Hash(Vec::new())) {
             Data::Hash(fields) => Ok(fields),

@@ -7,9 +7,9 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::time::{BootClock, Clock};
 use crate::wire::connection::Session as _;
 use crate::wire::endpoint;
+use crate::wire::locator::FixedServer;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::Pool;
-use crate::wire::source::Fixed;
 
 const LATE: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ impl Clock for Panicking {
 
 fn pool_of_one(server: &Server, clock: &Arc<dyn Clock>) -> Pool {
     let manager = Arc::new(Manager::new(
-        Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
+        Arc::new(FixedServer::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(clock),
         Timeouts::both(LONG),
     ));
@@ -79,7 +79,7 @@ impl Clock for Counting {
 /// Several orders of a pool whose password is refused rest on the thread, one after the other, each for
 /// as long as it may.
 #[test]
-fn order_does_not_wait_behind_those_of_a_refused_pool() {
+fn order_is_not_delayed_by_those_of_a_refused_pool() {
     let server = Server::builder().tcp().start().unwrap();
     let mut command = redis::cmd("ACL");
     command.arg(&["SETUSER", "locks", "reset", "on", ">right", "~*", "&*", "+@all"]);
@@ -88,7 +88,7 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
     let pool = |user: &str, clock: Arc<dyn Clock>, min_idle| {
         let info = endpoint::parse(&format!("redis://{user}@{}", server.addr())).unwrap();
         let timeouts = Timeouts::both(LONG);
-        let source = Arc::new(Fixed::new(info));
+        let source = Arc::new(FixedServer::new(info));
         let manager = Manager::new(source, clock, timeouts);
         let settings = PoolSettings { min_idle, ..PoolSettings::default() };
         Pool::new(&Arc::new(manager), &settings, connector.clone())
@@ -98,16 +98,16 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
     let begin = BootClock.now();
     while refused.manager.attempts().counts().failed == 0 {
         assert!(BootClock.now().since(begin) < LONG, "it is not refused");
-        thread::sleep(MOMENT);
+        thread::sleep(SHORT_POLL_INTERVAL);
     }
     let healthy = pool("locks:right", Arc::new(BootClock), 0);
     let (begin, reads) = (BootClock.now(), counting.0.load(Ordering::SeqCst));
     drop(healthy.get(begin.after(LONG)).unwrap());
     let took = BootClock.now().since(begin);
-    assert!(took < LONGEST_WAIT / 2, "{took:?}");
+    assert!(took < MAX_WAIT / 2, "{took:?}");
     // The orders that are woken too early send no password, and each comes again after r2d2's pause.
     assert_eq!(server.error_count("WRONGPASS"), 1);
-    let rounds = 2 + took.as_millis() / (RECONNECT / 2).as_millis();
+    let rounds = 2 + took.as_millis() / (RECONNECT_TIMEOUT / 2).as_millis();
     let reads = counting.0.load(Ordering::SeqCst) - reads;
     assert!(u128::from(reads) <= rounds * 3 * 2, "{reads} looks in {took:?}");
 }
@@ -115,11 +115,11 @@ fn order_does_not_wait_behind_those_of_a_refused_pool() {
 /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is
 /// another at once when that one breaks.
 #[test]
-fn a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made() {
+fn late_connection_does_not_prevent_another() {
     let server = Server::start().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
     let manager = Arc::new(Manager::new(
-        Arc::new(Fixed::new(endpoint::parse(&server.unix_url()).unwrap())),
+        Arc::new(FixedServer::new(endpoint::parse(&server.unix_url()).unwrap())),
         Arc::clone(&clock),
         Timeouts::both(LONG),
     ));

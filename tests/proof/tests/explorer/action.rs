@@ -159,7 +159,7 @@ impl World {
             actions.push(Action::Wake(index));
             urgent = true;
         }
-        if !client.ear {
+        if !client.listens {
             actions.push(Action::Listen(index));
             urgent |= healed;
         }
@@ -203,7 +203,7 @@ impl World {
         {
             actions.extend([Action::Crash(index, false), Action::Crash(index, true)]);
         }
-        if left.deafen > 0 && client.ear {
+        if left.deafen > 0 && client.listens {
             actions.push(Action::Deafen(index));
         }
         let (hears, counted) = (self.server.reaches(client.id), self.server.counts(client.id));

@@ -98,11 +98,11 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
         budget,
         setting: USUAL,
         healed: if small { 4 } else { 5 },
-        patience: vanished_holder(USUAL, 4),
+        longest_unheld: vanished_holder(USUAL, 4),
     };
     let mut scenarios = vec![
         Scenario {
-            patience: lost_messages(USUAL),
+            longest_unheld: lost_messages(USUAL),
             ..usual("loss", pick(TWO, AGAIN), Budget { lose: few(1, 2, 3), ..NONE })
         },
         usual("delay", pick(TWO, AGAIN), Budget { delay: few(1, 1, 2), ..NONE }),
@@ -133,7 +133,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             // All die at once: those who die one after another cost a claim each.
             healed: 1,
             lined_up: line(&[0, 1, 2]),
-            patience: lost_messages(USUAL),
+            longest_unheld: lost_messages(USUAL),
             ..usual("dead waiters", AGAIN_THREE, Budget { die: 2, lose: few(0, 1, 1), ..NONE })
         },
         Scenario {
@@ -187,7 +187,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..usual("three in the queue", THREE, Budget { delay: few(0, 1, 2), ..NONE })
         },
         Scenario {
-            patience: vanished_holder(DRIFTING, 5),
+            longest_unheld: vanished_holder(DRIFTING, 5),
             setting: DRIFTING,
             renewed: false,
             healed: 7,
@@ -198,7 +198,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             )
         },
         Scenario {
-            patience: vanished_holder(DRIFTING, 5),
+            longest_unheld: vanished_holder(DRIFTING, 5),
             setting: DRIFTING,
             ..usual(
                 "drift, renewed",
@@ -208,14 +208,14 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
         },
         Scenario {
             lined_up: line(&[0, 1]),
-            patience: vanished_holder(USUAL, 6),
+            longest_unheld: vanished_holder(USUAL, 6),
             setting: Setting { hold: 3, ..USUAL },
             ..usual("mixed ttls", MIXED, Budget { lose: few(1, 1, 2), ..NONE })
         },
         Scenario {
             lined_up: if size == Size::Deep { &[] } else { &[0, 1] },
             setting: Setting { extension: 6, hold: 6, ..USUAL },
-            patience: vanished_holder(USUAL, 6),
+            longest_unheld: vanished_holder(USUAL, 6),
             healed: 6,
             ..usual("extension", TWO, Budget { extend: 1, pause: 1, lose: few(0, 1, 1), ..NONE })
         },
@@ -255,7 +255,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             },
             Scenario {
                 setting: DRIFTING,
-                patience: vanished_holder(DRIFTING, 5),
+                longest_unheld: vanished_holder(DRIFTING, 5),
                 ..usual("drift, pause", &[(5, 1), (5, 1)], Budget { drift: 2, pause: 1, ..NONE })
             },
         ]);

@@ -1,4 +1,4 @@
-//! One process that wants the lock: its delegate thread, as `src/engine/{acquire,slot}.rs` has it.
+//! One process that wants the lock: its acquirer thread, as `src/engine/{acquire,slot}.rs` has it.
 //! `leave.rs` has how it gives up, and `holder.rs` the rest of it, from the grant on.
 //!
 //! | part | the thread | goes to |
@@ -14,7 +14,7 @@
 //! attempts in an outage takes no time; the worker's commands do not wait for one another.
 
 use crate::clock::Reading;
-use crate::holder::{Duty, Lease};
+use crate::holder::{Lease, PendingRelease};
 use crate::mutation::Mutation;
 use crate::network::{Line, Load, Network};
 use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Wake};
@@ -42,7 +42,7 @@ pub(crate) enum Part {
 
 /// One attempt, until it is a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Bid {
+pub(crate) struct OpenAttempt {
     pub(crate) number: u8,
     pub(crate) settled: Time,
     pub(crate) unknown: bool,
@@ -59,16 +59,16 @@ pub(crate) struct Client {
     /// Its clock less the true time.
     pub(crate) offset: i8,
     /// Whether it hears messages, as far as it knows.
-    pub(crate) ear: bool,
+    pub(crate) listens: bool,
     pub(crate) reading: Reading,
     pub(crate) number: u8,
     pub(crate) part: Part,
-    pub(crate) bid: Option<Bid>,
-    /// A grant that the delegate has not yet looked at.
+    pub(crate) open_attempt: Option<OpenAttempt>,
+    /// A grant that the acquirer has not yet looked at.
     pub(crate) heard: Option<Grant>,
     pub(crate) nudged: bool,
     pub(crate) lease: Option<Lease>,
-    pub(crate) duties: Vec<Duty>,
+    pub(crate) releases: Vec<PendingRelease>,
     /// The attempts that are surely out of Redis for ever, a bit for each. Only the invariants ask.
     pub(crate) clean: u32,
 }
@@ -90,15 +90,15 @@ impl Client {
             rounds,
             life: Life::Up,
             offset: 0,
-            ear: true,
+            listens: true,
             reading: Reading { server: 0, sent: 0, received: 0 },
             number: 0,
             part: Part::Idle,
-            bid: None,
+            open_attempt: None,
             heard: None,
             nudged: false,
             lease: None,
-            duties: Vec::new(),
+            releases: Vec::new(),
             clean: 0,
         }
     }
@@ -138,7 +138,7 @@ impl Client {
         }
         self.heard = None;
         self.nudged = false;
-        self.bid = Some(Bid {
+        self.open_attempt = Some(OpenAttempt {
             number: self.number,
             settled: 0,
             unknown: false,
@@ -153,14 +153,14 @@ impl Client {
     }
 
     fn ask_until(&mut self, deadline: Time, again: bool, place: &mut Place<'_>) {
-        let Some(bid) = &mut self.bid else { return };
-        let mode = match (bid.queued, self.ear) {
+        let Some(open_attempt) = &mut self.open_attempt else { return };
+        let mode = match (open_attempt.queued, self.listens) {
             (true, _) => Mode::Beat,
             (false, true) if !place.spin => Mode::Join,
             _ => Mode::Try,
         };
-        bid.queued |= mode == Mode::Join;
-        let number = bid.number;
+        open_attempt.queued |= mode == Mode::Join;
+        let number = open_attempt.number;
         self.resend(mode, number, deadline, again, place);
     }
 
@@ -223,7 +223,7 @@ impl Client {
 
     /// The subscription stands again: all who wait ask.
     pub(crate) fn listen(&mut self, place: &mut Place<'_>) {
-        self.ear = true;
+        self.listens = true;
         if self.is_trying() {
             self.hear(Wake::Retry, place);
         }
@@ -239,11 +239,11 @@ impl Client {
             ) => {
                 self.acquired(mode, sent, deadline, again, answer, place);
             }
-            (Line::Thread, Part::Leaving { number, anew, .. }, Reply::Verdict(_)) => {
+            (Line::Thread, Part::Leaving { number, anew, .. }, Reply::Ownership(_)) => {
                 self.is_out(number, place);
                 self.after_leaving(anew, place);
             }
-            (_, _, Reply::Verdict(verdict)) => self.told(line, verdict, place),
+            (_, _, Reply::Ownership(ownership)) => self.told(line, ownership, place),
             _ => {}
         }
     }
@@ -270,11 +270,11 @@ impl Client {
                 self.take(token, left, sent, (now, local), epoch, place);
             }
             Answer::Busy { left, .. } => {
-                if let Some(bid) = &mut self.bid {
-                    bid.unknown = false;
-                    bid.outage = false;
+                if let Some(open_attempt) = &mut self.open_attempt {
+                    open_attempt.unknown = false;
+                    open_attempt.outage = false;
                 }
-                let until = if mode == Mode::Try && self.ear && !place.spin {
+                let until = if mode == Mode::Try && self.listens && !place.spin {
                     local
                 } else if place.setting.has(Mutation::NoHeartbeat) {
                     FAR
@@ -284,17 +284,17 @@ impl Client {
                 self.pause(until, place);
             }
             Answer::Late { .. } if again && deadline > local => {
-                let Some(bid) = self.bid else { return };
-                self.resend(mode, bid.number, deadline, false, place);
+                let Some(open_attempt) = self.open_attempt else { return };
+                self.resend(mode, open_attempt.number, deadline, false, place);
             }
             Answer::Late { .. } => self.pause(local + 1, place),
             Answer::Gone { .. } if place.setting.has(Mutation::GoneIgnored) => {
                 self.pause(local + place.setting.heartbeat, place);
             }
             Answer::Gone { .. } => {
-                let bid = self.bid.take();
+                let open_attempt = self.open_attempt.take();
                 self.begin(place);
-                self.clean_up(bid, true, place);
+                self.clean_up(open_attempt, true, place);
             }
         }
     }
@@ -312,13 +312,13 @@ impl Client {
             place.network.abandon(self.id, Line::Thread);
         }
         let noted = !(broke && place.setting.has(Mutation::ResendUnnoted));
-        if let Some(bid) = &mut self.bid {
+        if let Some(open_attempt) = &mut self.open_attempt {
             let beat = matches!(self.part, Part::Asking { mode: Mode::Beat, .. });
             if noted && !(beat && place.setting.has(Mutation::BeatUnnoted)) {
-                bid.settled = bid.settled.max(deadline);
-                bid.unknown = true;
+                open_attempt.settled = open_attempt.settled.max(deadline);
+                open_attempt.unknown = true;
             }
-            bid.outage = true;
+            open_attempt.outage = true;
         }
         self.go_on(place);
     }
@@ -345,7 +345,7 @@ impl Client {
         };
         thread
             || self.lease.as_ref().is_some_and(|lease| lease.due() <= local)
-            || self.duties.iter().any(|duty| duty.due() <= local)
+            || self.releases.iter().any(|release| release.due() <= local)
     }
 
     /// Does what is due.

@@ -2,7 +2,9 @@
 
 use ::redis::{Value, from_redis_value};
 
-use crate::protocol::{Acquire, Answer, Attempt, Grant, Mode, Reply, Request, Time, Verdict, Wake};
+use crate::protocol::{
+    Acquire, Answer, Attempt, Grant, Mode, Ownership, Reply, Request, Time, Wake,
+};
 use crate::scenario::Setting;
 use crate::unit::{
     micros, micros_of_token, millis, moment_of_micros, ticks_of_millis, token_of_micros,
@@ -92,9 +94,9 @@ pub(crate) fn reply(
         }
         (Request::Acquire(_), [2, _]) => Reply::Acquired(Answer::Late { now }),
         (Request::Acquire(_), [3, _]) => Reply::Acquired(Answer::Gone { now }),
-        (_, [1]) => Reply::Verdict(Verdict::Done),
-        (_, [0]) => Reply::Verdict(Verdict::Gone),
-        (_, [-1]) => Reply::Verdict(Verdict::Taken),
+        (_, [1]) => Reply::Ownership(Ownership::Owned),
+        (_, [0]) => Reply::Ownership(Ownership::Gone),
+        (_, [-1]) => Reply::Ownership(Ownership::Taken),
         (_, numbers) => panic!("{request:?} is no request with the reply {numbers:?}"),
     }
 }

@@ -4,7 +4,7 @@
 use crate::client::{Client, FAR, Part, Place};
 use crate::mutation::Mutation;
 use crate::network::Line;
-use crate::protocol::{Request, Time, Token, Verdict};
+use crate::protocol::{Ownership, Request, Time, Token};
 use crate::scenario::Setting;
 
 /// A command that was sent then, and is given up then.
@@ -41,7 +41,7 @@ impl Lease {
 
 /// An attempt that must not stay in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Duty {
+pub(crate) struct PendingRelease {
     pub(crate) number: u8,
     pub(crate) settled: Time,
     pub(crate) ttl: Time,
@@ -50,7 +50,7 @@ pub(crate) struct Duty {
     pub(crate) call: Option<Call>,
 }
 
-impl Duty {
+impl PendingRelease {
     pub(crate) fn due(&self) -> Time {
         self.call.map_or(self.at, |call| call.deadline)
     }
@@ -70,24 +70,24 @@ impl Client {
         let local = self.local(place.now);
         let valid_until = sent + left - place.allowance();
         if valid_until <= local {
-            if let Some(bid) = &mut self.bid {
-                bid.unknown = true;
+            if let Some(open_attempt) = &mut self.open_attempt {
+                open_attempt.unknown = true;
             }
-            let bid = self.bid.take();
+            let open_attempt = self.open_attempt.take();
             self.part = Part::Idle;
-            return self.clean_up(bid, false, place);
+            return self.clean_up(open_attempt, false, place);
         }
-        let Some(bid) = self.bid.take() else { return };
+        let Some(open_attempt) = self.open_attempt.take() else { return };
         self.heard = None;
         self.part = Part::Holding { since: place.now };
         self.lease = Some(Lease {
-            number: bid.number,
+            number: open_attempt.number,
             token,
             minted: true,
             server,
             valid_until,
             renew_at: renewal_after(sent, left.min(self.ttl), place),
-            settled: bid.settled,
+            settled: open_attempt.settled,
             failing: false,
             renewal: None,
             extension: None,
@@ -144,16 +144,16 @@ impl Client {
     }
 
     /// What Redis said to a release, a renewal, an extension or a duty.
-    pub(crate) fn told(&mut self, line: Line, verdict: Verdict, place: &mut Place<'_>) {
+    pub(crate) fn told(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
         match line {
-            Line::Thread => self.released(verdict, place),
-            Line::Renewal | Line::Extension => self.lengthened(line, verdict, place),
-            Line::Duty(number) => self.given_back(number, place),
+            Line::Thread => self.released(ownership, place),
+            Line::Renewal | Line::Extension => self.lengthened(line, ownership, place),
+            Line::PendingRelease(number) => self.given_back(number, place),
             Line::Nobody => {}
         }
     }
 
-    fn released(&mut self, verdict: Verdict, place: &mut Place<'_>) {
+    fn released(&mut self, ownership: Ownership, place: &mut Place<'_>) {
         let Part::Releasing { sent, repeated, .. } = self.part else { return };
         let Some(lease) = self.lease.take() else { return self.finish() };
         let setting = place.setting;
@@ -163,20 +163,20 @@ impl Client {
             let last_token = (!lease.minted).then_some(lease.token);
             let settled = lease.settled.max(self.local(place.now));
             self.give_back(lease.number, settled, self.ttl, last_token, place);
-        } else if verdict == Verdict::Done || repeated {
+        } else if ownership == Ownership::Owned || repeated {
             self.is_out(lease.number, place);
         }
         // Else it was lost before.
         self.finish();
     }
 
-    fn lengthened(&mut self, line: Line, verdict: Verdict, place: &mut Place<'_>) {
+    fn lengthened(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
         let local = self.local(place.now);
         let Some(lease) = &mut self.lease else { return };
         let renewal = line == Line::Renewal;
         let call = if renewal { lease.renewal.take() } else { lease.extension.take() };
         let Some(Call { sent, .. }) = call else { return };
-        if verdict != Verdict::Done {
+        if ownership != Ownership::Owned {
             return self.lose(place);
         }
         let ttl = if renewal { self.ttl } else { place.setting.extension };
@@ -201,7 +201,14 @@ impl Client {
             // A request of its attempt may still run, and is undone after that (rule 6).
             let last_token = (!lease.minted).then_some(lease.token);
             let (number, settled, ttl) = (lease.number, lease.settled, self.ttl);
-            self.duties.push(Duty { number, settled, ttl, last_token, at: settled, call: None });
+            self.releases.push(PendingRelease {
+                number,
+                settled,
+                ttl,
+                last_token,
+                at: settled,
+                call: None,
+            });
         }
         self.finish();
     }
@@ -287,7 +294,7 @@ impl Client {
         place: &mut Place<'_>,
     ) {
         let at = self.local(place.now);
-        self.duties.push(Duty { number, settled, ttl, last_token, at, call: None });
+        self.releases.push(PendingRelease { number, settled, ttl, last_token, at, call: None });
         self.do_duties(place);
     }
 
@@ -295,40 +302,43 @@ impl Client {
         let local = self.local(place.now);
         let dead_after = place.setting.dead_after();
         let mut due = Vec::new();
-        for duty in &mut self.duties {
-            if duty.call.is_some_and(|call| call.deadline <= local) {
-                duty.call = None;
-                duty.at = local;
-                place.network.abandon(self.id, Line::Duty(duty.number));
+        for release in &mut self.releases {
+            if release.call.is_some_and(|call| call.deadline <= local) {
+                release.call = None;
+                release.at = local;
+                place.network.abandon(self.id, Line::PendingRelease(release.number));
             }
         }
         // It has expired by itself.
-        self.duties
-            .retain(|duty| duty.call.is_some() || local < duty.settled + duty.ttl.max(dead_after));
-        for duty in &mut self.duties {
-            if duty.call.is_none() && duty.at <= local {
-                duty.call = Some(Call { sent: local, deadline: local + place.setting.exchange });
-                due.push((duty.number, duty.ttl, duty.last_token));
+        self.releases.retain(|release| {
+            release.call.is_some() || local < release.settled + release.ttl.max(dead_after)
+        });
+        for release in &mut self.releases {
+            if release.call.is_none() && release.at <= local {
+                release.call = Some(Call { sent: local, deadline: local + place.setting.exchange });
+                due.push((release.number, release.ttl, release.last_token));
             }
         }
         for (number, ttl, last_token) in due {
             let owner = self.attempt(number, place.setting);
             let request = Request::Release { owner, ttl, last_token };
-            self.send(Line::Duty(number), request, place);
+            self.send(Line::PendingRelease(number), request, place);
         }
     }
 
     fn given_back(&mut self, number: u8, place: &mut Place<'_>) {
-        let Some(at) = self.duties.iter().position(|duty| duty.number == number) else { return };
-        let Some(call) = self.duties[at].call.take() else { return };
-        let settled = self.duties[at].settled;
+        let Some(at) = self.releases.iter().position(|release| release.number == number) else {
+            return;
+        };
+        let Some(call) = self.releases[at].call.take() else { return };
+        let settled = self.releases[at].settled;
         if place.setting.has(Mutation::CleanUpForEver) {
-            (self.duties[at].settled, self.duties[at].at) = (call.deadline, call.deadline);
+            (self.releases[at].settled, self.releases[at].at) = (call.deadline, call.deadline);
         } else if call.sent >= settled || place.setting.has(Mutation::LeaveOnce) {
-            self.duties.remove(at);
+            self.releases.remove(at);
             self.is_out(number, place);
         } else {
-            self.duties[at].at = settled;
+            self.releases[at].at = settled;
         }
     }
 }

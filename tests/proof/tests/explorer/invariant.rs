@@ -236,7 +236,9 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         let client = &world.clients[usize::from(attempt.client)];
         let trying = client.life != Life::Crashed
             && client.is_trying()
-            && client.bid.is_some_and(|bid| bid.number == attempt.number);
+            && client
+                .open_attempt
+                .is_some_and(|open_attempt| open_attempt.number == attempt.number);
         let kept = world.now < heard + scenario.setting.queue_keep(client.ttl);
         if trying && kept && !server.queue.contains(*attempt) {
             return broken(Invariant::Place, format!("{} has lost its place", name(*attempt)));
@@ -258,7 +260,7 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
             return broken(Invariant::Immortal, "a key without an end");
         }
     }
-    if world.record.starved > scenario.patience {
+    if world.record.starved > scenario.longest_unheld {
         let text = format!("nobody has held the lock for {} ticks", world.record.starved);
         return broken(Invariant::Starved, text);
     }

@@ -1,7 +1,7 @@
 //! How a process goes without the lock: what may remain of its attempt is taken out of Redis
 //! (rules 5 and 6), as the end of `src/engine/acquire.rs` has it.
 
-use crate::client::{Bid, Client, Part, Place};
+use crate::client::{Client, OpenAttempt, Part, Place};
 use crate::mutation::Mutation;
 use crate::network::Line;
 use crate::protocol::Request;
@@ -17,35 +17,48 @@ impl Client {
     /// The thread goes without the lock.
     pub(crate) fn give_up(&mut self, place: &mut Place<'_>) {
         place.network.abandon(self.id, Line::Thread);
-        if let (Part::Asking { deadline, .. }, Some(bid)) = (self.part, &mut self.bid) {
-            bid.settled = bid.settled.max(deadline);
-            bid.unknown = true;
+        if let (Part::Asking { deadline, .. }, Some(open_attempt)) =
+            (self.part, &mut self.open_attempt)
+        {
+            open_attempt.settled = open_attempt.settled.max(deadline);
+            open_attempt.unknown = true;
         }
-        let bid = self.bid.take();
+        let open_attempt = self.open_attempt.take();
         self.part = Part::Idle;
-        self.clean_up(bid, false, place);
+        self.clean_up(open_attempt, false, place);
     }
 
     /// Takes what may remain of an attempt out of Redis, then goes on with a new one or not at all.
-    pub(crate) fn clean_up(&mut self, bid: Option<Bid>, anew: bool, place: &mut Place<'_>) {
+    pub(crate) fn clean_up(
+        &mut self,
+        open_attempt: Option<OpenAttempt>,
+        anew: bool,
+        place: &mut Place<'_>,
+    ) {
         let local = self.local(place.now);
-        let Some(bid) = bid else { return self.after_leaving(anew, place) };
+        let Some(open_attempt) = open_attempt else { return self.after_leaving(anew, place) };
         if place.setting.has(Mutation::LeaveForgotten) {
-            self.is_out(bid.number, place);
+            self.is_out(open_attempt.number, place);
             return self.after_leaving(anew, place);
         }
-        let open = bid.unknown || bid.settled > local;
-        if bid.queued && !open && !bid.outage {
-            let owner = self.attempt(bid.number, place.setting);
+        let open = open_attempt.unknown || open_attempt.settled > local;
+        if open_attempt.queued && !open && !open_attempt.outage {
+            let owner = self.attempt(open_attempt.number, place.setting);
             let deadline = local + place.setting.exchange;
-            self.part = Part::Leaving { number: bid.number, deadline, anew };
+            self.part = Part::Leaving { number: open_attempt.number, deadline, anew };
             let leave = Request::Release { owner, ttl: self.ttl, last_token: None };
             return self.send(Line::Thread, leave, place);
         }
-        if bid.queued || open {
-            self.give_back(bid.number, bid.settled.max(local), self.ttl, None, place);
+        if open_attempt.queued || open {
+            self.give_back(
+                open_attempt.number,
+                open_attempt.settled.max(local),
+                self.ttl,
+                None,
+                place,
+            );
         } else {
-            self.is_out(bid.number, place);
+            self.is_out(open_attempt.number, place);
         }
         self.after_leaving(anew, place);
     }
@@ -69,7 +82,7 @@ impl Client {
     /// The thread is done with the lock.
     pub(crate) fn finish(&mut self) {
         self.part = Part::Idle;
-        self.bid = None;
+        self.open_attempt = None;
         self.heard = None;
         self.nudged = false;
     }

@@ -19,7 +19,7 @@
 //! | `unit`, `encoding`, `content` | ticks as milliseconds; requests, replies and keys as text |
 //! | `protocol` | what clients ask, and what they hear |
 //! | `network` | what is under way |
-//! | `client`, `clock` | a process: its delegate, and what it knows of the server's time |
+//! | `client`, `clock` | a process: its acquirer, and what it knows of the server's time |
 //! | `leave`, `holder` | the same: how it goes without the lock; its lease, release and worker |
 //! | `world`, `action` | all of it at one moment, and what can happen next |
 //! | `scenario`, `catalogue` | who takes part, and what may go wrong |
@@ -28,7 +28,7 @@
 //! | `search`, `fold`, `trace` | breadth first through all states, their hashes, and the way to a violation |
 //!
 //! The server runs the Lua that is shipped: no script has a second implementation here. That the store and its
-//! commands are like those of a real server is tested beside them, by `likeness`, and that the scripts are, by
+//! commands are like those of a real server is tested beside them, by `tests::parity`, and that the scripts are, by
 //! `parity`. A script runs once for each state of the server, moment and request, and its outcome is noted for
 //! all other ways that lead there.
 //!
@@ -100,7 +100,7 @@ fn explore_all(size: Size) {
     let (mut states, mut steps, mut took) = (0, 0, 0.0);
     for scenario in catalogue::all(size) {
         let outcome = explore(&scenario);
-        let unheld = format!("{}/{}", outcome.starved, scenario.patience);
+        let unheld = format!("{}/{}", outcome.starved, scenario.longest_unheld);
         let seconds = outcome.took.as_secs_f64();
         println!(
             "{:20} {:>9} {:>10} {:>6} {unheld:>8} {seconds:>8.2}",

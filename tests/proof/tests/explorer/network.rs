@@ -15,7 +15,7 @@ pub(crate) enum Line {
     /// The holder's own extension.
     Extension,
     /// The worker giving back an attempt.
-    Duty(u8),
+    PendingRelease(u8),
     /// Nobody any longer: it timed out, or its connection broke.
     Nobody,
 }

@@ -92,13 +92,13 @@ impl Pair {
     /// A client listens, or listens no longer.
     fn listen(&mut self, server: &Server, client: u8) {
         let channel = channel(client);
-        let ear = &mut self.ears[usize::from(client)];
-        self.history.push(format!("client {client} listens: {}", ear.is_none()));
-        match ear.take() {
+        let listens = &mut self.ears[usize::from(client)];
+        self.history.push(format!("client {client} listens: {}", listens.is_none()));
+        match listens.take() {
             None => {
                 let mut connection = server.connection();
                 ask(&mut connection, &[b"SUBSCRIBE".to_vec(), channel.clone()]);
-                *ear = Some(connection);
+                *listens = Some(connection);
                 self.store.subscribe(client.into(), &channel);
             }
             Some(mut connection) => {
@@ -281,7 +281,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn scripts_do_on_the_store_what_they_do_on_a_server() {
+fn scripts_match_a_real_server_on_the_store() {
     let server = Server::start().expect("a server");
     let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..1 << 48));
     let sequences = number("LEASEHOLD_SEQUENCES").unwrap_or(60);
@@ -295,7 +295,7 @@ fn scripts_do_on_the_store_what_they_do_on_a_server() {
 
 /// What is planted in the scripts of the store alone makes a difference soon.
 #[test]
-fn nearly_every_bug_of_a_script_makes_a_difference() {
+fn most_planted_script_bugs_change_replies() {
     let server = Server::start().expect("a server");
     let scenarios = all(Size::Small);
     let mut missed = Vec::new();

@@ -40,8 +40,8 @@ pub(crate) enum Answer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    Done,
+pub(crate) enum Ownership {
+    Owned,
     Gone,
     Taken,
 }
@@ -72,5 +72,5 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Acquired(Answer),
-    Verdict(Verdict),
+    Ownership(Ownership),
 }

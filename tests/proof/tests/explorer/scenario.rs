@@ -121,7 +121,7 @@ pub(crate) struct Scenario {
     /// Until when things go wrong; from then on what was held up moves on.
     pub(crate) healed: Time,
     /// How long a live waiter may find nobody holding the lock (rule 13).
-    pub(crate) patience: Time,
+    pub(crate) longest_unheld: Time,
 }
 
 impl Scenario {

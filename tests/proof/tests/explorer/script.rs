@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "second replaces one piece of a.lua")]
-    fn patch_whose_piece_is_gone_is_noticed() {
+    fn patch_without_its_text_is_rejected() {
         patched(
             ("a.lua", "one"),
             &[("first", "a.lua", "one", "two"), ("second", "a.lua", "one", "")],
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is in no script")]
-    fn patch_of_a_script_that_does_not_run_here_is_noticed() {
+    fn patch_of_a_script_not_run_here_is_rejected() {
         Scripts::new(&Setting { script_bug: Some("repeated-request-counts"), ..USUAL });
     }
 }

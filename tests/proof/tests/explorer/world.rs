@@ -30,7 +30,7 @@ impl World {
     pub(crate) fn is_quiet(&self) -> bool {
         let rests = |client: &Client| {
             client.life == Life::Crashed
-                || (client.part == Part::Idle && client.rounds == 0 && client.duties.is_empty())
+                || (client.part == Part::Idle && client.rounds == 0 && client.releases.is_empty())
         };
         self.network.all().is_empty() && self.clients.iter().all(rests)
     }
@@ -175,7 +175,7 @@ impl World {
 
     /// A client listens nowhere, until it listens at the master again.
     fn deafen(&mut self, index: usize) {
-        self.clients[index].ear = false;
+        self.clients[index].listens = false;
         self.server.meet(Event::Leave(self.clients[index].id), self.now);
         self.drop_for(index, |load| matches!(load, Load::Push(_)));
     }
@@ -280,7 +280,7 @@ impl World {
                 client.reading.server = 0;
                 client.reading.sent = 0;
                 client.reading.received = 0;
-                if client.duties.is_empty() {
+                if client.releases.is_empty() {
                     client.offset = 0;
                 }
             }

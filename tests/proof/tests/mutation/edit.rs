@@ -67,7 +67,7 @@ impl Edit {
 }
 
 #[test]
-fn an_edit_replaces_whole_lines_that_stand_once() {
+fn edit_replaces_whole_unique_lines() {
     let edits = read("@@ a\n one\n-two\n+if mutated!(\"x\") {\n\n@@ b\n-two\n");
     assert_eq!(edits[0].apply("two\none\ntwo\n"), "two\none\nif mutated!(\"x\") {\n");
     assert!(edits[0].bugs().eq(["x"]));

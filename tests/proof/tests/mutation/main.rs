@@ -174,7 +174,7 @@ fn every_edit_applies_to_its_file_once() {
 }
 
 #[test]
-fn every_patch_of_a_script_applies_there_and_nowhere_else() {
+fn every_script_patch_applies_to_one_script_only() {
     let scripts = source("src");
     for (name, script, from, to) in script::PATCHES {
         assert_ne!(from, to, "{name} changes nothing");
@@ -188,7 +188,7 @@ fn every_patch_of_a_script_applies_there_and_nowhere_else() {
 }
 
 #[test]
-fn every_mutation_is_planted_and_has_a_checker_that_exists() {
+fn every_mutation_is_planted_and_its_checker_exists() {
     let planted: BTreeSet<String> = places().into_keys().collect();
     let listed: Vec<String> = MUTATIONS.iter().map(|it| it.name.to_owned()).collect();
     assert_eq!(planted, listed.iter().cloned().collect());
@@ -215,7 +215,7 @@ fn has_test(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn function_that_is_no_test_is_no_checker() {
+fn only_test_functions_count_as_checkers() {
     let text =
         "kinds! {\n    listed \"a\" \"S\";\n}\nfn oracle() {\n#[test]\n#[ignore]\nfn real() {}";
     assert!(has_test(text, "listed") && has_test(text, "real"));

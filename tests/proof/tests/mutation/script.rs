@@ -99,20 +99,20 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "renewal-that-shortens",
         "kind/renew.lua",
-        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+        "if ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2])",
     ),
     (
         "renewal-makes-the-key-again",
         "kind/renew.lua",
-        "if verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "if verdict >= 0 then\n  verdict = 1\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
+        "if ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "if ownership >= 0 then\n  ownership = 1\n  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
     ),
     (
         "renewal-of-anothers-lock",
         "kind/renew.lua",
-        "local verdict = owned(ARGV[1])\nif verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "local verdict = owned(ARGV[1]) ^ 2\nif verdict == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "local ownership = owned(ARGV[1])\nif ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "local ownership = owned(ARGV[1]) ^ 2\nif ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
     ),
     // Rule 15.
     (
@@ -183,7 +183,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "replicas-of-anothers-lock",
         "kind/touch.lua",
-        "if verdict ~= 1 then\n  return verdict\nend\nfor place",
+        "if ownership ~= 1 then\n  return ownership\nend\nfor place",
         "for place",
     ),
     // A majority of several servers.
@@ -208,8 +208,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "vote-taken-back-from-another",
         "kind/release.lua",
-        "if verdict ~= 1 then\n  return verdict\nend\nredis.call('DEL'",
-        "if verdict == 0 then\n  return verdict\nend\nredis.call('DEL'",
+        "if ownership ~= 1 then\n  return ownership\nend\nredis.call('DEL'",
+        "if ownership == 0 then\n  return ownership\nend\nredis.call('DEL'",
     ),
     (
         "release-told-to-nobody",

@@ -15,91 +15,79 @@ const fn bug(name: &'static str, breaks: &'static str, checker: &'static str) ->
 /// All of them. Rules are those of the queue protocol.
 pub(crate) const MUTATIONS: &[Mutation] = &[
     // Attempts and requests.
-    bug(
-        "beat-that-may-join",
-        "rule 1",
-        "it::queue::dead::a_waiter_that_was_forgotten_queues_up_anew",
-    ),
-    bug(
-        "no-request-deadline",
-        "rule 2",
-        "it::queue::late::a_request_that_comes_too_late_neither_takes_nor_joins",
-    ),
+    bug("beat-that-may-join", "rule 1", "it::queue::dead::forgotten_waiter_queues_up_anew"),
+    bug("no-request-deadline", "rule 2", "it::queue::late::late_request_neither_takes_nor_joins"),
     bug(
         "request-without-a-deadline",
         "rule 2",
-        "leasehold::wire::server_clock::tests::the_clock_of_the_server_before_a_move_dates_nothing_of_the_next",
+        "leasehold::wire::server_clock::tests::clock_of_the_old_server_dates_nothing_after_a_move",
     ),
     bug(
         "deadline-from-the-sending",
         "rule 2",
-        "leasehold::wire::server_clock::tests::a_deadline_on_the_server_is_never_later_than_the_holders",
+        "leasehold::wire::server_clock::tests::server_deadline_is_never_later_than_the_callers",
     ),
     bug(
         "unanswered-request-forgotten",
         "rules 2, 6",
-        "it::queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
+        "it::queue::late::join_that_overtakes_its_leave_is_undone",
     ),
     bug(
         "full-ttl-on-a-repeated-grant",
         "rule 3",
-        "it::fault::a_repeated_grant_has_the_first_ones_token_and_is_valid_no_longer_than_redis_says",
+        "it::fault::repeated_grant_keeps_its_token_and_its_time_to_live",
     ),
     bug("repeated-request-counts", "rule 3", "it::reentrant::a_repeated_request_counts_once"),
     bug(
         "validity-from-receipt",
         "rule 3",
-        "it::fault::a_grant_is_valid_no_longer_than_redis_says_however_late_its_answer",
+        "it::fault::late_reply_makes_no_grant_valid_beyond_redis",
     ),
     bug(
         "validity-without-end",
         "validity",
-        "it::fault::a_holder_stopped_past_its_lease_knows_before_any_io_and_is_fenced",
+        "it::fault::stopped_holder_knows_its_loss_before_io_and_is_fenced",
     ),
     bug("no-drift-allowance", "validity", "it::mutex::the_time_to_live_in_redis_is_the_lease"),
     bug(
         "grant-that-is-over",
         "validity",
-        "it::fault::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
+        "it::fault::grant_slower_than_its_lease_is_refused_and_released",
     ),
-    bug("newcomer-barges", "rule 4", "it::queue::order::nobody_takes_it_before_those_who_wait"),
+    bug("newcomer-barges", "rule 4", "it::queue::order::newcomers_do_not_overtake_waiters"),
     bug(
         "attempt-reused-after-leave",
         "rule 5",
-        "it::queue::order::a_thread_that_gives_up_leaves_its_place_to_the_next_of_its_process",
+        "it::queue::order::thread_that_gives_up_leaves_its_place_to_its_process",
     ),
     bug("one-value-per-client", "rule 5", "it::mutex::every_attempt_has_a_value_of_its_own"),
     bug(
         "leave-without-leaving",
         "rule 5",
-        "it::queue::order::a_waiter_whose_time_is_over_leaves_nothing_and_is_handed_nothing",
+        "it::queue::order::timed_out_waiter_leaves_nothing_and_gets_nothing",
     ),
-    bug(
-        "leave-sent-once",
-        "rule 6",
-        "it::queue::late::a_join_that_overtakes_its_leave_is_undone_in_the_end",
-    ),
+    bug("leave-sent-once", "rule 6", "it::queue::late::join_that_overtakes_its_leave_is_undone"),
     bug(
         "no-reconciliation-after-release",
         "rule 6",
-        "it::queue::late::a_request_that_comes_after_the_release_is_undone_in_the_end",
+        "it::queue::late::request_that_arrives_after_the_release_is_undone",
     ),
     bug(
         "helper-key-as-a-name",
         "no lock is a key of another",
-        "it::input::a_name_that_is_another_locks_key_is_refused_before_any_io",
+        "it::input::name_equal_to_a_side_key_is_rejected_before_any_io",
     ),
     // Hand-over and grants.
     bug(
         "releasers-ttl-for-the-next-owner",
         "rule 7",
-        "it::queue::grant::a_claim_is_the_next_owners_and_its_first_renewal_makes_it_whole",
+        "it::queue::grant::first_renewal_makes_the_next_owners_claim_whole",
     ),
     bug("grant-of-another-attempt", "rule 7", "it::wake::nonsense_in_a_message_is_ignored"),
     bug(
         "silent-waiter-not-skipped",
         "rule 8",
-        "it::queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "it::queue::dead::resumed_waiter_has_its_place_again",
     ),
     bug("no-heartbeat", "rule 8", "it::notify::a_missed_message_costs_a_heartbeat_and_not_a_lease"),
     bug(
@@ -110,22 +98,22 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "grant-dated-by-its-receipt",
         "rule 10",
-        "leasehold::wire::server_clock::tests::a_message_is_dated_no_later_than_it_was_sent",
+        "leasehold::wire::server_clock::tests::message_is_dated_no_later_than_its_sending",
     ),
     bug(
         "early-grant-not-kept",
         "rule 10",
-        "it::wake::a_grant_that_comes_before_the_answer_to_its_join_is_kept",
+        "it::wake::grant_received_before_its_join_reply_is_kept",
     ),
     bug(
         "skipped-waiter-loses-its-place",
         "rule 11",
-        "it::queue::dead::a_stopped_waiter_has_its_place_again_when_it_comes_back",
+        "it::queue::dead::resumed_waiter_has_its_place_again",
     ),
     bug(
         "newcomer-overtakes-the-skipped",
         "rule 11",
-        "it::queue::script::newcomer_stands_behind_all_who_were_skipped",
+        "it::queue::script::newcomer_queues_behind_all_skipped_waiters",
     ),
     bug(
         "killed-waiter-not-skipped",
@@ -140,7 +128,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "reconnect-wakes-nobody",
         "rule 12",
-        "it::wake::a_cut_wake_up_connection_comes_back_and_wakes_everybody",
+        "it::wake::cut_wake_up_connection_returns_and_wakes_all",
     ),
     bug(
         "fence-of-the-giver",
@@ -150,7 +138,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "force-release-passes-nobody-on",
         "the queue stands still",
-        "it::queue::order::a_forced_release_serves_the_first_who_waits",
+        "it::queue::order::forced_release_serves_the_first_waiter",
     ),
     bug(
         "force-without-its-owner",
@@ -161,12 +149,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "eviction-not-told",
         "who is evicted is told",
-        "it::force::evicted_holder_that_listens_is_told_at_once",
+        "it::force::evicted_holder_that_listens_learns_it_at_once",
     ),
     bug(
         "queue-without-an-end",
         "keys that never end",
-        "it::queue::dead::all_keys_share_the_names_slot_and_end",
+        "it::queue::dead::all_keys_share_the_names_slot_and_expire",
     ),
     // Renewal and release.
     bug(
@@ -182,59 +170,63 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "renewal-makes-the-key-again",
         "ownership",
-        "it::renewal::a_deleted_key_is_a_loss_within_a_renewal_and_is_not_made_again",
+        "it::renewal::deleted_key_is_a_loss_within_a_renewal_and_stays_away",
     ),
     bug(
         "renewal-of-anothers-lock",
         "ownership",
-        "it::renewal::a_key_that_another_has_is_a_loss_and_is_left_alone",
+        "it::renewal::key_of_another_owner_is_a_loss_and_is_not_touched",
     ),
-    bug("delete-without-a-look", "rule 15", "it::release::another_owners_key_is_not_touched"),
+    bug(
+        "delete-without-a-look",
+        "rule 15",
+        "it::release::release_does_not_touch_another_owners_key",
+    ),
     bug(
         "reentrant-delete-without-a-look",
         "rule 15",
-        "it::reentrant::another_owners_hash_is_not_touched",
+        "it::reentrant::release_does_not_touch_another_owners_hash",
     ),
     bug(
         "no-pause-for-listeners",
         "sharing with Redisson",
-        "leasehold::engine::slot::pause::tests::released_lock_is_left_to_a_listener_for_a_while",
+        "leasehold::engine::slot::pause::tests::released_lock_is_left_to_listeners_for_a_pause",
     ),
     bug(
         "holder-that-does-not-listen",
         "waiters",
-        "it::holder::holder_that_never_waited_hears_of_waiters_elsewhere",
+        "it::holder::holder_that_never_waited_learns_of_waiters_elsewhere",
     ),
     bug(
         "transaction-without-watch",
         "WATCH",
-        "it::release::release_by_watch_loses_the_race_for_a_key_that_changed_in_between",
+        "it::release::release_by_watch_of_a_key_changed_meanwhile_is_a_loss",
     ),
-    bug("transaction-without-a-look", "WATCH", "it::release::another_owners_key_is_not_touched"),
     bug(
-        "renewed-after-release",
-        "rule 15",
-        "it::release::a_renewal_that_races_the_release_makes_no_key",
+        "transaction-without-a-look",
+        "WATCH",
+        "it::release::release_does_not_touch_another_owners_key",
     ),
+    bug("renewed-after-release", "rule 15", "it::release::renewal_racing_the_release_makes_no_key"),
     bug(
         "late-release-as-done",
         "rule 15",
-        "it::release::a_repeated_release_that_comes_after_the_lease_is_an_unknown_outcome",
+        "it::release::repeated_release_after_the_lease_is_unknown",
     ),
     bug(
         "unknown-release-as-released",
         "outcomes",
-        "it::release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
+        "it::release::failed_release_is_reported_and_the_worker_finishes_it",
     ),
     bug(
         "repetition-speaks-for-both",
         "outcomes",
-        "it::fault::what_was_lost_with_the_only_connection_is_an_unknown_outcome",
+        "it::fault::request_lost_with_the_only_connection_is_unknown",
     ),
     bug(
         "failed-release-forgotten",
         "outcomes",
-        "it::release::a_release_that_does_not_get_through_says_so_and_is_finished_by_the_worker",
+        "it::release::failed_release_is_reported_and_the_worker_finishes_it",
     ),
     bug(
         "first-write-refused-when-full",
@@ -244,17 +236,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unanswered-extension-forgotten",
         "an unknown outcome is cleaned up",
-        "it::fault::what_an_unanswered_extension_has_left_is_given_back",
+        "it::fault::lease_left_by_an_unanswered_extension_is_released",
     ),
     bug(
         "lost-hold-leaves-a-ghost",
         "rules 6, 30",
-        "it::queue::late::request_that_arrives_after_the_loss_leaves_no_ghost",
+        "it::queue::late::request_that_arrives_after_the_loss_leaves_no_owner",
     ),
     bug(
         "late-reply-revives-a-hold",
         "rule 30",
-        "leasehold::engine::lease::tests::reply_that_comes_after_the_end_revives_no_hold",
+        "leasehold::engine::lease::tests::late_renewal_reply_revives_no_hold",
     ),
     bug(
         "renewal-moved-for-a-hold-that-is-over",
@@ -264,33 +256,33 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "retry-timed-by-the-whole-lease",
         "renewal",
-        "leasehold::testing::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
+        "leasehold::tests::renewal::silent_renewal_of_a_handed_over_lease_is_tried_again",
     ),
     bug(
         "short-lease-cuts-the-others",
         "renewal",
-        "leasehold::testing::renewal::short_lease_does_not_cut_the_time_of_others",
+        "leasehold::tests::renewal::short_lease_does_not_cut_the_timeout_of_others",
     ),
     bug(
         "unanswered-renewal-forgotten",
         "an unknown outcome is cleaned up",
-        "leasehold::testing::renewal::lease_of_unanswered_renewals_is_given_back_once_lost",
+        "leasehold::tests::renewal::lost_lease_with_unanswered_renewals_is_released",
     ),
     // Inside the process.
     bug(
         "passed-on-unanswered",
         "rule 17",
-        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::lease_with_an_unanswered_command_is_not_passed_on",
     ),
     bug(
         "repeated-extension-forgotten",
         "rules 17, 31",
-        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::lease_with_an_unanswered_command_is_not_passed_on",
     ),
     bug(
         "passed-on-unsettled",
         "rule 17",
-        "it::handoff::a_lease_with_a_command_that_was_never_answered_is_not_passed_on",
+        "it::handoff::lease_with_an_unanswered_command_is_not_passed_on",
     ),
     bug("max-hold-ignored", "rule 17", "it::renewal::max_hold_ends_the_hold_and_its_renewal"),
     bug(
@@ -303,57 +295,57 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fairness",
         "it::handoff::passing_on_is_bounded_in_time_while_another_process_waits",
     ),
-    bug("cut-lease-never-renewed", "rule 9", "it::handoff::nothing_is_passed_on_that_must_not_be"),
     bug(
-        "linger-with-waiters",
-        "rule 18",
-        "it::linger::a_lease_that_somebody_waits_for_does_not_linger",
+        "cut-lease-never-renewed",
+        "rule 9",
+        "it::handoff::lease_is_passed_on_only_to_compatible_options",
     ),
+    bug("linger-with-waiters", "rule 18", "it::linger::lease_with_a_waiter_does_not_linger"),
     bug(
         "pile-without-end",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::testing::agenda::released_leases_leave_nothing_on_the_agenda",
+        "leasehold::tests::task_queue::released_leases_leave_nothing_on_the_task_queue",
     ),
     bug(
         "live-thrown-away",
         "what the worker must do is never thrown away",
-        "leasehold::testing::agenda::a_lease_taken_again_is_renewed",
+        "leasehold::tests::task_queue::a_lease_taken_again_is_renewed",
     ),
     bug(
         "relocks-starve-renewal",
         "the work that waits for the worker is bounded by live leases",
-        "leasehold::testing::agenda::a_lease_taken_again_has_one_entry_on_the_agenda",
+        "leasehold::tests::task_queue::a_lease_taken_again_has_one_entry_on_the_task_queue",
     ),
     bug(
         "turn-without-end",
         "a renewal that is due does not wait for what comes meanwhile",
-        "leasehold::engine::worker::tests::a_turn_ends_whatever_falls_due_meanwhile",
+        "leasehold::engine::worker::tests::a_turn_ends_although_more_falls_due_meanwhile",
     ),
     bug(
         "returns-starve-renewal",
         "a renewal that is due does not wait for all that is given back",
-        "leasehold::engine::worker::tests::a_turn_takes_all_slots_but_only_some_returns",
+        "leasehold::engine::worker::tests::a_turn_takes_all_slots_and_some_pending_releases",
     ),
     bug(
         "shutdown-overlooks-a-linger",
         "shutdown",
-        "leasehold::testing::shutdown::the_end_of_a_linger_is_waited_for",
+        "leasehold::tests::shutdown::shutdown_waits_for_a_linger_the_listener_ends",
     ),
-    bug("linger-not-revoked", "rule 18", "it::linger::a_waiter_of_another_process_ends_it_at_once"),
     bug(
-        "reentry-after-loss",
-        "validity",
-        "it::hold::reentry_after_the_lease_was_lost_is_an_error_and_not_a_second_hold",
+        "linger-not-revoked",
+        "rule 18",
+        "it::linger::waiter_of_another_process_ends_a_linger_at_once",
     ),
+    bug("reentry-after-loss", "validity", "it::hold::reentry_after_a_loss_is_an_error"),
     bug(
         "inner-release-hides-the-loss",
         "validity",
-        "it::hold::every_release_of_a_lost_lease_tells_of_the_loss",
+        "it::hold::every_release_of_a_lost_lease_reports_the_loss",
     ),
     bug(
         "inner-release-ends-the-hold",
         "reentry",
-        "it::hold::the_last_guard_dropped_gives_it_back_in_whatever_order",
+        "it::hold::last_guard_dropped_releases_in_any_order",
     ),
     bug(
         "valid-after-the-loss",
@@ -364,7 +356,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "tokens-ahead-of-the-clock",
         "rule 19",
-        "it::handoff::a_token_that_redis_never_heard_of_is_given_to_nobody_else",
+        "it::handoff::token_unknown_to_redis_is_not_given_again",
     ),
     bug(
         "tokens-never-waited-for",
@@ -379,7 +371,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "token-not-written-back",
         "rule 19",
-        "it::handoff::a_token_that_was_written_back_is_respected_by_the_next_process",
+        "it::handoff::next_process_respects_a_written_back_token",
     ),
     bug(
         "short-counter-ttl",
@@ -401,7 +393,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "one-waiter-of-a-shared-channel",
         "rule 12",
-        "leasehold::testing::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
+        "leasehold::tests::shared_channel::a_shared_channel_wakes_the_waiters_of_both_locks",
     ),
     // Replicas.
     bug(
@@ -412,74 +404,74 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "replica-not-noticed-by-the-listener",
         "rule 12",
-        "it::demotion::a_new_connection_makes_a_silent_listener_ask_soon",
+        "it::demotion::new_connection_makes_an_idle_listener_ask_soon",
     ),
     bug(
         "clock-of-another-server",
         "rule 10",
-        "leasehold::wire::server_clock::tests::the_clock_of_the_server_before_a_move_dates_nothing_of_the_next",
+        "leasehold::wire::server_clock::tests::clock_of_the_old_server_dates_nothing_after_a_move",
     ),
     bug(
         "too-few-replicas",
         "fail-over",
-        "it::replica::without_enough_replicas_the_lock_is_given_back_and_the_error_says_so",
+        "it::replica::lock_without_enough_replicas_is_released_with_an_error",
     ),
     bug(
         "master-not-followed",
         "fail-over",
-        "it::failover::a_demoted_master_that_wakes_is_sent_nothing_once_the_switch_was_told",
+        "it::failover::woken_demoted_master_is_sent_nothing_after_the_switch",
     ),
     bug(
         "promoted-not-looked-for",
         "fail-over",
-        "it::sentinel::a_replica_that_was_chosen_is_used_as_soon_as_it_says_itself_that_it_is_the_master",
+        "it::sentinel::chosen_replica_is_used_once_its_role_is_master",
     ),
     bug("role-not-verified", "fail-over", "registry::group::kinds::sentinel_lies_at_connect"),
     bug(
         "own-disk-not-looked-at",
         "crash of the server",
-        "it::replica::without_enough_disks_the_lock_is_given_back_and_the_error_says_so",
+        "it::replica::lock_without_enough_disks_is_released_with_an_error",
     ),
     bug(
         "replicas-of-nothing",
         "fail-over",
-        "it::replica::a_replica_that_has_only_what_came_before_the_hand_over_does_not_count",
+        "it::replica::replica_without_the_hand_over_does_not_count",
     ),
     bug(
         "replicas-of-anothers-lock",
         "fail-over",
-        "it::replica::what_is_passed_on_in_the_process_does_not_count_where_the_master_has_it_no_longer",
+        "it::replica::passed_on_lease_missing_at_the_master_is_a_loss",
     ),
     // A majority of several servers.
     bug(
         "majority-of-those-that-answered",
         "majority of all",
-        "torture::two_minorities_of_the_servers_are_no_majority",
+        "torture::two_minorities_make_no_majority",
     ),
     bug(
-        "no-probation",
+        "no-quarantine",
         "servers that forgot",
-        "it::quorum::a_server_that_restarted_empty_does_not_count_before_its_longest_lease_is_over",
+        "it::quorum::empty_restarted_server_has_no_vote_for_its_longest_lease",
     ),
     bug(
         "second-look-admits-a-restarted-server",
         "servers that forgot",
-        "it::quorum::restarted_server_has_no_vote_however_often_it_is_met",
+        "it::quorum::repeated_contact_gives_a_restarted_server_no_vote",
     ),
     bug(
         "replies-show-no-life",
         "servers that forgot",
-        "leasehold::topology::several::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
+        "leasehold::topology::multi_node::scatter::tests::restarted_server_is_no_older_than_the_last_reply",
     ),
     bug(
         "withdrawn-attempt-kept",
         "nothing is left",
-        "leasehold::topology::quorum::tests::contended_attempts_leave_nothing_in_the_table",
+        "leasehold::topology::quorum::tests::contended_attempts_leave_no_claims",
     ),
     bug(
         "first-sending-forgotten",
         "nothing is left",
-        "it::quorum::first_sending_of_a_refused_repetition_leaves_no_vote",
+        "it::quorum::unanswered_request_with_a_refused_repeat_leaves_no_vote",
     ),
     bug(
         "half-a-release-as-not-sent",
@@ -489,22 +481,22 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unanswered-force-as-not-sent",
         "outcomes",
-        "it::quorum::force_that_two_servers_may_yet_do_is_an_unknown_outcome",
+        "it::quorum::force_pending_on_two_servers_is_an_unknown_outcome",
     ),
     bug(
         "withdrawn-attempt-asked-again",
         "rule 5",
-        "it::quorum::what_a_failed_attempt_takes_back_late_is_not_the_next_ones",
+        "it::quorum::late_release_of_a_failed_attempt_spares_the_next_one",
     ),
     bug(
         "two-votes-of-one-server",
         "majority of all",
-        "it::quorum::two_addresses_of_one_server_are_refused_where_it_can_be_told",
+        "it::quorum::two_addresses_of_one_server_are_refused_or_one_vote",
     ),
     bug(
         "validity-from-the-last-vote",
         "validity",
-        "it::quorum::a_grant_that_took_longer_than_its_lease_is_refused_and_given_back",
+        "it::quorum::grant_slower_than_its_lease_is_refused_and_released",
     ),
     bug(
         "renewed-by-a-minority",
@@ -514,27 +506,27 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "renewal-under-way-forgotten",
         "nothing is left",
-        "leasehold::engine::lease::tests::lost_hold_whose_renewal_is_under_way_is_given_back",
+        "leasehold::engine::lease::tests::hold_lost_during_its_renewal_is_released",
     ),
     bug(
         "cut-look-forgotten",
         "renewal",
-        "leasehold::engine::worker::tests::look_that_a_panic_cut_short_is_made_again",
+        "leasehold::engine::worker::tests::check_cut_short_by_a_panic_is_repeated",
     ),
     bug(
         "votes-of-a-lost-hold-kept",
         "nothing is left",
-        "it::quorum::lost_hold_that_is_dropped_leaves_no_vote",
+        "it::quorum::dropped_lost_hold_leaves_no_vote",
     ),
     bug(
         "failed-attempt-not-taken-back",
         "nothing is left",
-        "it::quorum::redlock_py_6_without_a_majority_of_all_there_is_an_error_in_time_and_nothing_is_left",
+        "it::quorum::redlock_py_6_no_majority_is_an_error_and_leaves_nothing",
     ),
     bug(
         "unanswered-vote-not-taken-back",
         "nothing is left",
-        "it::quorum::what_was_given_without_an_answer_is_taken_back",
+        "it::quorum::votes_given_without_a_reply_are_taken_back",
     ),
     bug(
         "vote-taken-back-from-another",
@@ -544,22 +536,22 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "vote-after-its-deadline",
         "rule 2",
-        "it::quorum::a_request_that_was_stuck_in_a_paused_server_does_nothing",
+        "it::quorum::request_delayed_in_a_paused_server_does_nothing",
     ),
     bug(
         "token-below-the-clocks",
         "tokens of a quorum",
-        "it::quorum::tokens_grow_also_where_all_servers_have_forgotten_them",
+        "it::quorum::tokens_grow_after_all_servers_lost_them",
     ),
     bug(
         "any-token-accepted",
         "tokens of a quorum",
-        "it::quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+        "it::quorum::token_exceeds_the_last_one_of_each_server_in_its_majority",
     ),
     bug(
         "fence-shorter-than-its-lead",
         "tokens of a quorum",
-        "it::quorum::a_token_is_above_the_last_one_of_each_server_of_its_majority",
+        "it::quorum::token_exceeds_the_last_one_of_each_server_in_its_majority",
     ),
     bug(
         "servers-asked-one-by-one",
@@ -569,12 +561,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "silent-server-waited-for-again",
         "one time-out",
-        "it::quorum::two_of_five_that_are_dead_or_silent_cost_one_time_out_at_most",
+        "it::quorum::two_dead_or_silent_of_five_cost_one_timeout_at_most",
     ),
     bug(
         "release-told-to-nobody",
         "wake-ups of a quorum",
-        "it::quorum_wait::a_waiter_is_told_of_a_release_long_before_it_would_ask_again",
+        "it::quorum_wait::waiter_learns_of_a_release_long_before_its_heartbeat",
     ),
     bug(
         "failed-attempt-wakes-others",
@@ -584,79 +576,79 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "split-votes-as-a-holder",
         "wake-ups of a quorum",
-        "it::quorum_wait::split_votes_are_not_waited_for_like_a_holder",
+        "it::quorum_wait::split_votes_are_retried_sooner_than_a_holder",
     ),
     // What is told.
     bug(
         "unknown-outcome-as-busy",
         "outcomes",
-        "it::fault::a_request_that_never_arrives_is_an_unknown_outcome_in_time_and_leaves_no_key",
+        "it::fault::dropped_request_is_unknown_in_time_and_leaves_no_key",
     ),
     bug(
         "unsent-request-as-outage",
         "outcomes",
-        "leasehold::testing::scenario::who_was_kept_from_its_last_request_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::wait_whose_last_request_was_never_sent_returns_none",
     ),
-    bug("wrong-type-as-no-loss", "outcomes", "it::release::a_key_of_another_type_is_not_touched"),
     bug(
-        "outage-as-busy",
+        "wrong-type-as-no-loss",
         "outcomes",
-        "it::slot::a_timed_wait_that_ends_in_an_outage_is_an_error_and_not_none",
+        "it::release::release_does_not_touch_a_key_of_another_type",
     ),
+    bug("outage-as-busy", "outcomes", "it::slot::timed_wait_that_ends_in_an_outage_is_an_error"),
     bug(
         "late-request-as-outage",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_came_too_late_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::late_last_request_of_a_wait_returns_none",
     ),
     bug(
         "long-silence-as-busy",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_was_not_answered_in_a_usual_time_knows_nothing",
+        "leasehold::tests::double::slow_final_reply_is_an_unknown_outcome",
     ),
     bug(
         "told-at-any-time",
         "outcomes",
-        "leasehold::testing::scenario::whose_last_request_brings_no_answer_after_a_suspend_knows_nothing",
+        "leasehold::tests::double::silent_final_request_after_a_suspend_is_unknown",
     ),
     bug(
         "holder-before-a-grant",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_and_cannot_make_sure_knows_nothing",
+        "leasehold::tests::double::unconfirmed_grant_at_the_end_of_a_wait_is_unknown",
     ),
     bug(
         "grant-that-is-forgotten",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_and_asks_too_late_to_make_sure_knows_nothing",
+        "leasehold::tests::double::grant_with_a_late_confirmation_request_is_unknown",
     ),
     bug(
         "grant-of-the-last-moment-not-taken",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_the_lock_during_a_last_request_that_failed_takes_it",
+        "leasehold::tests::double::grant_received_while_the_last_request_fails_is_taken",
     ),
     bug(
         "grant-of-the-last-moment-as-busy",
         "outcomes",
-        "leasehold::testing::scenario::who_was_granted_a_part_of_its_lease_during_a_brief_last_request_knows_nothing",
+        "leasehold::tests::double::partial_grant_during_a_brief_last_request_is_unknown",
     ),
     bug(
         "hold-that-is-over",
         "outcomes",
-        "leasehold::testing::scenario::a_grant_that_is_told_when_its_hold_is_over_is_given_back",
+        "leasehold::tests::double::grant_received_after_max_hold_is_released",
     ),
     bug(
         "untold-listener-ends-the-wait",
         "outcomes",
-        "it::notify::a_listener_that_could_not_be_told_of_a_channel_ends_no_wait",
+        "it::notify::listener_unaware_of_a_channel_ends_no_wait",
     ),
     bug(
         "heartbeat-as-long-ago",
         "outcomes",
-        "leasehold::testing::scenario::whose_wait_ends_with_a_heartbeat_that_came_too_late_has_not_got_the_lock_and_that_is_all",
+        "leasehold::tests::double::late_last_heartbeat_of_a_wait_returns_none",
     ),
     bug(
-        "failing-delegates-as-a-holder",
+        "failing-acquirers-as-a-holder",
         "outcomes",
-        "it::slot::threads_that_fail_one_after_the_other_are_told_so_and_not_of_a_holder",
+        "it::slot::threads_that_fail_in_turn_get_errors_and_never_none",
     ),
     bug(
         "wrong-type-as-busy",
@@ -666,17 +658,17 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "refusal-speaks-for-all",
         "an unknown outcome is told as unknown",
-        "it::fault::a_refusal_after_a_request_without_an_answer_leaves_the_outcome_open",
+        "it::fault::refusal_after_an_unanswered_request_is_unknown",
     ),
     bug(
         "ordered-into-the-void",
         "a broken connection is replaced at once",
-        "leasehold::wire::pool::adapter::tests::a_connection_that_is_late_to_the_pool_keeps_no_other_from_being_made",
+        "leasehold::wire::pool::adapter::tests::late_connection_does_not_prevent_another",
     ),
     bug(
         "small-pools-of-a-quorum-as-outage",
         "what a caller is told",
-        "leasehold::topology::quorum::tests::quorum_is_exhausted_where_its_pools_are_why",
+        "leasehold::topology::quorum::tests::exhausted_pools_make_the_quorum_pool_exhausted",
     ),
     bug(
         "silent-server-as-a-small-pool",
@@ -686,7 +678,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "refused-sign-in-repeated",
         "a refused password is not sent again unasked",
-        "it::connecting::refused_password_is_not_sent_again_unasked",
+        "it::connecting::refused_password_is_not_sent_again_unprompted",
     ),
     bug(
         "refusing-sentinel-asked-again",
@@ -696,7 +688,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "refusing-server-listened-to-again",
         "a refused password is not sent again unasked",
-        "it::connecting::refusing_node_is_not_listened_to_unasked",
+        "it::connecting::refusing_node_is_not_subscribed_to_unprompted",
     ),
     bug(
         "reply-that-arrived-not-read",
@@ -716,22 +708,22 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "refusal-lasts-for-ever",
         "a server that is mended is listened to again",
-        "leasehold::topology::sentinel::follower::tests::mended_sentinel_is_heard_though_nobody_connects",
+        "leasehold::topology::sentinel::follower::tests::repaired_sentinel_is_followed_without_any_connection",
     ),
     bug(
         "order-waits-behind-a-refused-one",
         "a pool waits for no order of another",
-        "leasehold::wire::pool::adapter::tests::order_does_not_wait_behind_those_of_a_refused_pool",
+        "leasehold::wire::pool::adapter::tests::order_is_not_delayed_by_those_of_a_refused_pool",
     ),
     bug(
         "silence-outdates-nothing",
         "one silent connection speaks for those that were idle",
-        "it::silence::dead_idle_connections_cost_one_time_out_in_all",
+        "it::silence::dead_idle_connections_cost_one_timeout_in_all",
     ),
     bug(
         "silence-outdates-what-replied-since",
         "one silent connection speaks for those that were idle",
-        "it::silence::connection_that_replied_since_is_used_on",
+        "it::silence::connection_that_replied_since_stays_in_use",
     ),
     bug(
         "silent-request-not-repeated",
@@ -741,12 +733,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "connection-without-time-outs-kept",
         "every wait has a deadline",
-        "leasehold::wire::connection::tests::connection_without_its_time_outs_is_poisoned",
+        "leasehold::wire::connection::tests::connection_without_its_timeouts_is_poisoned",
     ),
     bug(
         "wait-and-reply-share-their-time",
         "each time-out bounds what its name says",
-        "it::connecting::free_connection_is_waited_for_by_max_wait",
+        "it::connecting::wait_for_a_free_connection_lasts_max_wait",
     ),
     bug(
         "panic-in-connecting-goes-on",
@@ -756,7 +748,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "script-sent-again-before-a-late-reply",
         "a late answer read by the next",
-        "leasehold::wire::connection::tests::late_reply_is_not_taken_for_that_to_a_repeated_script",
+        "leasehold::wire::connection::tests::late_reply_is_not_taken_for_a_repeated_scripts",
     ),
     bug(
         "poisoned-connection-kept",
@@ -766,64 +758,64 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "any-number-is-a-grant",
         "a late answer read by the next",
-        "it::queue::late::a_number_out_of_place_is_not_a_grant",
+        "it::queue::late::misplaced_number_is_not_a_grant",
     ),
     bug(
         "odd-answer-spoils-nothing",
         "a late answer read by the next",
-        "it::fault::an_answer_too_many_ends_its_connection_once_it_is_seen",
+        "it::fault::surplus_reply_ends_its_connection",
     ),
     bug("password-in-an-error", "secrets", "it::input::a_password_is_never_shown"),
     // Several nodes of a cluster.
     bug(
         "cluster-count-of-listeners-believed",
         "rule 12",
-        "it::cluster::waiter_that_is_heard_elsewhere_is_handed_the_lock",
+        "it::cluster::waiter_subscribed_only_elsewhere_is_handed_the_lock",
     ),
     bug(
         "cluster-grant-dated-by-its-receipt",
         "rule 10",
-        "it::cluster::a_grant_that_comes_late_is_not_dated_by_its_coming",
+        "it::cluster::late_grant_is_not_dated_by_its_receipt",
     ),
     bug(
         "cluster-script-stops-half-way",
         "rule 7",
-        "it::cluster::a_hand_over_from_a_slot_on_its_way_is_done_wholly_or_not_at_all",
+        "it::cluster::hand_over_in_a_migrating_slot_is_whole_or_none",
     ),
     bug(
         "cluster-renewal-with-all-keys",
         "renewal",
-        "it::cluster::a_lock_whose_slot_is_on_its_way_is_renewed_and_given_back_at_the_end",
+        "it::cluster::lock_in_a_migrating_slot_is_renewed_and_released",
     ),
     bug(
         "cluster-one-master-listened-to",
         "wake-ups of a cluster",
-        "it::cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
+        "it::cluster::client_subscribes_at_every_master_and_at_the_names",
     ),
     bug(
         "cluster-name-listened-to-everywhere",
         "wake-ups of a cluster",
-        "it::cluster::clients_listen_at_every_master_and_to_a_name_where_it_is",
+        "it::cluster::client_subscribes_at_every_master_and_at_the_names",
     ),
     bug(
         "cluster-new-master-not-listened-to",
         "wake-ups of a cluster",
-        "it::cluster::a_promoted_master_is_listened_to",
+        "it::cluster::client_subscribes_at_a_promoted_master",
     ),
     bug(
-        "cluster-echo-told",
+        "cluster-duplicate-told",
         "wake-ups of a cluster",
-        "it::cluster::a_request_to_let_go_is_told_as_often_as_it_was_made",
+        "it::cluster::release_request_is_delivered_once_each_time",
     ),
     bug(
         "cluster-gone-master-not-believed",
         "wake-ups of a cluster",
-        "leasehold::engine::listener::tests::what_a_server_said_before_it_went_is_believed",
+        "leasehold::engine::listener::tests::messages_of_a_departed_server_still_count",
     ),
     bug(
         "cluster-return-wakes-nobody",
         "rule 12",
-        "it::cluster::who_waits_asks_again_when_the_master_of_its_name_is_heard_again",
+        "it::cluster::waiter_asks_again_after_resubscription_at_its_master",
     ),
     // The weighted lock.
     bug(

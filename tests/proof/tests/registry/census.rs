@@ -103,7 +103,7 @@ fn print(kinds: &[&Kind], outcomes: &[&Outcome], begin: Instant) {
 
 /// At least so many kinds, each fired and proven, none violated.
 #[test]
-fn every_kind_fires_and_none_is_violated() {
+fn every_fault_kind_fires_and_no_guarantee_breaks() {
     let begin = Instant::now();
     let kinds = all();
     let (quick, next) = (quick(), [AtomicUsize::new(0), AtomicUsize::new(0)]);

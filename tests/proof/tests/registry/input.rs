@@ -16,26 +16,26 @@ kinds! {
     long_name "long-name@input" "E";
     odd_names "odd-names@input" "S";
     names_in_braces "braces@input" "S";
-    lease_of_nothing "lease-0@input" "E";
+    zero_lease "lease-0@input" "E";
     lease_below_a_millisecond "lease-below-1ms@input" "E";
     lease_above_the_most "lease-above-30d@input" "E";
     lease_without_end "lease-max@input" "E";
-    lease_that_is_short "lease-short@input" "E";
-    wait_of_nothing "wait-0@input" "E";
+    short_lease "lease-short@input" "E";
+    zero_wait "wait-0@input" "E";
     wait_without_end "wait-max@input" "L";
-    pool_of_nothing "pool-size-0@input" "E";
-    pool_wait_of_nothing "pool-timeout-0@input" "E";
-    read_timeout_of_nothing "read-timeout-0@input" "E";
-    connect_timeout_of_nothing "connect-timeout-0@input" "E";
-    url_of_nothing "url-empty@input" "E";
+    zero_pool_size "pool-size-0@input" "E";
+    zero_pool_timeout "pool-timeout-0@input" "E";
+    zero_read_timeout "read-timeout-0@input" "E";
+    zero_connect_timeout "connect-timeout-0@input" "E";
+    empty_url "url-empty@input" "E";
     url_of_another_scheme "url-scheme@input" "E";
     url_of_no_port "url-port@input" "E";
     url_without_a_host "url-host@input" "E";
     url_of_no_database "url-database@input" "E";
     url_with_a_bare_password "url-password@input" "E";
     url_with_tls "url-rediss@input" "E";
-    quorum_of_nothing "quorum-0@input" "E";
-    quorum_of_one_twice "quorum-duplicate@input" "E";
+    quorum_without_servers "quorum-0@input" "E";
+    quorum_with_a_duplicate "quorum-duplicate@input" "E";
     quorum_of_an_even_number "quorum-even@input" "E";
 }
 
@@ -100,7 +100,7 @@ fn lease_is_refused(trial: &Trial, ttl: Duration, shown: &str) {
     refused(trial, &all, ["lease", shown, "1ms to 30 days"]);
 }
 
-fn lease_of_nothing(trial: &Trial) {
+fn zero_lease(trial: &Trial) {
     lease_is_refused(trial, Duration::ZERO, "0s");
 }
 
@@ -117,7 +117,7 @@ fn lease_without_end(trial: &Trial) {
 }
 
 /// One that is shorter than ten command time-outs is allowed, and warned of.
-fn lease_that_is_short(trial: &Trial) {
+fn short_lease(trial: &Trial) {
     // A trial that is void is repeated, and the log is the process's.
     let before = warnings(&["lock \"short\""]);
     let client = lazy(trial);
@@ -129,7 +129,7 @@ fn lease_that_is_short(trial: &Trial) {
 }
 
 /// It is one attempt.
-fn wait_of_nothing(trial: &Trial) {
+fn zero_wait(trial: &Trial) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let held = trial.rival().lock().unwrap();
     let before = trial.server.commands();
@@ -169,21 +169,21 @@ fn setting_is_refused(
     refused(trial, &errors.map(|client| client.map(drop).unwrap_err()), parts);
 }
 
-fn pool_of_nothing(trial: &Trial) {
+fn zero_pool_size(trial: &Trial) {
     setting_is_refused(trial, |builder| builder.max_size(0), ["max_size", "0", "at least 1"]);
 }
 
-fn pool_wait_of_nothing(trial: &Trial) {
+fn zero_pool_timeout(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.max_wait(Duration::ZERO);
     setting_is_refused(trial, set, ["max_wait", "0s", "1ms to"]);
 }
 
-fn read_timeout_of_nothing(trial: &Trial) {
+fn zero_read_timeout(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.command_timeout(Duration::ZERO);
     setting_is_refused(trial, set, ["command_timeout", "0s", "1ms to"]);
 }
 
-fn connect_timeout_of_nothing(trial: &Trial) {
+fn zero_connect_timeout(trial: &Trial) {
     let set = |builder: LockClientBuilder| builder.connect_timeout(Duration::ZERO);
     setting_is_refused(trial, set, ["connect_timeout", "0s", "1ms to"]);
 }
@@ -194,7 +194,7 @@ fn url_is_refused(trial: &Trial, url: &str, parts: [&str; 3]) {
     refused(trial, &errors.map(|client| client.map(drop).unwrap_err()), parts);
 }
 
-fn url_of_nothing(trial: &Trial) {
+fn empty_url(trial: &Trial) {
     url_is_refused(trial, "", ["url", "empty", "redis://"]);
 }
 
@@ -249,7 +249,7 @@ fn url_with_tls(trial: &Trial) {
     }
 }
 
-fn quorum_of_nothing(trial: &Trial) {
+fn quorum_without_servers(trial: &Trial) {
     let url = trial.proxy.url();
     let errors = [
         QuorumClient::builder([&url]).quorum(0).build().map(drop).unwrap_err(),
@@ -265,7 +265,7 @@ fn quorum_of_nothing(trial: &Trial) {
     refused(trial, &[error], ["urls", "empty", "at least one"]);
 }
 
-fn quorum_of_one_twice(trial: &Trial) {
+fn quorum_with_a_duplicate(trial: &Trial) {
     let url = trial.proxy.url();
     let builder = QuorumClient::builder([url.as_str(), "redis://other", &url]);
     let address = trial.proxy.addr().to_string();

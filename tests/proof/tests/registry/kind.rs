@@ -154,7 +154,7 @@ mod planted {
     }
 
     #[test]
-    fn what_is_left_behind_is_found() {
+    fn leftover_keys_are_found() {
         let text = verdict(|trial| {
             fires(trial);
             ask::<()>(&trial.server, &["ZADD", "{k}:queue", "1", "somebody"]);
@@ -163,7 +163,7 @@ mod planted {
     }
 
     #[test]
-    fn a_late_answer_and_a_late_return_are_found() {
+    fn late_outcome_and_late_return_are_found() {
         let text = verdict(|trial| {
             fires(trial);
             trial.timed(ms(1), || std::thread::sleep(ms(500)));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_told_by_their_arguments() {
+    fn scripts_are_recognised_by_their_arguments() {
         for (text, operation) in [
             ("EVALSHA sha 4 k k k k me 30000 0 30000 try 3 6", Operation::Acquire),
             ("EVAL source 4 k k k k me 30000 0 30000 join 3 6", Operation::Acquire),

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_it_was_written_and_half_a_line_is_none() {
+    fn line_is_read_back_and_half_a_line_is_none() {
         for what in [
             What::Invoked { budget: 5, waits: true },
             What::Granted { token: 7, valid_until: 9 },

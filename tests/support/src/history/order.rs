@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_behind_another_and_has_it_first_is_found() {
+    fn overtaking_in_the_queue_is_found() {
         let line = || saw(10, "a", &[("b", 99), ("c", 99)]);
         assert_eq!(check(vec![line(), saw(20, "b", &[("c", 99)])]), 0);
         assert_eq!(check(vec![line(), saw(20, "c", &[("b", 99)])]), 1);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_a_dead_waiter_overtakes_nobody() {
+    fn passing_a_dead_waiter_is_no_overtaking() {
         let line = || saw(10, "a", &[("b", 15), ("c", 99)]);
         assert_eq!(check(vec![line(), saw(20, "c", &[("b", 15)])]), 0);
         // Dead between two looks, and heard of again.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_overtakes_another_of_its_process_is_found() {
+    fn overtaking_by_a_thread_of_one_process_is_found() {
         let call = |thread, begin, end, token| {
             let on = |at, what| Event { thread, ..event(at, 7, u64::from(thread), what) };
             let verdict = match token {

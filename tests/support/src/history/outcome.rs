@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_is_not_as_it_was_told_is_found() {
+    fn transaction_that_contradicts_its_outcome_is_found() {
         let list = |entries: &[(u64, u64)]| event(800, 0, 0, What::Listed(entries.to_vec()));
         let (done, not, unknown) = (Outcome::Done, Outcome::NotDone, Outcome::Unknown);
         let told = || vec![transacted(1, done), transacted(2, not), transacted(3, unknown)];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_where_nobody_was_is_found() {
+    fn busy_without_a_holder_is_found() {
         let busy = |at| {
             let invoked = What::Invoked { budget: MS, waits: false };
             vec![event(at, 3, 1, invoked), event(at + 1, 3, 1, What::Busy)]

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_without_a_verdict_and_a_hold_without_an_end_are_found() {
+    fn call_without_an_outcome_and_endless_hold_are_found() {
         assert_eq!(c5(&history(clean())), []);
         for missing in [1, 5] {
             // The events of a hold: without those from here on.
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_found() {
+    fn leftover_key_is_found() {
         let mut events = clean();
         events.push(event(900, 0, 0, What::Left(vec!["key x".to_owned()])));
         assert_eq!(c5(&history(events)).len(), 1);

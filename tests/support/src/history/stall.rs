@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_stood_still_is_noticed_and_a_process_that_was_stopped_is_not() {
+    fn stalled_machine_is_noticed_but_no_stopped_process() {
         let lagged = || event(100, 1, 0, What::Lagged { by: 30 * MS });
         assert!(!stalled(&with(vec![]), 20 * MS));
         assert!(stalled(&with(vec![lagged()]), 20 * MS));

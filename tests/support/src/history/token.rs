@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_forgotten_may_be_passed_on_with_its_own_tokens() {
+    fn forgotten_lease_may_be_passed_on_with_its_own_tokens() {
         let amnesia = |lease| event(105, 0, 0, What::Amnesia { until: 105_000_000, lease });
         let mut events = with_token(6, 105);
         assert_eq!(c2(&history(events.clone())).len(), 2);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_holder_that_is_refused_is_found_and_a_late_one_is_not() {
+    fn refused_valid_holder_is_found_and_a_late_one_is_not() {
         let refused = |at| {
             let mut events = clean();
             for event in events.iter_mut().filter(|event| event.call == 3) {

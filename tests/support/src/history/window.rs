@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_forgot_ends_the_promise_for_those_before_and_only_for_them() {
+    fn restart_without_data_ends_only_earlier_windows() {
         let mut events = overlapping();
         let amnesia =
             |at, until| event(at, 0, 0, What::Amnesia { until: until * MS, lease: 100 * MS });

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_that_overlap_are_counted_and_are_no_violation() {
+    fn overlapping_sections_are_counted_not_reported() {
         assert_eq!(raw_overlaps(&history(clean())), 0);
         let mut events = clean();
         for event in events.iter_mut().filter(|event| event.call == 2) {

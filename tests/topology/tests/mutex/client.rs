@@ -27,9 +27,7 @@ pub(crate) fn locks_by_key_are_mutexes<T: Topology>(scene: &Scene<'_, T>) {
     assert_eq!(locks.with_lock(&key, SOON, lease, || 6 * 7).unwrap(), 42);
 }
 
-pub(crate) fn a_shutdown_gives_back_what_is_held_and_calls_off_what_waits<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn shutdown_releases_holds_and_cancels_waits<T: Topology>(scene: &Scene<'_, T>) {
     let (client, other) = (scene.client(), scene.client());
     let (held, wanted) = (scene.name("held"), scene.name("wanted"));
     let guard = client.mutex(&held).unwrap().lock().unwrap();

@@ -3,7 +3,7 @@
 use leasehold_topology_test::scene::{Scene, fixed, until};
 use leasehold_topology_test::{Builder, Client, Topology};
 
-pub(crate) fn the_holder_is_told_by_label_host_and_process<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn holder_is_shown_by_label_host_and_process<T: Topology>(scene: &Scene<'_, T>) {
     let client = scene.builder().label("billing: nightly").build().unwrap();
     let lock = client.mutex(&scene.name("x")).unwrap();
     let elsewhere = scene.lock();
@@ -21,7 +21,7 @@ pub(crate) fn the_holder_is_told_by_label_host_and_process<T: Topology>(scene: &
     assert!(elsewhere.holder().unwrap().is_none() && !elsewhere.is_locked().unwrap());
 }
 
-pub(crate) fn a_prefix_stands_before_every_name<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn name_prefix_precedes_every_name<T: Topology>(scene: &Scene<'_, T>) {
     let (prefix, whole) = (scene.name("shop:"), scene.name("shop:orders"));
     let lock = scene.builder().name_prefix(&prefix).build().unwrap().mutex(b"orders").unwrap();
     assert_eq!(lock.name(), whole);
@@ -63,7 +63,7 @@ pub(crate) fn any_bytes_are_a_name<T: Topology>(scene: &Scene<'_, T>) {
     client.mutex(&longest).unwrap().lock().unwrap().release().unwrap();
 }
 
-pub(crate) fn a_key_of_another_type_is_told_and_left_alone<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn key_of_another_type_is_an_error_and_not_touched<T: Topology>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
     scene.ask::<()>(&name, &[b"LPUSH", &name, b"value"]);
     let lock = scene.lock();
@@ -76,9 +76,7 @@ pub(crate) fn a_key_of_another_type_is_told_and_left_alone<T: Topology>(scene: &
     lock.lock().unwrap().release().unwrap();
 }
 
-pub(crate) fn what_is_not_allowed_is_told_before_anything_is_asked<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn invalid_input_is_rejected_before_any_request<T: Topology>(scene: &Scene<'_, T>) {
     let client = scene.client();
     let error = client.mutex(b"").unwrap_err();
     assert!(error.is_config() && error.to_string().contains("name"), "{error:?}");

@@ -40,7 +40,7 @@ pub(crate) fn validity_is_never_longer_than_the_lease<T: Topology>(scene: &Scene
     }
 }
 
-pub(crate) fn a_fixed_lease_runs_out_and_its_holder_is_told<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn expired_fixed_lease_is_reported_to_its_holder<T: Topology>(scene: &Scene<'_, T>) {
     let lock = scene.lock_with(fixed(1_500));
     let guard = lock.lock().unwrap();
     let begin = Instant::now();
@@ -73,7 +73,7 @@ pub(crate) fn a_lease_is_made_longer_and_never_shorter<T: Topology>(scene: &Scen
     assert!(guard.extend(ms(1_000)).unwrap_err().is_lost());
 }
 
-pub(crate) fn renewals_end_with_the_longest_hold<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn renewals_end_at_max_hold<T: Topology>(scene: &Scene<'_, T>) {
     let lock = scene.lock_with(renewed(2_400).max_hold(ms(3_600)));
     let begin = Instant::now();
     let guard = lock.lock().unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn renewals_end_with_the_longest_hold<T: Topology>(scene: &Scene<'_, 
     assert!(guard.release().unwrap_err().is_lost());
 }
 
-pub(crate) fn renewals_end_with_the_last_one_allowed<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn renewals_end_after_max_renewals<T: Topology>(scene: &Scene<'_, T>) {
     let lock = scene.lock_with(renewed(2_400).max_renewals(1));
     let begin = Instant::now();
     let guard = lock.lock().unwrap();

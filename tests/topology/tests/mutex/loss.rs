@@ -7,7 +7,7 @@ use leasehold_topology_test::scene::{SOON, Scene, renewed, until};
 use leasehold_topology_test::{Builder, Client, Topology};
 
 /// By its guard, by the guard's callback, and by the client's.
-pub(crate) fn a_deleted_lock_is_told_in_all_ways<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn deleted_lock_is_reported_in_every_way<T: Topology>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
     let (sender, told) = mpsc::channel();
     let to_client = sender.clone();
@@ -27,7 +27,7 @@ pub(crate) fn a_deleted_lock_is_told_in_all_ways<T: Topology>(scene: &Scene<'_, 
     assert!(guard.release().unwrap_err().is_lost());
 }
 
-pub(crate) fn a_lock_that_another_has_is_told_as_taken<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn stolen_lock_is_reported_as_taken<T: Topology>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
     let guard = scene.lock_with(renewed(2_000)).lock().unwrap();
     scene.ask::<()>(&name, &[b"SET", &name, b"somebody else", b"PX", b"60000"]);

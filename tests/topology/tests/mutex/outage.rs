@@ -17,11 +17,11 @@ fn is_an_outage(error: &Error) {
     assert!(error.is_unreachable() || error.is_unknown_outcome(), "{error:?}");
 }
 
-pub(crate) fn an_outage_is_told_as_one_in_time_and_ends<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn outage_is_reported_in_time_and_ends<T: Topology>(scene: &Scene<'_, T>) {
     apart(scene);
 }
 
-pub(crate) fn a_short_outage_is_ridden_out<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn wait_outlasts_a_short_outage<T: Topology>(scene: &Scene<'_, T>) {
     apart(scene);
 }
 
@@ -35,8 +35,8 @@ fn apart<T: Topology>(scene: &Scene<'_, T>) {
 pub(crate) fn play<T: Topology>(test: &str) {
     let topology = T::start();
     match test {
-        "an_outage_is_told_as_one_in_time_and_ends" => be_out_of_reach(&topology),
-        "a_short_outage_is_ridden_out" => be_out_of_reach_for_a_while(&topology),
+        "outage_is_reported_in_time_and_ends" => be_out_of_reach(&topology),
+        "wait_outlasts_a_short_outage" => be_out_of_reach_for_a_while(&topology),
         _ => panic!("unknown test {test}"),
     }
     tell("passed");

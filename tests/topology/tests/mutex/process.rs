@@ -41,9 +41,7 @@ pub(crate) fn processes_exclude_each_other<T: Topology>(scene: &Scene<'_, T>) {
 }
 
 /// A process that dies is not waited for longer than its lease.
-pub(crate) fn a_lock_of_a_killed_process_is_free_when_its_lease_is_over<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn lock_of_a_killed_process_is_free_after_its_lease<T: Topology>(scene: &Scene<'_, T>) {
     let name = String::from_utf8(scene.name("x")).unwrap();
     let child = Child::role(std::any::type_name::<T>()).test("roles");
     let child = child.env("ADDRESS", scene.address()).env("NAME", &name).env("LEASE", "3000");

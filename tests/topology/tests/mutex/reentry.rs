@@ -5,7 +5,7 @@ use std::thread;
 use leasehold_topology_test::scene::{Scene, ms, until};
 use leasehold_topology_test::{Client, Topology};
 
-pub(crate) fn a_thread_takes_again_what_it_holds<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn thread_reenters_its_own_hold<T: Topology>(scene: &Scene<'_, T>) {
     let (client, elsewhere) = (scene.client(), scene.lock());
     let lock = client.mutex(&scene.name("x")).unwrap();
     let outer = lock.lock().unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn a_hold_belongs_to_its_thread<T: Topology>(scene: &Scene<'_, T>) {
     assert_eq!(guard.hold_count(), 1);
 }
 
-pub(crate) fn a_lease_is_sent_to_another_thread<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn owned_lease_is_sent_to_another_thread<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let (first, second) = (lock.lock().unwrap(), lock.lock().unwrap());
     // Held twice it stays where it is.
@@ -58,9 +58,7 @@ pub(crate) fn a_lease_is_sent_to_another_thread<T: Topology>(scene: &Scene<'_, T
     assert!(elsewhere.try_lock().unwrap().is_some());
 }
 
-pub(crate) fn what_a_thread_still_holds_at_its_end_is_given_back<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn ending_thread_releases_its_holds<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     thread::scope(|scope| {
         scope.spawn(|| std::mem::forget(lock.lock().unwrap()));

@@ -13,7 +13,7 @@ pub(crate) fn a_release_leaves_no_lock_behind<T: Topology>(scene: &Scene<'_, T>)
     until("it is gone everywhere", || scene.found(&name) == 0);
 }
 
-pub(crate) fn a_drop_gives_back<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn dropped_guard_releases<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     {
         let _guard = lock.lock().unwrap();
@@ -22,7 +22,7 @@ pub(crate) fn a_drop_gives_back<T: Topology>(scene: &Scene<'_, T>) {
     assert!(elsewhere.try_lock().unwrap().is_some());
 }
 
-pub(crate) fn a_panic_gives_back_and_poisons_nothing<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn panic_releases_and_poisons_nothing<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let _guard = lock.lock().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn a_guard_outlives_its_lock_and_its_client<T: Topology>(scene: &Scen
     assert!(elsewhere.try_lock().unwrap().is_some());
 }
 
-pub(crate) fn a_release_reports_that_the_lock_had_been_lost<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn release_of_a_lost_lock_reports_the_loss<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let guard = lock.lock().unwrap();
     scene.delete(&scene.name("x"));
@@ -59,7 +59,7 @@ pub(crate) fn a_release_reports_that_the_lock_had_been_lost<T: Topology>(scene: 
     next.release().unwrap();
 }
 
-pub(crate) fn a_forced_release_frees_it_and_its_holder_finds_out<T: Topology>(
+pub(crate) fn forced_release_frees_the_lock_and_its_holder_loses_it<T: Topology>(
     scene: &Scene<'_, T>,
 ) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());

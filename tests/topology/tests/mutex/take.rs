@@ -26,7 +26,7 @@ pub(crate) fn names_are_independent<T: Topology>(scene: &Scene<'_, T>) {
 }
 
 /// Whether the holder is a thread of this client, or another client.
-pub(crate) fn whoever_does_not_wait_is_told_none<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn try_lock_of_a_held_lock_returns_none<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let guard = lock.lock().unwrap();
     let refused = |lock: &Mutex| {
@@ -43,7 +43,7 @@ pub(crate) fn whoever_does_not_wait_is_told_none<T: Topology>(scene: &Scene<'_, 
     assert!(elsewhere.try_lock_until(Instant::now() - ms(1)).unwrap().is_some());
 }
 
-pub(crate) fn a_wait_that_ends_is_told_none_and_not_before<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn timed_wait_returns_none_at_its_end<T: Topology>(scene: &Scene<'_, T>) {
     const WAIT: Duration = ms(500);
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let guard = lock.lock().unwrap();
@@ -113,7 +113,7 @@ impl Shared {
 }
 
 /// The value comes back only if the lock was held to the end.
-pub(crate) fn the_closure_form_gives_back_and_tells_of_a_loss<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn with_releases_and_reports_a_loss_of_the_hold<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let told = lock.with(|guard| {
         assert!(elsewhere.try_lock().unwrap().is_none());
@@ -124,9 +124,7 @@ pub(crate) fn the_closure_form_gives_back_and_tells_of_a_loss<T: Topology>(scene
     assert!(lost.unwrap_err().is_lost());
 }
 
-pub(crate) fn a_short_hold_excludes_also_while_it_is_asked_for_again_and_again<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn repeated_attempts_do_not_break_a_short_hold<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
     let refused = AtomicU32::new(0);
     let guard = lock.lock().unwrap();

@@ -23,7 +23,7 @@ pub(crate) fn tokens_grow_from_hold_to_hold<T: Topology>(scene: &Scene<'_, T>) {
     }
 }
 
-pub(crate) fn a_token_is_above_that_of_a_lease_that_ran_out<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn token_exceeds_that_of_an_expired_lease<T: Topology>(scene: &Scene<'_, T>) {
     let first = scene.lock_with(fixed(1_500)).lock().unwrap();
     let lock = scene.lock();
     let mut next = None;

@@ -14,7 +14,7 @@ fn by(wait: Wait) -> LockOptions {
 }
 
 /// Long before the lease of 30 s is over, and with a higher token.
-pub(crate) fn a_release_lets_a_waiter_in<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn release_lets_a_waiter_in<T: Topology>(scene: &Scene<'_, T>) {
     for &wait in T::WAITS {
         let (lock, elsewhere) = (scene.lock_with(by(wait)), scene.lock_with(by(wait)));
         let guard = lock.lock().unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn a_release_lets_a_waiter_in<T: Topology>(scene: &Scene<'_, T>) {
 
 /// Clients are served as they came where they queue, and all of them where they are notified or spin,
 /// which promises no order. What cannot be is said to who asks for it.
-pub(crate) fn clients_are_served_as_their_way_of_waiting_promises<T: Topology>(
+pub(crate) fn clients_are_served_in_the_order_their_wait_promises<T: Topology>(
     scene: &Scene<'_, T>,
 ) {
     const CLIENTS: usize = 4;
@@ -69,7 +69,7 @@ pub(crate) fn clients_are_served_as_their_way_of_waiting_promises<T: Topology>(
     }
 }
 
-pub(crate) fn threads_of_one_client_are_served_as_they_came<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn threads_of_one_client_are_served_in_order<T: Topology>(scene: &Scene<'_, T>) {
     const THREADS: usize = 6;
     for &wait in T::WAITS {
         let lock = scene.lock_with(by(wait));
@@ -114,7 +114,7 @@ pub(crate) fn a_wait_too_long_for_the_clock_has_no_end<T: Topology>(scene: &Scen
     });
 }
 
-pub(crate) fn whoever_gave_up_holds_up_nobody<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn waiter_that_gave_up_delays_no_other<T: Topology>(scene: &Scene<'_, T>) {
     for &wait in T::WAITS {
         let guard = scene.lock_with(by(wait)).lock().unwrap();
         let (lock, last) = (scene.lock_with(by(wait)), scene.lock_with(by(wait)));
@@ -133,7 +133,7 @@ pub(crate) fn whoever_gave_up_holds_up_nobody<T: Topology>(scene: &Scene<'_, T>)
 }
 
 /// Those of this client, and no other's.
-pub(crate) fn waits_are_called_off_from_another_thread<T: Topology>(scene: &Scene<'_, T>) {
+pub(crate) fn waits_are_cancelled_from_another_thread<T: Topology>(scene: &Scene<'_, T>) {
     for &wait in T::WAITS {
         let guard = scene.lock_with(by(wait)).lock().unwrap();
         let (lock, other) = (scene.lock_with(by(wait)), scene.lock_with(by(wait)));
@@ -162,9 +162,7 @@ pub(crate) fn waits_are_called_off_from_another_thread<T: Topology>(scene: &Scen
     }
 }
 
-pub(crate) fn a_lease_that_runs_out_lets_a_waiter_in_and_not_before<T: Topology>(
-    scene: &Scene<'_, T>,
-) {
+pub(crate) fn expired_lease_lets_a_waiter_in_and_not_earlier<T: Topology>(scene: &Scene<'_, T>) {
     for &wait in T::WAITS {
         let begin = Instant::now();
         let guard = scene.lock_with(fixed(1_500).wait(wait)).lock().unwrap();

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::super::number::{Score, integer};
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::Run;
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::Execution;
 
 /// What a command may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Command {
     /// How many words it has, the name included; if negative, at least so many.
     pub(crate) arity: isize,
     pub(crate) access: Access,
-    pub(crate) run: fn(&mut Run, &Words) -> Outcome,
+    pub(crate) run: fn(&mut Execution, &Words) -> CommandResult,
 }
 
 impl Command {
@@ -34,7 +34,7 @@ impl Command {
         name: &'static str,
         arity: isize,
         access: Access,
-        run: fn(&mut Run, &Words) -> Outcome,
+        run: fn(&mut Execution, &Words) -> CommandResult,
     ) -> Command {
         Command { name, arity, access, run }
     }

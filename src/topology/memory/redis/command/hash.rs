@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::super::number::integer;
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::Run;
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::Execution;
 use super::entry::Access::{Grow, Read, Shrink};
 use super::entry::{Command, Words, bulk, bulk_or_nil, count, flag, read_integer};
 
@@ -24,12 +24,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("HGETALL", 2, Read, |run, words| list(run, words, true, true)),
 ];
 
-fn find<'a>(run: &'a Run, key: &[u8], field: &[u8]) -> Result<Option<&'a [u8]>, ErrorReply> {
+fn find<'a>(run: &'a Execution, key: &[u8], field: &[u8]) -> Result<Option<&'a [u8]>, ErrorReply> {
     let found = run.hash(key)?.iter().find(|(name, _)| name == field);
     Ok(found.map(|(_, value)| value.as_slice()))
 }
 
-fn list(run: &Run, words: &Words, keys: bool, values: bool) -> Outcome {
+fn list(run: &Execution, words: &Words, keys: bool, values: bool) -> CommandResult {
     let fields = run.hash(&words[1])?.iter();
     let parts = fields.flat_map(|(field, value)| [(keys, field), (values, value)]);
     Ok(Value::Array(
@@ -37,13 +37,13 @@ fn list(run: &Run, words: &Words, keys: bool, values: bool) -> Outcome {
     ))
 }
 
-fn hmget(run: &mut Run, words: &Words) -> Outcome {
+fn hmget(run: &mut Execution, words: &Words) -> CommandResult {
     let found = words[2..].iter().map(|field| find(run, &words[1], field).map(bulk_or_nil));
     found.collect::<Result<_, _>>().map(Value::Array)
 }
 
 /// Writes a field; returns whether it is new.
-fn put(run: &mut Run, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, ErrorReply> {
+fn put(run: &mut Execution, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, ErrorReply> {
     let fields = run.hash_mut(key)?;
     let known = fields.iter_mut().find(|(name, _)| name == field);
     let is_new = known.is_none();
@@ -55,7 +55,7 @@ fn put(run: &mut Run, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Er
     Ok(is_new)
 }
 
-fn hset(run: &mut Run, words: &Words) -> Outcome {
+fn hset(run: &mut Execution, words: &Words) -> CommandResult {
     let pairs = words[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return Err(ErrorReply::arity(&words[0]));
@@ -67,7 +67,7 @@ fn hset(run: &mut Run, words: &Words) -> Outcome {
     Ok(count(added))
 }
 
-fn hsetnx(run: &mut Run, words: &Words) -> Outcome {
+fn hsetnx(run: &mut Execution, words: &Words) -> CommandResult {
     let is_new = find(run, &words[1], &words[2])?.is_none();
     if is_new {
         put(run, &words[1], &words[2], &words[3])?;
@@ -75,7 +75,7 @@ fn hsetnx(run: &mut Run, words: &Words) -> Outcome {
     Ok(flag(is_new))
 }
 
-fn hdel(run: &mut Run, words: &Words) -> Outcome {
+fn hdel(run: &mut Execution, words: &Words) -> CommandResult {
     let fields = run.hash_mut(&words[1])?;
     let before = fields.len();
     fields.retain(|(field, _)| !words[2..].contains(field));
@@ -84,7 +84,7 @@ fn hdel(run: &mut Run, words: &Words) -> Outcome {
     Ok(count(removed))
 }
 
-fn hincrby(run: &mut Run, words: &Words) -> Outcome {
+fn hincrby(run: &mut Execution, words: &Words) -> CommandResult {
     let by = read_integer(&words[3])?;
     let number = find(run, &words[1], &words[2])?.map_or(Some(0), integer);
     let number = number.ok_or_else(|| ErrorReply::new("ERR hash value is not an integer"))?;

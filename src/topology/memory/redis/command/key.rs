@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::{Data, Run};
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::{Data, Execution};
 use super::entry::Access::{Read, Shrink};
 use super::entry::{Command, Words, count, flag, is, read_integer};
 
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("PEXPIREAT", -3, Shrink, |run, words| expire(run, words, 1, false)),
     Command::new("TTL", 2, Read, |run, words| {
         let seconds =
-            |run: &Run, ends: i64| (ends - run.millis()).max(0).saturating_add(500) / 1000;
+            |run: &Execution, ends: i64| (ends - run.millis()).max(0).saturating_add(500) / 1000;
         Ok(left(run, &words[1], seconds))
     }),
     Command::new("PTTL", 2, Read, |run, words| {
@@ -31,15 +31,15 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("PERSIST", 2, Shrink, persist),
 ];
 
-fn delete(run: &mut Run, words: &Words) -> Outcome {
+fn delete(run: &mut Execution, words: &Words) -> CommandResult {
     Ok(count(words[1..].iter().filter(|key| run.delete(key)).count()))
 }
 
-fn exists(run: &mut Run, words: &Words) -> Outcome {
+fn exists(run: &mut Execution, words: &Words) -> CommandResult {
     Ok(count(words[1..].iter().filter(|key| run.data(key).is_some()).count()))
 }
 
-fn type_of(run: &mut Run, words: &Words) -> Outcome {
+fn type_of(run: &mut Execution, words: &Words) -> CommandResult {
     let word = match run.data(&words[1]) {
         None => "none",
         Some(Data::Text(_)) => "string",
@@ -50,7 +50,7 @@ fn type_of(run: &mut Run, words: &Words) -> Outcome {
     Ok(Value::SimpleString(word.to_owned()))
 }
 
-fn expire(run: &mut Run, words: &Words, unit: i64, is_from_now: bool) -> Outcome {
+fn expire(run: &mut Execution, words: &Words, unit: i64, is_from_now: bool) -> CommandResult {
     let key = &words[1];
     let mut has = [false; 4];
     let [nx, xx, gt, lt] = ["NX", "XX", "GT", "LT"];
@@ -81,7 +81,7 @@ fn expire(run: &mut Run, words: &Words, unit: i64, is_from_now: bool) -> Outcome
 }
 
 /// What remains of a key's life, or its end: −1 without an end, −2 without the key.
-fn left(run: &Run, key: &[u8], show: impl FnOnce(&Run, i64) -> i64) -> Value {
+fn left(run: &Execution, key: &[u8], show: impl FnOnce(&Execution, i64) -> i64) -> Value {
     Value::Int(match run.ends(key) {
         None => -2,
         Some(None) => -1,
@@ -89,7 +89,7 @@ fn left(run: &Run, key: &[u8], show: impl FnOnce(&Run, i64) -> i64) -> Value {
     })
 }
 
-fn persist(run: &mut Run, words: &Words) -> Outcome {
+fn persist(run: &mut Execution, words: &Words) -> CommandResult {
     let has_end = run.ends(&words[1]).flatten().is_some();
     if has_end {
         run.set_end(&words[1], None);

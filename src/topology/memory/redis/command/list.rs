@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use super::super::reply::Outcome;
-use super::super::store::Run;
+use super::super::reply::CommandResult;
+use super::super::store::Execution;
 use super::entry::Access::{Grow, Read};
 use super::entry::{Command, Words, between, bulk, count, read_integer};
 
@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("LRANGE", 4, Read, lrange),
 ];
 
-fn push(run: &mut Run, words: &Words, put: fn(&mut Vec<Vec<u8>>, Vec<u8>)) -> Outcome {
+fn push(run: &mut Execution, words: &Words, put: fn(&mut Vec<Vec<u8>>, Vec<u8>)) -> CommandResult {
     let items = run.list_mut(&words[1])?;
     words[2..].iter().for_each(|item| put(items, item.clone()));
     let length = count(items.len());
@@ -24,7 +24,7 @@ fn push(run: &mut Run, words: &Words, put: fn(&mut Vec<Vec<u8>>, Vec<u8>)) -> Ou
     Ok(length)
 }
 
-fn lrange(run: &mut Run, words: &Words) -> Outcome {
+fn lrange(run: &mut Execution, words: &Words) -> CommandResult {
     let (first, last) = (read_integer(&words[2])?, read_integer(&words[3])?);
     let items = between(run.list(&words[1])?, first, last);
     Ok(Value::Array(items.iter().map(|item| bulk(item)).collect()))

@@ -11,8 +11,8 @@ mod server;
 mod sorted;
 mod text;
 
-use super::reply::{ErrorReply, Outcome};
-use super::store::Run;
+use super::reply::{CommandResult, ErrorReply};
+use super::store::Execution;
 use entry::{Words, is};
 
 pub(crate) use entry::{Access, Command};
@@ -29,7 +29,7 @@ const TABLES: [&[Command]; 6] = [
 ];
 
 /// Runs a command, which may be one of a script.
-pub(crate) fn call(run: &mut Run, words: &Words) -> Outcome {
+pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
     let command = find(words)?;
     if command.access == Access::Grow && run.refuses_growth() {
         return Err(ErrorReply::out_of_memory());

@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use super::super::reply::Outcome;
-use super::super::store::Run;
+use super::super::reply::CommandResult;
+use super::super::store::Execution;
 use super::entry::Access::Read;
 use super::entry::{Command, Words, bulk};
 
@@ -19,14 +19,14 @@ fn number(of: u64) -> Value {
     Value::Int(i64::try_from(of).unwrap_or(i64::MAX))
 }
 
-fn time(run: &mut Run, _words: &Words) -> Outcome {
+fn time(run: &mut Execution, _words: &Words) -> CommandResult {
     let micros = run.micros();
     let parts =
         [micros / 1_000_000, micros % 1_000_000].map(|part| bulk(part.to_string().as_bytes()));
     Ok(Value::Array(parts.into()))
 }
 
-fn numsub(run: &mut Run, words: &Words) -> Outcome {
+fn numsub(run: &mut Execution, words: &Words) -> CommandResult {
     let counts = words[2..].iter().flat_map(|name| [bulk(name), number(run.subscribers(name))]);
     Ok(Value::Array(counts.collect()))
 }

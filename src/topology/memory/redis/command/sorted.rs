@@ -3,15 +3,15 @@
 use redis::Value;
 
 use super::super::number::{Score, integer};
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::{Member, Run};
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::{Execution, Member};
 use super::entry::Access::{Grow, Read, Shrink};
 use super::entry::{Command, Words, between, bulk, count, is, read_integer, read_score};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("ZADD", -4, Grow, zadd),
     Command::new("ZINCRBY", 4, Grow, |run, words| {
-        let rules = Rules { increments: true, ..Rules::default() };
+        let rules = AddRules { increments: true, ..AddRules::default() };
         add(run, &words[1], rules, &[(read_score(&words[2])?, words[3].clone())])
     }),
     Command::new("ZREM", -3, Shrink, |run, words| {
@@ -50,7 +50,7 @@ fn position(scores: &[Member], member: &[u8]) -> Option<(usize, Score)> {
 
 /// When a member is added or changed, and what is returned.
 #[derive(Clone, Copy, Default)]
-struct Rules {
+struct AddRules {
     only_new: bool,
     only_known: bool,
     only_greater: bool,
@@ -59,8 +59,8 @@ struct Rules {
     increments: bool,
 }
 
-fn zadd(run: &mut Run, words: &Words) -> Outcome {
-    let mut rules = Rules::default();
+fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
+    let mut rules = AddRules::default();
     let mut begin = 2;
     for option in &words[2..] {
         let rule = match option.to_ascii_uppercase().as_slice() {
@@ -80,7 +80,7 @@ fn zadd(run: &mut Run, words: &Words) -> Outcome {
     if pairs.len() == 0 || !pairs.remainder().is_empty() {
         return Err(ErrorReply::syntax());
     }
-    let Rules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
+    let AddRules { only_new, only_known, only_greater, only_less, increments, .. } = rules;
     let compares = only_greater || only_less;
     if (only_new && (only_known || compares)) || (only_greater && only_less) {
         return Err(ErrorReply::new(
@@ -94,7 +94,7 @@ fn zadd(run: &mut Run, words: &Words) -> Outcome {
     add(run, &words[1], rules, &pairs.collect::<Result<Vec<Member>, _>>()?)
 }
 
-fn add(run: &mut Run, key: &[u8], rules: Rules, pairs: &[Member]) -> Outcome {
+fn add(run: &mut Execution, key: &[u8], rules: AddRules, pairs: &[Member]) -> CommandResult {
     let scores = run.sorted_mut(key)?;
     let (mut added, mut changed, mut last) = (0, 0, Ok(None));
     for (by, member) in pairs {
@@ -123,7 +123,7 @@ fn add(run: &mut Run, key: &[u8], rules: Rules, pairs: &[Member]) -> Outcome {
 
 /// The score that a member shall have; none where the rules leave all as it is.
 fn new_score(
-    rules: Rules,
+    rules: AddRules,
     score: Score,
     before: Option<Score>,
 ) -> Result<Option<Score>, ErrorReply> {
@@ -141,7 +141,7 @@ fn new_score(
     Ok((!is_kept).then_some(score))
 }
 
-fn remove(run: &mut Run, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> Outcome {
+fn remove(run: &mut Execution, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> CommandResult {
     let scores = run.sorted_mut(key)?;
     let before = scores.len();
     scores.retain(|entry| !is_chosen(entry));
@@ -150,7 +150,7 @@ fn remove(run: &mut Run, key: &[u8], is_chosen: impl Fn(&Member) -> bool) -> Out
     Ok(count(removed))
 }
 
-fn zpopmin(run: &mut Run, words: &Words) -> Outcome {
+fn zpopmin(run: &mut Execution, words: &Words) -> CommandResult {
     if words.len() > 3 {
         return Err(ErrorReply::syntax());
     }
@@ -189,7 +189,7 @@ impl Range {
     }
 }
 
-fn zrange(run: &mut Run, words: &Words) -> Outcome {
+fn zrange(run: &mut Execution, words: &Words) -> CommandResult {
     let (mut by_score, mut reversed, mut with_scores, mut limit) = (false, false, false, None);
     let mut options = words[4..].iter();
     while let Some(option) = options.next() {

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::super::number::integer;
-use super::super::reply::{ErrorReply, Outcome};
-use super::super::store::Run;
+use super::super::reply::{CommandResult, ErrorReply};
+use super::super::store::Execution;
 use super::entry::Access::{Grow, Read, Shrink};
 use super::entry::{Command, Words, bulk_or_nil, count, is, read_integer};
 
@@ -25,16 +25,16 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("DECRBY", 3, Grow, decrby),
 ];
 
-fn get(run: &mut Run, words: &Words) -> Outcome {
+fn get(run: &mut Execution, words: &Words) -> CommandResult {
     run.text(&words[1]).map(bulk_or_nil)
 }
 
-fn mget(run: &mut Run, words: &Words) -> Outcome {
+fn mget(run: &mut Execution, words: &Words) -> CommandResult {
     let text = |key: &Vec<u8>| bulk_or_nil(run.text(key).ok().flatten());
     Ok(Value::Array(words[1..].iter().map(text).collect()))
 }
 
-fn getdel(run: &mut Run, words: &Words) -> Outcome {
+fn getdel(run: &mut Execution, words: &Words) -> CommandResult {
     let found = get(run, words)?;
     run.delete(&words[1]);
     Ok(found)
@@ -52,7 +52,7 @@ enum End {
     },
 }
 
-fn set(run: &mut Run, words: &Words) -> Outcome {
+fn set(run: &mut Execution, words: &Words) -> CommandResult {
     let key = &words[1];
     let (mut is_new, mut is_there, mut wants_old, mut end) = (false, false, false, End::Never);
     let mut options = words[3..].iter();
@@ -111,7 +111,7 @@ fn set(run: &mut Run, words: &Words) -> Outcome {
     Ok(if wants_old { old } else { Value::Okay })
 }
 
-fn append(run: &mut Run, words: &Words) -> Outcome {
+fn append(run: &mut Execution, words: &Words) -> CommandResult {
     let key = &words[1];
     let whole = [run.text(key)?.unwrap_or_default(), &words[2]].concat();
     let length = count(whole.len());
@@ -119,13 +119,13 @@ fn append(run: &mut Run, words: &Words) -> Outcome {
     Ok(length)
 }
 
-fn decrby(run: &mut Run, words: &Words) -> Outcome {
+fn decrby(run: &mut Execution, words: &Words) -> CommandResult {
     let by = read_integer(&words[2])?.checked_neg();
     let by = by.ok_or_else(|| ErrorReply::new("ERR decrement would overflow"))?;
     increment(run, &words[1], by)
 }
 
-fn increment(run: &mut Run, key: &[u8], by: i64) -> Outcome {
+fn increment(run: &mut Execution, key: &[u8], by: i64) -> CommandResult {
     let number = run.text(key)?.map_or(Some(0), integer).ok_or_else(ErrorReply::no_integer)?;
     let number = number.checked_add(by).ok_or_else(ErrorReply::overflow)?;
     replace(run, key, number.to_string().into_bytes());
@@ -133,7 +133,7 @@ fn increment(run: &mut Run, key: &[u8], by: i64) -> Outcome {
 }
 
 /// Another text for the same key, which ends as before.
-fn replace(run: &mut Run, key: &[u8], text: Vec<u8>) {
+fn replace(run: &mut Execution, key: &[u8], text: Vec<u8>) {
     let ends = run.ends(key).flatten();
     run.set_text(key, text, ends);
 }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_not_flat() {
+    fn growing_series_is_not_flat() {
         assert!(health(|_| 9000.0).verdict("x", 0.1).1);
         assert!(health(|second| 9000.0 + second % 7.0).verdict("x", 0.1).1);
         let (lines, flat) = health(|second| 9000.0 + 50.0 * second).verdict("x", 0.1);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_be_looked_at() {
+    fn own_process_can_be_measured() {
         let mut health = Health::new(std::process::id());
         health.sample();
         assert!(health.samples[0].threads >= 1.0 && health.samples[0].memory > 100.0);

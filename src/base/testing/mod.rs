@@ -1,0 +1,3 @@
+//! What the server in memory, and tests, need of the lowest layer.
+
+pub(crate) mod manual_clock;

@@ -1,0 +1,39 @@
+//! Passes the messages that a client receives to its slots.
+
+use crate::base::tag::hash_slot;
+use crate::engine::listener::ReleaseListener;
+use crate::engine::slot::Slot;
+use crate::engine::slot_table::SlotTable;
+use crate::protocol::wake_message::WakeMessage;
+
+/// Passes a message to the slots that it is for. The listener calls this with none of its locks held:
+/// slots are locked here, and the last reference to one may be dropped.
+pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
+    // A message names a lock and no kind. Kinds of one name share no attempt, because the numbers are
+    // unique in a client: a slot ignores a number that is not its own.
+    match wake {
+        WakeMessage::Grant { name, grant } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.on_grant(grant));
+        }
+        WakeMessage::Retry { name } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.request_retry())
+        }
+        WakeMessage::Wanted { name, number, waiters } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.on_wanted(number, waiters));
+        }
+        WakeMessage::Request { name, number } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.on_request(number));
+        }
+        WakeMessage::Evicted { name, number } => {
+            slots.of_name(&name).iter().for_each(|slot| slot.on_evicted(number));
+        }
+        // Messages may have been lost while the client did not listen. Nothing says which, so all ask
+        // (rule 12).
+        WakeMessage::Listening => slots.all().iter().for_each(|slot| slot.request_retry()),
+        WakeMessage::Missed { slots: missed } => {
+            let has = |slot: &Slot| missed.binary_search(&hash_slot(slot.target().key())).is_ok();
+            slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.request_retry());
+        }
+        WakeMessage::Ignored => {}
+    }
+}

@@ -1,0 +1,108 @@
+//! The release requests of a slot, sent at once or by the worker.
+
+use crate::base::loss::LossCause;
+use crate::base::sync::Arc;
+use crate::base::time::{Moment, drift_allowance};
+use crate::engine::lease::HeldLease;
+use crate::engine::ownership::taken_by_wrong_type;
+use crate::engine::slot::Slot;
+use crate::engine::worker::PendingRelease;
+use crate::protocol::reply::{Ownership, Released};
+use crate::protocol::request::ReleaseRequest;
+use crate::wire::failure::Failure;
+
+impl Slot {
+    /// Sends one release request for a lease.
+    pub(crate) fn send_release(
+        &self,
+        lease: &HeldLease,
+        deadline: Moment,
+    ) -> Result<Released, Failure> {
+        let request = ReleaseRequest {
+            owner: &lease.terms.owner,
+            ttl: lease.terms.ttl(),
+            last_token: lease.terms.last_token(),
+            kind: lease.terms.options.release.0,
+        };
+        // The last token goes along: holds to which the lease was passed on used tokens that Redis has
+        // not seen, and the next owner must get a higher one (rule 19).
+        let reply = self.context.protocol.release(&self.target, &request, deadline);
+        reply.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
+    }
+
+    /// Releases a lease that lingers no longer. The worker goes on after `deadline`.
+    pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
+        let reply = self.send_release(lease, deadline);
+        // Anything but a confirmed release goes to the worker, which repeats it until Redis has replied.
+        // No thread holds the lease, so there is nobody to whom a loss could be reported.
+        if !reply.is_ok_and(|released| released.ownership == Ownership::Owned) {
+            self.release_in_background(lease);
+        }
+    }
+
+    /// Makes the worker release a lease.
+    pub(crate) fn release_in_background(&self, lease: &HeldLease) {
+        self.context.worker.release_in_background(self.pending_release(lease));
+    }
+
+    /// Releases what Redis may still have of a lost lease, now that its thread is done. There may be
+    /// something left:
+    ///
+    /// - beyond the end that the holder knew, after a renewal or an extension that had no reply, or a
+    ///   late one;
+    /// - until the end of the lease, if `max_hold` ended the hold;
+    /// - on a minority of several servers.
+    pub(crate) fn release_remainder(&self, lease: &HeldLease) {
+        let Some(loss) = lease.loss() else { return };
+        let mut end = lease.perhaps_until();
+        if loss.cause() == LossCause::MaxHold {
+            end = end.max(lease.leased_until());
+        }
+        // A renewal that is under way may lengthen the lease after this look at its end. The worker sends
+        // the release on the same connection, after it has read that reply.
+        let asked = lease.is_under_way();
+        let protocol = &self.context.protocol;
+        let votes = protocol.may_still_own(&lease.terms.owner);
+        if end > self.context.now() || asked || votes {
+            self.release_in_background(lease);
+        }
+    }
+
+    /// Makes the worker remove the attempt of a lost lease from Redis, if a request for it without a
+    /// reply may still run and make it the owner again: nobody here would know of that (rules 6, 30).
+    ///
+    /// The removal is due when no such request can run any more. After `max_hold` it waits for the end of
+    /// the lease too, because the thread may still be at work. After a shutdown the release is under way
+    /// already.
+    pub(super) fn release_later(&self, lease: &HeldLease, cause: LossCause) {
+        if lease.terms.settled <= self.context.now() {
+            return;
+        }
+        let due = match cause {
+            LossCause::ShutDown => return,
+            // This lease is still good in Redis, unlike one that ran out: to release it now would let
+            // another holder in beside a thread that has not noticed the end of its hold.
+            LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
+            _ => lease.terms.settled,
+        };
+        self.context.worker.release_later(due, self.pending_release(lease));
+    }
+
+    /// What the worker needs to release a lease.
+    fn pending_release(&self, lease: &HeldLease) -> PendingRelease {
+        let now = self.context.now();
+        let end = lease.leased_until().max(lease.perhaps_until());
+        PendingRelease {
+            target: Arc::clone(&self.target),
+            owner: Arc::clone(&lease.terms.owner),
+            // At least from now on: a reply to a release that was sent earlier, by the thread, must not
+            // end the task.
+            settled: lease.terms.settled.max(now),
+            // How long the worker goes on trying. The lease may have been extended beyond its usual
+            // length, and it ends in Redis later than here: by the allowance, and by the drift in the
+            // time since.
+            ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
+            last_token: lease.terms.last_token(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How the worker checks a slot. When it does is in `state::check`.
+
+use crate::base::loss::Loss;
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::callback::Notification;
+use crate::engine::lease::HeldLease;
+use crate::engine::slot::Slot;
+use crate::engine::slot::holder::SlotHolder;
+use crate::engine::worker::RenewableSlot;
+
+impl Slot {
+    /// Makes the worker show the hold count of a lease in Redis soon.
+    pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &HeldLease) {
+        self.transition(|state, step| state.schedule_check(lease, step));
+    }
+
+    /// Ends a linger that matches. Returns its lease, which the caller releases or drops.
+    pub(super) fn end_linger(
+        self: &Arc<Slot>,
+        which: impl Fn(&SlotHolder) -> bool,
+    ) -> Option<EndedLinger> {
+        let lease = self.transition(|state, step| state.end_linger(which, step))?;
+        Some(EndedLinger { slot: Arc::clone(self), lease, is_released: false })
+    }
+
+    /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.
+    pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<EndedLinger> {
+        let is_over =
+            |holder: &SlotHolder| holder.lingers_until().is_some_and(|until| until <= now);
+        std::iter::from_fn(|| self.end_linger(is_over)).collect()
+    }
+
+    /// Notifies the user of a loss.
+    pub(crate) fn report_loss(&self, lease: &HeldLease, loss: Loss) {
+        // By the worker and never from here: this may be any thread of the user, with any lock of the
+        // user held. The hooks move along, so that they are dropped on the thread that calls them.
+        self.context.worker.notify(Notification::Lost(loss, Arc::new(lease.take_hooks())));
+    }
+}
+
+impl RenewableSlot for Slot {
+    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>> {
+        // Dropped and not released: this is the worker's thread, which does no I/O for one slot alone.
+        // The releases go into its queue, and travel with the others in the next pipeline.
+        drop(self.end_lingers(now));
+        self.transition(|state, step| state.check(step))
+    }
+
+    /// Schedules the next check for `due`, or for the end of a lease, so that the worker reports a loss
+    /// as soon as it can. Without a lease there is no check.
+    fn check_again(self: Arc<Self>, due: Moment) {
+        // Dropped once the slot is unlocked: these may be the last references.
+        drop(self.transition(|state, step| state.check_again(due, step)));
+    }
+
+    /// Deals with a lease that was found lost: frees the slot for the next thread, and notifies the user.
+    /// What is left of the lease in Redis ends by itself, and not before, because the thread may still be
+    /// at work. But the attempt must not come back.
+    fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss) {
+        // Recorded with the worker before the slot is free: a shutdown that looks in between finds the
+        // one or the other. The user is notified last, when the slot shows what the notification says.
+        self.release_later(lease, loss.cause());
+        self.remove(lease);
+        self.report_loss(lease, loss);
+    }
+}
+
+/// A lease that lingers no longer. Its slot stays releasing until this is dropped. If it was not released
+/// by then, the worker releases it.
+#[derive(Debug)]
+pub(crate) struct EndedLinger {
+    slot: Arc<Slot>,
+    lease: Arc<HeldLease>,
+    is_released: bool,
+}
+
+impl EndedLinger {
+    /// Releases it now. The worker goes on after `deadline`.
+    pub(crate) fn release_now(mut self, deadline: Moment) {
+        self.slot.release_now(&self.lease, deadline);
+        self.is_released = true;
+    }
+}
+
+impl Drop for EndedLinger {
+    fn drop(&mut self) {
+        // In this order for the same reason as in `lost`. In `drop`, so that a panic in between, say of a
+        // logger, does not leave the slot releasing for ever.
+        if !self.is_released {
+            self.slot.release_in_background(&self.lease);
+        }
+        self.slot.remove(&self.lease);
+    }
+}

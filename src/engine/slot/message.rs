@@ -1,0 +1,82 @@
+//! The messages that a slot receives.
+
+use crate::base::sync::Arc;
+use crate::engine::callback::Notification;
+use crate::engine::listener::ReleaseListener;
+use crate::engine::slot::Slot;
+use crate::protocol::wake_message::GrantMessage;
+
+impl Slot {
+    /// A message reports a grant.
+    pub(crate) fn on_grant(self: &Arc<Slot>, grant: GrantMessage) {
+        self.transition(|state, step| state.on_grant(grant, step));
+    }
+
+    /// Another process waits for the lock of this attempt. If its lease lingers, it is released.
+    pub(crate) fn on_wanted(self: &Arc<Slot>, number: u64, waiters: u32) {
+        let ours = self.transition(|state, _| state.on_wanted(number, waiters));
+        // Not in the step above: the release is I/O, and no slot is locked during I/O.
+        if ours {
+            self.revoke_linger(number);
+        }
+    }
+
+    /// Somebody requests the release of the lock of this attempt. If its lease lingers, it is released;
+    /// if a thread holds it, the user is notified.
+    pub(crate) fn on_request(self: &Arc<Slot>, number: u64) {
+        // First the linger, then the holder: a thread that takes the lingering lease in between is found
+        // below, as its holder. The other way round it would not be notified.
+        self.revoke_linger(number);
+        if self.state.lock().is_held(number) {
+            let name = self.target.name().as_bytes().to_vec();
+            self.context.worker.notify(Notification::Requested(name));
+        }
+    }
+
+    /// A message reports that this attempt was evicted. It is a hint that anybody can publish, so the
+    /// worker asks Redis at once. If the lease lingers, it is released.
+    pub(crate) fn on_evicted(self: &Arc<Slot>, number: u64) {
+        // Dropped once the slot is unlocked: this may be the last reference.
+        drop(self.transition(|state, step| state.on_evicted(number, step)));
+        self.revoke_linger(number);
+    }
+
+    /// Releases the lease of this attempt if it lingers.
+    fn revoke_linger(self: &Arc<Slot>, number: u64) {
+        // On this thread, which received the message: to wake another takes longer than the release, and
+        // a waiter of another process waits for it. The deadline of an exchange bounds how long no
+        // message is read.
+        if let Some(ending) = self.end_linger(|holder| holder.is_attempt(number)) {
+            ending.release_now(self.context.exchange_deadline());
+        }
+    }
+}
+
+impl ReleaseListener for Slot {
+    fn has_waiters(&self) -> bool {
+        self.state.lock().has_waiters()
+    }
+
+    fn on_release(&self) {
+        // Two steps, and the acquirer may run between them. It then sees the release already, and asks;
+        // the retry makes it ask once more, which is harmless.
+        self.state.lock().fairness.on_release();
+        self.request_retry();
+    }
+
+    fn on_resubscribe(&self) {
+        self.state.lock().fairness.on_resubscribe();
+    }
+
+    /// Makes the acquirer ask at once, and wakes no other thread.
+    fn request_retry(&self) {
+        // Not a `transition`, which needs an `Arc` of the slot: the listener knows it as a trait object.
+        // The event uses neither the moment nor the flags of the step, and its only effect is to wake the
+        // acquirer.
+        let mut step = self.begin_step();
+        self.state.lock().request_retry(&mut step);
+        if step.wakes_acquirer {
+            self.pause.notify_all();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The messages that a slot receives.
+
+use crate::base::sync::Arc;
+use crate::engine::lease::HeldLease;
+use crate::engine::slot::acquirer::ReceivedGrant;
+use crate::engine::slot::state::SlotState;
+use crate::engine::slot::step::Step;
+use crate::protocol::wake_message::GrantMessage;
+
+impl SlotState {
+    /// A message reports a grant. It is kept for the acquirer, also before the reply to its request (rule
+    /// 10).
+    pub(in crate::engine::slot) fn on_grant(&mut self, grant: GrantMessage, step: &mut Step) {
+        let Some(acquirer) = &mut self.acquirer else { return };
+        // A grant for an earlier attempt is ignored, and not lost: that attempt is being removed from
+        // Redis, and its release hands the lock over. To take it would be to use an attempt after its end
+        // (rule 5).
+        if acquirer.number == grant.number {
+            acquirer.grant = Some(ReceivedGrant { grant, received: step.now });
+            step.wakes_acquirer = true;
+        }
+    }
+
+    /// `waiters` wait in other processes for the lock of this attempt. Returns whether the attempt
+    /// belongs to this slot.
+    pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
+        // The acquirer too: the message may come before the reply with the grant.
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
+        let holder = self.holders.iter_mut().find(|holder| holder.is_attempt(number));
+        let demand = match (acquirer, holder) {
+            (Some(acquirer), _) => &mut acquirer.demand,
+            (None, Some(holder)) => &mut holder.demand,
+            (None, None) => return false,
+        };
+        // A message that counts none was sent by a waiter all the same.
+        demand.set(waiters.max(1));
+        true
+    }
+
+    /// A message reports that this attempt was evicted. Returns the lease in doubt; the worker asks Redis
+    /// about it at once.
+    pub(in crate::engine::slot) fn on_evicted(
+        &mut self,
+        number: u64,
+        step: &mut Step,
+    ) -> Option<Arc<HeldLease>> {
+        if let Some(acquirer) = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number)
+        {
+            // The reply with the grant may still be on its way. `granted` looks at this.
+            acquirer.evicted = true;
+        }
+        let lease = self.holders.iter().find(|holder| holder.is_attempt(number))?.lease()?;
+        // Not lost yet: anybody who may publish can send this message. Until Redis has replied the lease
+        // stays valid, but is neither passed on nor lingers.
+        lease.doubt(step.now);
+        self.check_by(step.now, step);
+        Some(lease)
+    }
+
+    /// Whether a thread holds the lease of this attempt.
+    pub(in crate::engine::slot) fn is_held(&self, number: u64) -> bool {
+        self.holders.iter().any(|holder| holder.is_attempt(number) && holder.is_held())
+    }
+
+    /// Makes the acquirer ask again at once, because messages may have been missed.
+    pub(in crate::engine::slot) fn request_retry(&mut self, step: &mut Step) {
+        if let Some(acquirer) = &mut self.acquirer {
+            acquirer.retry_now = true;
+            acquirer.demand.wanted = true;
+            step.wakes_acquirer = true;
+        }
+        // One of the missed messages may have said that somebody waits. Assumed for the rest of the
+        // attempt: wrongly assumed it costs a release, wrongly denied it costs a waiter its turn (rule
+        // 18).
+        self.holders.iter_mut().for_each(|holder| holder.demand.wanted = true);
+    }
+}

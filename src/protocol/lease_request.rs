@@ -1,0 +1,51 @@
+//! The requests of the worker, many leases at once.
+
+use std::time::Duration;
+
+use crate::protocol::reply::{OwnershipReply, released, renewed};
+use crate::protocol::target::Target;
+use crate::wire::connection::Reply;
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+
+/// One request of the worker about one lease.
+#[derive(Debug)]
+pub(crate) struct LeaseRequest<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) owner: &'a [u8],
+    pub(crate) command: LeaseCommand,
+}
+
+impl LeaseRequest<'_> {
+    /// Parses the reply.
+    pub(crate) fn read(&self, reply: &Reply) -> Result<OwnershipReply, Failure> {
+        // Not one parser for both. A release of some kinds returns an array; if a renewal accepted that,
+        // a reply that is out of step by one would renew a lease in this process alone.
+        match self.command {
+            LeaseCommand::Renew { .. } => renewed(reply),
+            LeaseCommand::Release { .. } => {
+                let ownership = released(&reply.value)?.ownership;
+                Ok(OwnershipReply { ownership, sent: reply.sent })
+            }
+        }
+    }
+
+    /// The command to send.
+    pub(crate) fn call(&self) -> Call {
+        match self.command {
+            LeaseCommand::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
+            LeaseCommand::Release { ttl, last_token } => {
+                self.target.release(self.owner, ttl, last_token)
+            }
+        }
+    }
+}
+
+/// What to do with the lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LeaseCommand {
+    /// Make it last this long from now on, and write its hold count if the kind shows one.
+    Renew { ttl: Duration, count: u32 },
+    /// Release it, or leave the queue.
+    Release { ttl: Duration, last_token: Option<u64> },
+}

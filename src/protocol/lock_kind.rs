@@ -1,0 +1,97 @@
+//! What defines a kind of lock.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
+use crate::base::option::Wait;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::{Call, Script};
+
+/// Everything that differs between kinds of lock.
+pub(crate) trait LockKind: Send + Sync + fmt::Debug {
+    /// The kind's name, in errors and logs.
+    fn name(&self) -> &'static str;
+
+    /// The keys of the kind's scripts after the lock's own and its fence.
+    fn extra_keys(&self, _name: &Name) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the queue.
+    /// `window` is the lease that a hand-over gives it before its first renewal.
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        window: Duration,
+        hands_over: bool,
+    ) -> Vec<u8>;
+
+    /// Whether several holds of one process may exist at the same time.
+    fn overlaps(&self) -> bool {
+        false
+    }
+
+    /// How to wait for it if the options do not say.
+    fn usual_wait(&self) -> Wait {
+        Wait::notify()
+    }
+
+    /// Whether a release only deletes the key, so that `Release::watch` can do it.
+    fn can_be_watched(&self) -> bool {
+        false
+    }
+
+    /// Whether the hold count is shown in Redis.
+    fn shows_count(&self) -> bool {
+        false
+    }
+
+    /// The channel on which releases of one name are published, if the kind has one.
+    fn channel(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The scripts.
+    fn scripts(&self) -> &'static Scripts;
+
+    /// The command that reads the holder.
+    fn inspect(&self, key: &[u8]) -> Call;
+
+    /// Parses the reply to [`inspect`](LockKind::inspect).
+    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure>;
+}
+
+/// The scripts of a kind.
+///
+/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
+/// the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that never exists. `renew` and `touch`
+/// get the first two only.
+///
+/// | script | arguments | returns |
+/// | --- | --- | --- |
+/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over}`; `{2, now}` too late; `{3, now}` not in the queue |
+/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
+/// | `touch` | owner | 1; 0 gone; -1 another's |
+/// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
+/// | `request` | none | how many clients received it |
+///
+/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in microseconds; after it
+/// the script does nothing, and 0 is none. Each script takes another number of arguments, by which a proxy in the
+/// tests recognises it.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) release: Script,
+    pub(crate) renew: Script,
+    /// Changes nothing, but counts as a write that `WAIT` can wait for.
+    pub(crate) touch: Script,
+    pub(crate) force: Script,
+    /// Asks the holder to release the lock, where the kind supports that.
+    pub(crate) request: Option<Script>,
+}

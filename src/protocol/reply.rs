@@ -1,0 +1,277 @@
+//! The replies of the scripts, parsed.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, Value};
+
+use crate::base::time::Moment;
+use crate::wire::connection::Reply;
+use crate::wire::failure::Failure;
+
+/// The reply to a request to take a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcquireReply {
+    /// The attempt has the lock.
+    Granted(Granted),
+    /// Another owner has it.
+    Busy(Busy),
+    /// Nobody has it, as far as is known: several attempts at the same moment share the votes. Contains the
+    /// longest pause before the next try, by which the attempts drift apart.
+    Split(Duration),
+    /// The request ran after its deadline, and did nothing.
+    Late,
+    /// The attempt is no longer in the queue.
+    Gone,
+}
+
+/// The outcome of one request for the lock.
+#[derive(Debug)]
+pub(crate) struct AcquireOutcome {
+    pub(crate) outcome: Result<AcquireReply, Failure>,
+    /// Whether the attempt is over without a grant: its votes were released at once, and those releases may
+    /// arrive late. The next request needs another owner's value (rule 5).
+    pub(crate) is_spent: bool,
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) token: u64,
+    pub(crate) ttl: Duration,
+    /// The moment from which `ttl` counts at the latest.
+    pub(crate) sent: Moment,
+    /// The server's time at the grant in microseconds, and a moment by which that time had passed.
+    pub(crate) micros: u64,
+    pub(crate) received: Moment,
+    pub(crate) waiters: u32,
+}
+
+/// What a reply says about another holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy {
+    /// How long its lease lasts from now on; `None` if it has no end.
+    pub(crate) ttl: Option<Duration>,
+    /// How many wait before this attempt, at most.
+    pub(crate) ahead: u32,
+    /// Whether the holder hands over. If not, no message follows its release.
+    pub(crate) hands_over: bool,
+}
+
+/// What Redis says about an owner's claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// The owner had it, and the request was carried out.
+    Owned,
+    /// The key is gone.
+    Gone,
+    /// Another owner has it.
+    Taken,
+}
+
+/// What a release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub(crate) ownership: Ownership,
+    /// How many clients listen for releases of this lock, this one included. A hint: the server counts only
+    /// those that are connected to it, and a kind without such a channel reports none.
+    pub(crate) listeners: u32,
+}
+
+impl From<Ownership> for Released {
+    fn from(ownership: Ownership) -> Released {
+        Released { ownership, listeners: 0 }
+    }
+}
+
+/// The ownership, and when the request was sent on the holder's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnershipReply {
+    pub(crate) ownership: Ownership,
+    pub(crate) sent: Moment,
+}
+
+/// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
+pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
+    let odd = || unexpected(&reply.value);
+    // The fast path of the script returns the token alone, which is the server's time then. It grants what
+    // was asked for, so the rest is known here.
+    if let Value::Int(now) = reply.value {
+        let now = u64::try_from(now).map_err(|_| odd())?;
+        let granted = Granted {
+            token: now,
+            ttl: asked,
+            sent: reply.sent,
+            micros: now,
+            received: reply.received,
+            waiters: 0,
+        };
+        return Ok((AcquireReply::Granted(granted), now));
+    }
+    let numbers = numbers(&reply.value)?;
+    let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
+    let count = |count: i64| u32::try_from(count).map_err(|_| odd());
+    let time = |micros: i64| u64::try_from(micros).map_err(|_| odd());
+    match *numbers.as_slice() {
+        [1, token, ttl, now, waiters] => {
+            let granted = Granted {
+                token: time(token)?,
+                // -1 if somebody has removed the key's time to live. Redis keeps the lock for longer then,
+                // so what was asked for is safe.
+                ttl: span(ttl).unwrap_or(asked),
+                sent: reply.sent,
+                micros: time(now)?,
+                received: reply.received,
+                waiters: count(waiters)?,
+            };
+            Ok((AcquireReply::Granted(granted), granted.micros))
+        }
+        [0, ttl, now, ahead, hands_over] => {
+            let busy = Busy { ttl: span(ttl), ahead: count(ahead)?, hands_over: hands_over == 1 };
+            Ok((AcquireReply::Busy(busy), time(now)?))
+        }
+        [2, now] => Ok((AcquireReply::Late, time(now)?)),
+        [3, now] => Ok((AcquireReply::Gone, time(now)?)),
+        _ => Err(odd()),
+    }
+}
+
+/// Parses the reply to a renewal, or to a release that nobody listened for.
+pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
+    match value {
+        Value::Int(1) => Ok(Ownership::Owned),
+        Value::Int(0) => Ok(Ownership::Gone),
+        Value::Int(-1) => Ok(Ownership::Taken),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Parses the reply to a release.
+pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
+    let Value::Array(_) = value else { return ownership(value).map(Released::from) };
+    match *numbers(value)?.as_slice() {
+        // Without listeners the scripts return a plain 1, so a pair with 0 is another command's reply.
+        [1, listeners] if listeners > 0 => {
+            let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
+            Ok(Released { ownership: Ownership::Owned, listeners })
+        }
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses the reply to a renewal, and adds when that was sent.
+pub(crate) fn renewed(reply: &Reply) -> Result<OwnershipReply, Failure> {
+    Ok(OwnershipReply { ownership: ownership(&reply.value)?, sent: reply.sent })
+}
+
+/// The reply to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// Whether the named owner had the lock, and now has lost it.
+    Done(bool),
+    /// The request ran after its deadline, and did nothing. The server's time in microseconds.
+    Late(u64),
+}
+
+/// Parses the reply to a forced release.
+pub(crate) fn forced(value: &Value) -> Result<Forced, Failure> {
+    if let Value::Int(had @ (0 | 1)) = value {
+        return Ok(Forced::Done(*had == 1));
+    }
+    match *numbers(value)?.as_slice() {
+        [2, now] => u64::try_from(now).map(Forced::Late).map_err(|_| unexpected(value)),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// Parses a number of receivers: whether there were any.
+pub(crate) fn flag(value: &Value) -> Result<bool, Failure> {
+    match value {
+        Value::Int(number) => Ok(*number > 0),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(crate) fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
+    let Value::Array(parts) = value else { return Err(unexpected(value)) };
+    parts
+        .iter()
+        .map(|part| match part {
+            Value::Int(number) => Ok(*number),
+            _ => Err(unexpected(value)),
+        })
+        .collect()
+}
+
+/// The failure for a reply that none of our scripts returns. It belongs to another command, so the outcome of ours
+/// is unknown.
+pub(crate) fn unexpected(value: &Value) -> Failure {
+    // The value itself stays out of the error: it may be another caller's data.
+    let kind = match value {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::Array(_) => "a list",
+        _ => "something else",
+    };
+    Failure::Unknown(RedisError::from((
+        ErrorKind::UnexpectedReturnType,
+        "the reply does not have the form of one to this command",
+        kind.to_owned(),
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(numbers: &[i64]) -> Result<(AcquireReply, u64), Failure> {
+        let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
+        let at = Moment::from_nanos(7);
+        acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+    }
+
+    #[test]
+    fn replies_are_parsed_or_rejected() {
+        let at = Moment::from_nanos(7);
+        let granted = Granted {
+            token: 5,
+            ttl: Duration::from_millis(30),
+            sent: at,
+            micros: 99,
+            received: at,
+            waiters: 2,
+        };
+        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (AcquireReply::Granted(granted), 99));
+        let busy = Busy { ttl: None, ahead: 3, hands_over: true };
+        assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, AcquireReply::Busy(busy));
+        assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
+        let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
+        let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
+        let ttl = Duration::from_secs(9);
+        assert_eq!(
+            fresh,
+            AcquireReply::Granted(Granted { token: 77, ttl, micros: 77, waiters: 0, ..granted })
+        );
+        assert_eq!(now, 77);
+        assert_eq!(answer(&[3, 99]).unwrap(), (AcquireReply::Gone, 99));
+        for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
+            assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+        assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
+        assert!(ownership(&Value::Int(2)).unwrap_err().is_unknown());
+        let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
+        assert!(ownership(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
+        assert_eq!(
+            released(&heard(3)).unwrap(),
+            Released { ownership: Ownership::Owned, listeners: 3 }
+        );
+        for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
+            assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+        assert_eq!(forced(&Value::Int(1)).unwrap(), Forced::Done(true));
+        let late = |now| Value::Array(vec![Value::Int(2), Value::Int(now)]);
+        assert_eq!(forced(&late(9)).unwrap(), Forced::Late(9));
+        for odd in [Value::Int(2), late(-1), Value::Nil] {
+            assert!(forced(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The protocol for locks that one server at a time has: each request is one script.
+//!
+//! It is the same for one server, sentinels, a cluster and the server in memory: a [`Backend`] sends
+//! the calls.
+
+use std::time::Duration;
+
+use crate::base::error::Error;
+use crate::base::id::{Holder, Identity};
+use crate::base::name::Name;
+use crate::base::option::{Durability, ReleaseKind};
+use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::lease_request::LeaseRequest;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::{AcquireOutcome, AcquireReply, Ownership, OwnershipReply, Released};
+use crate::protocol::reply::{Forced, acquired, flag, forced, released, renewed, unexpected};
+use crate::protocol::request::{AcquireRequest, ReleaseRequest};
+use crate::protocol::target::Target;
+use crate::protocol::transaction::Applied;
+use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::protocol::{Protocol, durability, transaction};
+use crate::wire::connection::Reply;
+use crate::wire::failure::{Failure, NotSentReason};
+use crate::wire::script::Call;
+use crate::wire::{Pipeline, Value};
+
+/// The locks of one client, over a backend.
+#[derive(Debug)]
+pub(crate) struct ScriptProtocol<B>(B);
+
+impl<B: Backend> ScriptProtocol<B> {
+    pub(crate) fn new(backend: B) -> ScriptProtocol<B> {
+        ScriptProtocol(backend)
+    }
+}
+
+/// Sends a request that contains a deadline in the server's time: the moment until which the client waits
+/// for the reply. After it the script does nothing. With `has_come_late`, an earlier request was late, and
+/// this one gets its deadline only when there is a connection for it.
+fn call_in_time(
+    server: &impl LockServer,
+    has_come_late: bool,
+    deadline: Moment,
+    request: impl Fn(u64) -> Call,
+) -> Result<Reply, Failure> {
+    // Computed for each sending: after a fail-over the server's clock is another one, and a deadline
+    // of the old clock could let the new server run the request long after this call has returned.
+    let request = || request(server.clock().deadline(server.reply_by(deadline)));
+    // Not `call_with` from the start: only `call` batches commands of many threads. Its deadline
+    // also runs while it waits for a connection, which costs a second round trip in the rare case
+    // of a full pool.
+    if has_come_late {
+        server.call_with(request, deadline)
+    } else {
+        server.call(&request(), deadline)
+    }
+}
+
+/// Closes all connections after an unreadable reply: it may belong to another command.
+fn read<T>(server: &impl LockServer, outcome: Result<T, Failure>) -> Result<T, Failure> {
+    or_discard_connections(outcome, || server.discard_connections())
+}
+
+fn or_discard_connections<T>(
+    outcome: Result<T, Failure>,
+    discard_connections: impl FnOnce(),
+) -> Result<T, Failure> {
+    outcome.inspect_err(|failure| {
+        if failure.is_unknown() {
+            // All of them, not this one alone: `call` does not tell on which one the batch travelled,
+            // and on a connection that is one reply behind each later reply is a wrong one, too.
+            discard_connections();
+        }
+    })
+}
+
+fn acquire(
+    server: &impl LockServer,
+    target: &Target,
+    request: &AcquireRequest<'_>,
+    deadline: Moment,
+) -> Result<AcquireReply, Failure> {
+    let clock = server.clock();
+    // The first request of a client needs a deadline, and so the server's time. Opening a
+    // connection reads it. Without this the first acquisition of each client would be late, and
+    // take two round trips.
+    if !clock.is_known() {
+        server.connect(deadline)?;
+    }
+    let mut again = true;
+    loop {
+        let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
+        let (acquired, micros) = read(server, acquired(&reply, request.ttl))?;
+
+        // The shortest reply to a grant is a bare number, and so are the replies of many other commands.
+        // If replies are out of step, one of those would be a grant that never was. A true one is the
+        // server's time; what is not near that is an unknown outcome. The engine then repeats the join,
+        // and an attempt that does own the lock gets the long form of the reply. This must come before
+        // `note`, or the number would agree with itself.
+        if let Value::Int(_) = reply.value
+            && !clock.agrees(micros, reply.sent, reply.received)
+        {
+            return read(server, Err(unexpected(&reply.value)));
+        }
+        clock.note(reply.epoch, micros, reply.sent, reply.received);
+
+        // *Late* does not mean that the caller has no time left. After a long silence the allowance for
+        // drift may be more than the request had, or the request waited for a connection all that time,
+        // or the server has moved. The reply has just reported the server's time, so a second request
+        // has a better deadline. The first has done nothing (rule 2). One repetition, and no more: a
+        // server that is late twice is for the engine to judge.
+        if acquired != AcquireReply::Late || !std::mem::take(&mut again) {
+            return Ok(acquired);
+        }
+    }
+}
+
+fn release(
+    server: &impl LockServer,
+    target: &Target,
+    request: &ReleaseRequest<'_>,
+    deadline: Moment,
+) -> Result<Released, Failure> {
+    // A release has no deadline on the server, unlike `acquire` and `force_release`. It may run at any
+    // time later: the owner's value is never used again (rule 5), so it cannot hit another hold.
+    let ReleaseRequest { owner, ttl, last_token, kind } = *request;
+    if kind == ReleaseKind::Watch {
+        let outcome = server
+            .session(deadline, |session| transaction::release(session, target, request, deadline));
+        // Redis 7.0 queues no command of a transaction while memory is full, and a release must work then
+        // (rule 16). It does run the script. The transaction has done nothing, so the script may follow.
+        if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
+            return outcome.map(Released::from);
+        }
+    }
+
+    let reply = server.call(&target.release(owner, ttl, last_token), deadline)?;
+    read(server, released(&reply.value))
+}
+
+fn force_release(
+    server: &impl LockServer,
+    target: &Target,
+    owner: &[u8],
+    deadline: Moment,
+) -> Result<bool, Failure> {
+    // No `connect` before, unlike in `acquire`. While the server's time is unknown the first request is
+    // late by construction, and its reply reports the time: a second round trip in a rare call.
+    let mut again = true;
+    loop {
+        let reply = call_in_time(server, !again, deadline, |by| target.force(owner, by))?;
+        match read(server, forced(&reply.value))? {
+            Forced::Done(had) => return Ok(had),
+            Forced::Late(micros) => {
+                server.clock().note(reply.epoch, micros, reply.sent, reply.received);
+            }
+        }
+        if !std::mem::take(&mut again) {
+            // Both requests ran and reported that they did nothing. To the caller that is the same as a
+            // request that was never sent, and not an unknown outcome.
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
+        }
+    }
+}
+
+impl<B: Backend> Protocol for ScriptProtocol<B> {
+    fn identity(&self) -> &Identity {
+        self.0.identity()
+    }
+
+    fn target(&self, kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
+        self.0.target(kind, name)
+    }
+
+    fn check_keys(&self, name: &Name, keys: &[Vec<u8>]) -> Result<(), Error> {
+        self.0.check_keys(name, keys)
+    }
+
+    fn acquire(
+        &self,
+        target: &Target,
+        request: &AcquireRequest<'_>,
+        deadline: Moment,
+    ) -> AcquireOutcome {
+        let outcome = self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            acquire(server, target, request, deadline)
+        });
+        // One server knows who owns the lock, so the same attempt may ask again. A quorum withdraws the
+        // votes of a failed round, and needs another owner's value for the next (rule 5).
+        AcquireOutcome { outcome, is_spent: false }
+    }
+
+    fn release(
+        &self,
+        target: &Target,
+        request: &ReleaseRequest<'_>,
+        deadline: Moment,
+    ) -> Result<Released, Failure> {
+        let watches = request.kind == ReleaseKind::Watch;
+        let trips = if watches { RoundTrips::Many } else { RoundTrips::One };
+        self.0.with_server(target, trips, deadline, |server| {
+            release(server, target, request, deadline)
+        })
+    }
+
+    fn extend(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        ttl: Duration,
+        count: u32,
+        deadline: Moment,
+    ) -> Result<OwnershipReply, Failure> {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // No deadline on the server. A renewal that runs late lengthens the lease of its own owner or
+            // does nothing, and after an unknown outcome the engine reckons with the longer lease.
+            let reply = server.call(&target.renew(owner, ttl, count), deadline)?;
+            read(server, renewed(&reply))
+        })
+    }
+
+    fn replicate(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        wanted: Durability,
+        deadline: Moment,
+    ) -> Result<Result<Durability, Ownership>, Failure> {
+        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
+            // A session, because `WAIT` counts for the last write of its own connection.
+            server.session(deadline, |session| {
+                durability::replicate(session, target, owner, wanted, deadline)
+            })
+        })
+    }
+
+    fn run(
+        &self,
+        requests: &[LeaseRequest<'_>],
+        deadline: Moment,
+    ) -> Vec<Result<OwnershipReply, Failure>> {
+        // Each lease is judged by its own reply. One failure must not fail the renewals beside it, whose
+        // leases would then run out for nothing.
+        let targets: Vec<&Target> = requests.iter().map(|request| request.target).collect();
+        let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
+        let replies = self.0.call_many(&targets, &calls, deadline);
+        let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
+            or_discard_connections(request.read(&reply?), || {
+                self.0.discard_connections(request.target)
+            })
+        };
+        requests.iter().zip(replies).map(told).collect()
+    }
+
+    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // Repeated here, below the engine, because a read may run twice (rule 31). A pooled
+            // connection that died while it was idle then costs the caller no error.
+            let reply = Failure::retry_disconnected(|| server.call(&target.inspect(), deadline))?;
+            read(server, target.kind().read_holder(reply.value))
+        })
+    }
+
+    fn force_release(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        deadline: Moment,
+    ) -> Result<bool, Failure> {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            force_release(server, target, owner, deadline)
+        })
+    }
+
+    fn apply(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        pipeline: &Pipeline,
+        deadline: Moment,
+    ) -> Result<Applied, Failure> {
+        // `Many`: a node that is importing the slot may lack one of the user's keys although it has the
+        // lock, and it would take `ASKING` for one of these commands only.
+        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
+            server.session(deadline, |session| {
+                let calls = pipeline.cmd_iter().map(Call::of).collect();
+                transaction::apply(session, target, owner, calls, deadline)
+            })
+        })
+    }
+
+    fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
+        // Such a kind has no channel on which its holder could be asked. Nobody receiving the request is
+        // a result and no error.
+        let Some(call) = target.request() else { return Ok(false) };
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            read(server, flag(&server.call(&call, deadline)?.value))
+        })
+    }
+
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        self.0.publishers()
+    }
+
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.0.listen_to(channel, deadline)
+    }
+
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment> {
+        self.0.granted_after(grant, received, queued)
+    }
+}

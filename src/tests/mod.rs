@@ -1,0 +1,20 @@
+//! Tests of the whole client over the server in memory.
+//!
+//! | module | what it tests |
+//! | --- | --- |
+//! | `model` | the engine against a reference model of locks, in random sequences of calls and faults |
+//! | `double` | what the documentation of the server in memory says |
+//! | `renewal` | renewals without replies |
+//! | `task_queue` | what the worker has to do while leases come and go |
+//! | `shared_channel` | two locks whose releases are published on one channel |
+//! | `shutdown` | a shutdown that comes during a release |
+//! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
+
+mod double;
+mod model;
+mod renewal;
+#[cfg(leasehold_shuttle)]
+mod schedule;
+mod shared_channel;
+mod shutdown;
+mod task_queue;

@@ -1,0 +1,364 @@
+//! The engine against the reference model: whatever is done in whatever order, and whatever goes
+//! wrong, the same answers come, and these hold after every step:
+//!
+//! 1. No two clients' holds of a name are valid at a time, but for one whose key was taken away.
+//! 2. Every hold's token is greater than all before it.
+//! 3. The hold count is the number of guards.
+//! 4. When the last lease is over, no key is left.
+
+mod reference;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::Config;
+use proptest_state_machine::{StateMachineTest, prop_state_machine};
+
+use crate::base::error::Result;
+use crate::base::option::{Lease, LockOptions};
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::{sleep, spawn};
+use crate::client::LockClient;
+use crate::kind::{Guard, Handle, KINDS, OwnedLease};
+use crate::testing::Server;
+use reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
+
+/// The longest that is waited for what must come.
+const SOON: Duration = Duration::from_secs(20);
+
+const fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+/// What one client has of one name.
+struct Place {
+    /// Of another kind for each name.
+    lock: Handle,
+    guards: Vec<Guard>,
+    /// Where a thread that waits will send what it got.
+    waiter: Option<Receiver<Result<OwnedLease>>>,
+    /// The last token that was given before the key was taken away from under the waiter, who may
+    /// tell of its grant only now.
+    missed: u64,
+    /// Its key was taken away since it was granted.
+    dispossessed: bool,
+}
+
+struct System {
+    server: Server,
+    clients: Vec<LockClient>,
+    places: Vec<Vec<Place>>,
+    /// The tokens of each name until now.
+    tokens: [BTreeSet<u64>; NAMES],
+}
+
+/// The names, and the kind of each in [`KINDS`].
+const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
+
+impl System {
+    fn new() -> System {
+        let server = Server::standing_still();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+        let place =
+            |lock| Place { lock, guards: Vec::new(), waiter: None, missed: 0, dispossessed: false };
+        let places = clients
+            .iter()
+            .zip(LEASES)
+            .map(|(client, (ttl, renewed))| {
+                let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
+                let options = LockOptions::new().lease(lease);
+                let lock = |(&kind, key): (_, &str)| client.handle(kind, key.as_bytes(), options);
+                KINDS.iter().zip(KEYS).map(|of| place(lock(of).unwrap())).collect()
+            })
+            .collect();
+        System { server, clients, places, tokens: Default::default() }
+    }
+
+    fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
+        let place = &mut self.places[client][name];
+        if place.waiter.is_some() {
+            // It would wait for the thread that asks, and time stands still.
+            return Expected::Any;
+        }
+        let outcome = if waits { place.lock.lock().map(Some) } else { place.lock.try_lock() };
+        self.took(client, name, outcome)
+    }
+
+    fn took(&mut self, client: usize, name: usize, outcome: Result<Option<Guard>>) -> Expected {
+        let place = &mut self.places[client][name];
+        let missed = std::mem::take(&mut place.missed);
+        match outcome {
+            Ok(Some(guard)) => {
+                let token = guard.fencing_token().get();
+                match place.guards.first() {
+                    Some(first) => assert_eq!(token, first.fencing_token().get(), "one hold"),
+                    None => {
+                        place.dispossessed = token <= missed;
+                        let tokens = &mut self.tokens[name];
+                        let last = tokens.last().copied().unwrap_or(0);
+                        assert!(token > last || place.dispossessed, "{token} after {last}");
+                        assert!(tokens.insert(token), "{token} again");
+                    }
+                }
+                place.guards.push(guard);
+                Expected::Granted
+            }
+            Ok(None) => Expected::Busy,
+            Err(error) if error.is_lost() => Expected::Lost,
+            Err(error) => {
+                let typed = error.is_unreachable() || error.is_unknown_outcome();
+                assert!(typed, "{error:?}");
+                Expected::Any
+            }
+        }
+    }
+
+    fn with_last(
+        &mut self,
+        client: usize,
+        name: usize,
+        f: impl FnOnce(Guard) -> Result<()>,
+    ) -> Expected {
+        match self.places[client][name].guards.pop().map(f) {
+            None => Expected::Any,
+            Some(Ok(())) => Expected::Done,
+            Some(Err(error)) if error.is_lost() => Expected::Lost,
+            Some(Err(error)) => {
+                let typed = error.is_unreachable() || error.is_unknown_outcome();
+                assert!(typed, "{error:?}");
+                Expected::Any
+            }
+        }
+    }
+
+    /// Looks through the last guard, and keeps it.
+    fn look(
+        &mut self,
+        client: usize,
+        name: usize,
+        f: impl FnOnce(&Guard) -> Result<()>,
+    ) -> Expected {
+        let Some(guard) = self.places[client][name].guards.pop() else { return Expected::Any };
+        let outcome = f(&guard);
+        self.places[client][name].guards.push(guard);
+        match outcome {
+            Ok(()) => Expected::Done,
+            Err(error) if error.is_lost() => Expected::Lost,
+            Err(_) => Expected::Any,
+        }
+    }
+
+    /// A thread begins to wait, and is in the queue when this returns.
+    fn queue(&mut self, client: usize, waiting: usize) {
+        let place = &mut self.places[client][MUTEX];
+        let (sender, receiver) = unbounded();
+        let lock = place.lock.clone();
+        let body = move || {
+            let guard = lock.lock().map(|guard| guard.into_owned().unwrap());
+            let _ = sender.send(guard);
+        };
+        spawn("waiter", body).unwrap();
+        place.waiter = Some(receiver);
+        let begin = Instant::now();
+        while self.server.waiters(KEYS[MUTEX]) < waiting as u64 {
+            assert!(begin.elapsed() < SOON, "client {client} does not queue");
+            sleep(ms(1));
+        }
+    }
+
+    /// What a thread that waited has got, if it must have got it, or has.
+    fn fetch(&mut self, client: usize, must: bool) -> Option<Result<OwnedLease>> {
+        let waiter = self.places[client][MUTEX].waiter.as_ref()?;
+        let outcome = if must {
+            waiter.recv_timeout(SOON).unwrap_or_else(|_| panic!("client {client} has got nothing"))
+        } else {
+            waiter.try_recv().ok()?
+        };
+        self.places[client][MUTEX].waiter = None;
+        Some(outcome)
+    }
+
+    /// The key is about to be taken away.
+    fn dispossess(&mut self, name: usize) {
+        let last = self.server.last_token(KEYS[name]);
+        for places in &mut self.places {
+            let place = &mut places[name];
+            place.dispossessed = true;
+            place.missed = if place.waiter.is_some() { last } else { 0 };
+        }
+    }
+
+    fn heal(&mut self) {
+        for client in &self.clients {
+            self.server.link(client).restore();
+        }
+        for place in self.places.iter_mut().flatten() {
+            if let Some(waiter) = place.waiter.take() {
+                place.lock.cancel_waits();
+                drop(waiter.recv_timeout(SOON).expect("a verdict"));
+            }
+            place.missed = 0;
+            place.guards.clear();
+        }
+        self.server.advance(ms(OVER));
+        let left = self.server.keys();
+        assert!(
+            left.is_empty(),
+            "left: {:?}",
+            left.iter().map(|key| key.escape_ascii().to_string()).collect::<Vec<_>>()
+        );
+    }
+
+    fn step(&mut self, step: &Step) -> Expected {
+        match *step {
+            Step::TryLock(client, name) => self.take(client, name, false),
+            Step::Lock(client, name) => self.take(client, name, true),
+            Step::Queue(_) => Expected::Any,
+            Step::Release(client, name) => self.with_last(client, name, Guard::release),
+            Step::Drop(client, name) => {
+                self.places[client][name].guards.pop();
+                Expected::Any
+            }
+            Step::Extend(client, name, span) => {
+                self.look(client, name, |guard| guard.extend(ms(span)))
+            }
+            Step::Check(client, name) => self.look(client, name, Guard::check),
+            Step::Force(client, name) => {
+                self.dispossess(name);
+                let was = self.places[client][name].lock.force_release();
+                was.map_or(Expected::Any, Expected::Was)
+            }
+            Step::Delete(name) => {
+                self.dispossess(name);
+                Expected::Was(self.server.delete(KEYS[name]))
+            }
+            Step::Steal(name, span) => {
+                self.dispossess(name);
+                self.server.steal(KEYS[name], ms(span));
+                Expected::Any
+            }
+            Step::Losing(answer, ref step) => {
+                let (Step::TryLock(client, _)
+                | Step::Release(client, _)
+                | Step::Extend(client, ..)) = **step
+                else {
+                    return self.step(step);
+                };
+                let link = self.server.link(&self.clients[client]);
+                if answer {
+                    link.lose_answers(1)
+                } else {
+                    link.lose_requests(1)
+                }
+                let outcome = self.step(step);
+                link.restore();
+                outcome
+            }
+            Step::Advance(span) => {
+                self.server.advance(ms(span));
+                Expected::Any
+            }
+            Step::Suspend(span) => {
+                self.server.suspend(ms(span));
+                Expected::Any
+            }
+            Step::LoseAnswers(client, count) => {
+                self.server.link(&self.clients[client]).lose_answers(count);
+                Expected::Any
+            }
+            Step::LoseRequests(client, count) => {
+                self.server.link(&self.clients[client]).lose_requests(count);
+                Expected::Any
+            }
+            Step::ListenAtReplica(client) => {
+                self.server.link(&self.clients[client]).listen_at_replica();
+                Expected::Any
+            }
+            Step::Cut(client) => {
+                self.server.link(&self.clients[client]).cut();
+                Expected::Any
+            }
+            Step::Restore(client) => {
+                self.server.link(&self.clients[client]).restore();
+                Expected::Any
+            }
+            Step::Heal => {
+                self.heal();
+                Expected::Any
+            }
+        }
+    }
+}
+
+impl StateMachineTest for System {
+    type SystemUnderTest = System;
+    type Reference = Model;
+
+    fn init_test(_: &Model) -> System {
+        System::new()
+    }
+
+    fn apply(mut system: System, model: &Model, step: Step) -> System {
+        if let Step::Queue(client) = step {
+            system.queue(client, model.queue.len());
+        }
+        let answer = system.step(&step);
+        let expected = model.expected;
+        assert!(
+            expected == Expected::Any || answer == expected,
+            "{step:?}: {answer:?}, not {expected:?}"
+        );
+        let mut got = Vec::new();
+        for client in 0..CLIENTS {
+            let has = system.places[client][MUTEX].guards.is_empty();
+            let must = !model.in_doubt && model.holds[client][MUTEX].is_some() && has;
+            got.extend(system.fetch(client, must).map(|outcome| (client, outcome)));
+        }
+        // In one step one's lease may have ended, and another have followed.
+        got.sort_by_key(|(_, outcome)| outcome.as_ref().map(OwnedLease::fencing_token).ok());
+        for (client, outcome) in got {
+            system.took(client, MUTEX, outcome.map(|owned| Some(owned.into_guard())));
+        }
+        // What the worker was told, it does.
+        system.server.advance(Duration::ZERO);
+        system
+    }
+
+    fn check_invariants(system: &System, model: &Model) {
+        for (name, key) in KEYS.into_iter().enumerate() {
+            let valid: Vec<usize> = (0..CLIENTS)
+                .filter(|&client| {
+                    let place = &system.places[client][name];
+                    !place.dispossessed && place.guards.iter().any(Guard::is_valid)
+                })
+                .collect();
+            assert!(valid.len() < 2, "clients {valid:?} hold {key} at a time");
+        }
+        for (client, places) in system.places.iter().enumerate() {
+            for (name, place) in places.iter().enumerate() {
+                let valid = place.guards.last().is_some_and(Guard::is_valid);
+                let count = if valid { place.guards.len() as u32 } else { 0 };
+                assert_eq!(place.lock.hold_count(), count, "client {client}, {}", KEYS[name]);
+                if model.in_doubt {
+                    continue;
+                }
+                let hold = model.holds[client][name].as_ref();
+                assert_eq!(hold.map_or(0, |hold| hold.count) as usize, place.guards.len());
+                if let Some(expected) = model.is_valid(client, name) {
+                    assert_eq!(valid, expected, "client {client}, {}: valid", KEYS[name]);
+                }
+            }
+        }
+    }
+
+    fn teardown(mut system: System, _: Model) {
+        system.heal();
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn engine_behaves_like_the_reference_model(sequential 1..60 => System);
+}

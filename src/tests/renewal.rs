@@ -1,0 +1,119 @@
+//! Renewals whose answers do not come, above all those of a lease that was handed over and is short.
+
+use std::time::Duration;
+
+use super::double::{taker, until};
+use crate::base::loss::LossCause;
+use crate::base::option::{Lease, LockOptions};
+use crate::client::LockClient;
+use crate::kind::Guard;
+use crate::testing::{Link, Server};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The answer comes after any exchange has been given up.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// A server, the process that released the lock, and the one to which it was handed over.
+struct Handed {
+    server: Server,
+    here: LockClient,
+    link: Link,
+    guard: Guard,
+}
+
+fn hand_over() -> Handed {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = here.mutex("a").unwrap().lock().unwrap();
+    let waiter = taker(&there, true);
+    until(|| server.is_queued_for("a"));
+    server.advance(Duration::ZERO);
+    guard.release().unwrap();
+    let guard = waiter.recv().unwrap().unwrap().unwrap().into_guard();
+    assert!(guard.remaining() < SECOND * 3, "it is whole already");
+    Handed { link: server.link(&there), server, here, guard }
+}
+
+#[test]
+fn handed_over_lease_survives_one_lost_reply() {
+    let Handed { server, link, guard, .. } = hand_over();
+    link.delay_answers(1, NEVER);
+    server.advance(SECOND * 40);
+    assert_eq!(link.faults(), 1);
+    assert!(guard.is_valid(), "{:?}", guard.loss());
+}
+
+/// Half of what is left, again and again, and never more often than every 10 ms.
+#[test]
+fn silent_renewal_of_a_handed_over_lease_is_tried_again() {
+    let Handed { server, link, guard, .. } = hand_over();
+    link.silence();
+    server.advance(SECOND * 3);
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+    assert!((3..=10).contains(&link.faults()), "{} tries", link.faults());
+}
+
+#[test]
+fn renewal_with_300_ms_left_is_tried_three_times() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let options = LockOptions::new().lease(Lease::renewed(SECOND / 2));
+    let guard = client.mutex_with("a", options).unwrap().lock().unwrap();
+    let link = server.link(&client);
+    link.silence();
+    server.advance(SECOND / 2);
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+    assert!((3..=10).contains(&link.faults()), "{} tries", link.faults());
+}
+
+/// Where every connection is refused at once, nothing but the pause keeps the worker from a busy loop.
+#[test]
+fn refused_renewals_are_tried_with_pauses() {
+    let Handed { server, link, guard, .. } = hand_over();
+    let before = link.faults();
+    link.cut();
+    server.advance(SECOND * 3);
+    assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+    let tries = link.faults() - before;
+    assert!((3..=150).contains(&tries), "{tries} tries");
+}
+
+/// Redis carried them out, and has the lock for a whole lease; its holder does not know.
+#[test]
+fn lost_lease_with_unanswered_renewals_is_released() {
+    for dropped in [false, true] {
+        let Handed { server, here, link, guard } = hand_over();
+        link.delay_answers(100, NEVER);
+        server.advance(SECOND * 3);
+        assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
+        link.restore();
+        let rival = here.mutex("a").unwrap();
+        assert!(rival.is_locked().unwrap(), "the renewals were not carried out");
+        if dropped {
+            drop(guard);
+        } else {
+            assert!(guard.release().unwrap_err().is_lost());
+        }
+        until(|| !rival.is_locked().unwrap());
+    }
+}
+
+/// Both are due at once, and only the answer to the short one is lost.
+#[test]
+fn short_lease_does_not_cut_the_timeout_of_others() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let long = client.mutex("long").unwrap().lock().unwrap();
+    // Its renewal is due after 10 s.
+    server.advance(SECOND * 99 / 10);
+    let options = LockOptions::new().lease(Lease::renewed(SECOND * 3 / 5));
+    let short = client.mutex_with("short", options).unwrap().lock().unwrap();
+    let link = server.link(&client);
+    link.delay_answers(1, NEVER);
+    server.suspend(SECOND / 4);
+    server.advance(SECOND / 4);
+    assert_eq!(link.faults(), 1);
+    assert!(long.remaining() > SECOND * 29, "not renewed: {:?} left", long.remaining());
+    server.advance(SECOND);
+    assert!(short.is_valid() && long.is_valid());
+}

@@ -1,0 +1,150 @@
+//! Ends before their time: shutdown, panics, a client that goes first.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use shuttle::thread::spawn;
+
+use crate::base::sync::{Arc, sleep};
+use crate::engine::Callbacks;
+use crate::tests::schedule::faults::{Count, FaultyBackend};
+use crate::tests::schedule::scenario::Group;
+use crate::tests::schedule::world::{World, assert_at_once, join, let_all_wait, released};
+use crate::{Lease, LockOptions, LossCause};
+
+pub(super) const SCENARIOS: Group = &[
+    ("shutdown against holders and waiters", 0, shutdown),
+    ("shutdown against a linger", 0, shutdown_while_lingering),
+    ("a holder that panics", 0, holder_panics),
+    ("a worker that panics at a renewal", 0, worker_panics_renewing),
+    ("a worker that panics giving back", 0, worker_panics_giving_back),
+    ("a client that goes before its work is done", 0, client_goes_first),
+];
+
+/// More than enough for a server that answers.
+const ENOUGH: Duration = Duration::from_secs(5);
+
+fn shutdown() {
+    let world = World::new();
+    let told = Count::default();
+    let count = told.clone();
+    let callbacks = Callbacks {
+        on_loss: Some(Arc::new(move |loss| {
+            assert_eq!(loss.cause(), LossCause::ShutDown);
+            count.one_more();
+        })),
+        ..Callbacks::default()
+    };
+    let ending = world.process_with(callbacks, FaultyBackend::before);
+    let other = world.process();
+    let (lost, cancelled, over) = (Count::default(), Count::default(), Count::default());
+    let threads = [(); 2].map(|()| {
+        let (process, witness) = (ending.clone(), world.witness.clone());
+        let (lost, cancelled, over) = (lost.clone(), cancelled.clone(), over.clone());
+        spawn(move || match process.mutex().lock() {
+            Ok(guard) => {
+                witness.visit(&guard);
+                let is_over = over.get() > 0;
+                assert!(!is_over || !guard.is_valid(), "valid after the shutdown");
+                if let Err(error) = guard.release() {
+                    assert!(error.is_lost(), "{error}");
+                    lost.one_more();
+                }
+            }
+            Err(error) => {
+                assert!(error.is_cancelled(), "{error}");
+                cancelled.one_more();
+            }
+        })
+    });
+    let stranger = other.worker(LockOptions::new(), 1);
+    ending.client.shutdown(ENOUGH).expect("given back in time");
+    over.one_more();
+    let error = ending.mutex().lock().expect_err("it is shut down");
+    assert!(error.is_cancelled(), "{error}");
+    join(threads.into_iter().chain([stranger]));
+    let_all_wait();
+    // One may have been granted and lost before its thread knew of either.
+    assert!((lost.get()..=lost.get() + cancelled.get()).contains(&told.get()), "{told:?} told");
+    assert_at_once();
+    world.end([ending, other]);
+}
+
+fn shutdown_while_lingering() {
+    let world = World::new();
+    let (ending, other) = (world.process(), world.process());
+    let options = LockOptions::new().linger(Duration::from_secs(5));
+    released(ending.mutex_with(options).lock().expect("granted").release());
+    let_all_wait();
+    let relocking = ending.clone();
+    let relock = spawn(move || match relocking.mutex_with(options).lock() {
+        Ok(guard) => drop(guard),
+        Err(error) => assert!(error.is_cancelled(), "{error}"),
+    });
+    ending.client.shutdown(ENOUGH).expect("given back in time");
+    join([relock, other.worker(LockOptions::new(), 1)]);
+    assert_at_once();
+    world.end([ending, other]);
+}
+
+fn holder_panics() {
+    let world = World::new();
+    let process = world.process();
+    let panicking = process.clone();
+    let panics = spawn(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = panicking.mutex().lock().expect("granted");
+            resume_unwind(Box::new("planted"));
+        }));
+        assert!(outcome.is_err());
+    });
+    join([panics, process.worker(LockOptions::new(), 1)]);
+    assert_at_once();
+    world.end([process]);
+}
+
+fn worker_panics_renewing() {
+    let world = World::new();
+    let mut left = Count::default();
+    let holder = world.process_with(Callbacks::default(), |memory| {
+        let backend = FaultyBackend::before(memory).panics(2);
+        left = backend.panics_left();
+        backend
+    });
+    let waiting = world.process();
+    let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(3)));
+    let guard = holder.mutex_with(options).lock().expect("granted");
+    let next = waiting.worker(options, 1);
+    world.witness.enter(&guard);
+    sleep(Duration::from_secs(5));
+    assert!(guard.is_valid(), "{:?}", guard.loss());
+    assert_eq!(left.get(), 0, "no panic came");
+    released(guard.release());
+    join([next]);
+    world.end([holder, waiting]);
+}
+
+fn worker_panics_giving_back() {
+    let world = World::new();
+    let holder =
+        world.process_with(Callbacks::default(), |memory| FaultyBackend::before(memory).panics(1));
+    let waiting = world.process();
+    let forgetting = holder.clone();
+    let forgetful =
+        spawn(move || forgetting.mutex().lock().expect("granted").keep().expect("kept"));
+    join([forgetful, waiting.worker(LockOptions::new(), 1)]);
+    holder.client.shutdown(ENOUGH).expect("given back in time");
+    assert_at_once();
+    world.end([holder, waiting]);
+}
+
+fn client_goes_first() {
+    let world = World::new();
+    let (leaving, waiting) = (world.process(), world.process());
+    let next = waiting.worker(LockOptions::new(), 1);
+    // The last handles go with this thread, and leave the lock to the client's worker.
+    let last = spawn(move || leaving.mutex().lock().expect("granted").keep().expect("kept"));
+    join([last, next]);
+    assert_at_once();
+    world.end([waiting]);
+}

@@ -1,0 +1,232 @@
+//! Faults before the server in memory.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::sync::{Arc, sleep};
+use crate::base::time::Moment;
+use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::target::Target;
+use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::topology::memory::backend::MemoryBackend;
+use crate::wire::connection::{Reply, Session};
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+
+/// How long an exchange may take.
+pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
+
+/// How often something is still to happen, or has happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn one_more(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less, if it is not zero yet.
+    fn take(&self) -> bool {
+        let left = self.get();
+        self.0.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
+    }
+}
+
+/// Before the server of one process.
+pub(super) struct FaultyBackend {
+    memory: MemoryBackend,
+    stalls: Count,
+    late: Count,
+    before_answer: Box<dyn Fn() + Send + Sync>,
+    lost_answers: Count,
+    deaf: Count,
+    panics: Count,
+    renewals: Count,
+}
+
+impl FaultyBackend {
+    pub(super) fn before(memory: MemoryBackend) -> FaultyBackend {
+        FaultyBackend {
+            memory,
+            stalls: Count::default(),
+            late: Count::default(),
+            before_answer: Box::new(|| {}),
+            lost_answers: Count::default(),
+            deaf: Count::default(),
+            panics: Count::default(),
+            renewals: Count::default(),
+        }
+    }
+
+    /// So many requests for the lock are not sent before they are overdue.
+    pub(super) fn stalls(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.stalls.one_more());
+        self
+    }
+
+    /// Does this between the server's answer to the first join and its receipt.
+    pub(super) fn late_join(
+        self,
+        before_answer: impl Fn() + Send + Sync + 'static,
+    ) -> FaultyBackend {
+        self.late.one_more();
+        FaultyBackend { before_answer: Box::new(before_answer), ..self }
+    }
+
+    /// The answers to so many requests of callers are lost.
+    pub(super) fn lost_answers(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.lost_answers.one_more());
+        self
+    }
+
+    /// So many pipelines of the worker do not arrive.
+    pub(super) fn deaf(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.deaf.one_more());
+        self
+    }
+
+    /// So many pipelines of the worker end in a panic.
+    pub(super) fn panics(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.panics.one_more());
+        self
+    }
+
+    /// How many renewals were sent.
+    pub(super) fn renewals(&self) -> Count {
+        self.renewals.clone()
+    }
+
+    /// How many panics are still to come.
+    pub(super) fn panics_left(&self) -> Count {
+        self.panics.clone()
+    }
+}
+
+impl std::fmt::Debug for FaultyBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seam").finish_non_exhaustive()
+    }
+}
+
+/// Whether a word of a call is this one.
+fn has(call: &Call, word: &[u8]) -> bool {
+    call.words().iter().any(|other| other == word)
+}
+
+/// Whether a call renews a lock.
+fn renews(target: &Target, call: &Call) -> bool {
+    let renewal = target.renew(b"", Duration::ZERO, 0);
+    // The script comes second.
+    renewal.words().get(1) == call.words().get(1)
+}
+
+impl Backend for FaultyBackend {
+    type Server<'a> = FaultyBackend;
+
+    fn identity(&self) -> &Identity {
+        self.memory.identity()
+    }
+
+    fn with_server<T>(
+        &self,
+        _target: &Target,
+        _trips: RoundTrips,
+        _deadline: Moment,
+        mut operation: impl FnMut(&FaultyBackend) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(self)
+    }
+
+    fn call_many(
+        &self,
+        targets: &[&Target],
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        if self.panics.take() {
+            // Without the hook, which would print the schedule.
+            resume_unwind(Box::new("planted"));
+        }
+        let renewals = targets.iter().zip(calls).filter(|(target, call)| renews(target, call));
+        renewals.for_each(|_| self.renewals.one_more());
+        if self.deaf.take() {
+            return calls.iter().map(|_| Err(Failure::silent())).collect();
+        }
+        self.memory.call_many(targets, calls, deadline)
+    }
+
+    fn discard_connections(&self, target: &Target) {
+        Backend::discard_connections(&self.memory, target);
+    }
+
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        self.memory.publishers()
+    }
+
+    fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
+        self.memory.listen_to(channel, deadline)
+    }
+
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        queued: Option<Moment>,
+    ) -> Option<Moment> {
+        self.memory.granted_after(grant, received, queued)
+    }
+}
+
+impl LockServer for FaultyBackend {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let asks = [&b"try"[..], b"join", b"beat"].iter().any(|mode| has(call, mode));
+        if asks && self.stalls.take() {
+            sleep(EXCHANGE * 2);
+        }
+        let outcome = self.memory.call(call, deadline);
+        if has(call, b"join") && self.late.take() {
+            (self.before_answer)();
+        }
+        if self.lost_answers.take() { Err(Failure::silent()) } else { outcome }
+    }
+
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.call(&request(), deadline)
+    }
+
+    fn session<T>(
+        &self,
+        deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.memory.session(deadline, operation)
+    }
+
+    fn connect(&self, deadline: Moment) -> Result<(), Failure> {
+        self.memory.connect(deadline)
+    }
+
+    fn clock(&self) -> &ServerClock {
+        self.memory.clock()
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        self.memory.reply_by(deadline)
+    }
+
+    fn discard_connections(&self) {
+        LockServer::discard_connections(&self.memory);
+    }
+}

@@ -1,0 +1,180 @@
+//! The backend of one client of a server in memory.
+
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::sync::Arc;
+use crate::base::sync::channel::RecvTimeoutError;
+use crate::base::time::Moment;
+use crate::protocol::backend::{Backend, RoundTrips};
+use crate::protocol::target::Target;
+use crate::protocol::wake_message::{self, GrantMessage, Publisher, Publishers, SinglePublisher};
+use crate::wire::connection::{Reply, Session};
+use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::server_clock::ServerClock;
+use crate::wire::subscription::{Event, Subscriber};
+
+use super::connection::MemoryConnection;
+use super::link::FaultyLink;
+use super::server::{MemoryServer, MemorySubscriber};
+
+/// A server in memory, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct MemoryBackend {
+    server: Arc<MemoryServer>,
+    identity: Arc<Identity>,
+    link: Arc<FaultyLink>,
+    server_clock: ServerClock,
+}
+
+impl MemoryBackend {
+    pub(crate) fn new(server: Arc<MemoryServer>, identity: Arc<Identity>) -> MemoryBackend {
+        MemoryBackend {
+            server,
+            identity,
+            link: Arc::default(),
+            server_clock: ServerClock::default(),
+        }
+    }
+
+    /// The way between this client and the server.
+    pub(crate) fn link(&self) -> &Arc<FaultyLink> {
+        &self.link
+    }
+}
+
+impl Backend for MemoryBackend {
+    type Server<'a> = MemoryBackend;
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn with_server<T>(
+        &self,
+        _target: &Target,
+        _trips: RoundTrips,
+        _deadline: Moment,
+        mut operation: impl FnMut(&MemoryBackend) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(self)
+    }
+
+    fn call_many(
+        &self,
+        _targets: &[&Target],
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        self.server.exchange(&self.link, None, calls, deadline)
+    }
+
+    /// There is no connection that could be out of step.
+    fn discard_connections(&self, _target: &Target) {}
+
+    fn publishers(&self) -> Arc<dyn Publishers> {
+        let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
+        Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link })))
+    }
+
+    /// The wake-up of the listener is no part of what is played: it meets no fault.
+    fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
+        let channel = wake_message::client_channel(&self.identity);
+        let told = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
+        told.map(drop).map_err(|error| Failure::refused(error.text()))
+    }
+
+    fn granted_after(
+        &self,
+        grant: &GrantMessage,
+        received: Moment,
+        _queued: Option<Moment>,
+    ) -> Option<Moment> {
+        self.server_clock.not_before(grant.epoch, grant.micros, received)
+    }
+}
+
+impl crate::protocol::backend::LockServer for MemoryBackend {
+    fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        let calls = std::slice::from_ref(call);
+        let mut replies = self.server.exchange(&self.link, None, calls, deadline);
+        replies.pop().unwrap_or_else(|| Err(Failure::silent()))
+    }
+
+    fn call_with(
+        &self,
+        request: impl FnOnce() -> Call,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        self.call(&request(), deadline)
+    }
+
+    fn session<T>(
+        &self,
+        _deadline: Moment,
+        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        operation(&mut MemoryConnection::open(&self.server, &self.link))
+    }
+
+    fn connect(&self, _deadline: Moment) -> Result<(), Failure> {
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
+        let now = self.server.now();
+        self.server_clock.note(0, self.server.micros(), now, self.server.now());
+        Ok(())
+    }
+
+    fn clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    fn reply_by(&self, deadline: Moment) -> Moment {
+        deadline
+    }
+
+    fn discard_connections(&self) {}
+}
+
+/// The way of a client to the server, as it listens there.
+struct MemoryPublisher {
+    server: Arc<MemoryServer>,
+    link: Arc<FaultyLink>,
+}
+
+impl Publisher for MemoryPublisher {
+    fn address(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
+        Ok(Box::new(self.server.listen(&self.link, channel)))
+    }
+}
+
+impl Subscriber for MemorySubscriber {
+    fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        self.handled();
+        // In real time: there is nothing to do here for the sake of time alone.
+        match self.events().recv_timeout(wait) {
+            Ok(event) => Ok(event),
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Nothing),
+            Err(RecvTimeoutError::Disconnected) => Err(Failure::reset()),
+        }
+    }
+
+    fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        MemorySubscriber::subscribe(self, channel);
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure> {
+        MemorySubscriber::unsubscribe(self, channel);
+        Ok(())
+    }
+}

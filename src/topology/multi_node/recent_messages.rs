@@ -1,0 +1,63 @@
+//! What several servers say, once.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::base::sync::Mutex;
+use crate::base::time::Moment;
+
+/// What is said again within this time is a repetition, and may be taken for one for twice as long: until then
+/// whoever was told to ask again, or that somebody waits, has not forgotten.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// What was said in the last while.
+#[derive(Debug, Default)]
+pub(crate) struct RecentMessages(Mutex<Recent>);
+
+#[derive(Debug, Default)]
+struct Recent {
+    current: HashSet<Vec<u8>>,
+    before: HashSet<Vec<u8>>,
+    /// When `current` becomes `before`.
+    over: Moment,
+}
+
+impl RecentMessages {
+    /// Whether nobody has said this yet.
+    pub(crate) fn is_first(&self, payload: &[u8], now: Moment) -> bool {
+        let recent = &mut *self.0.lock();
+        if recent.over <= now {
+            recent.before = std::mem::take(&mut recent.current);
+            recent.over = recent.over.after(DUPLICATE_WINDOW);
+            if recent.over <= now {
+                recent.before.clear();
+                recent.over = now.after(DUPLICATE_WINDOW);
+            }
+        }
+        !recent.before.contains(payload) && recent.current.insert(payload.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_message_is_dropped_for_a_while() {
+        let (recent_messages, begin) =
+            (RecentMessages::default(), Moment::PAST.after(Duration::from_secs(100)));
+        let at = |seconds: f64| begin.after(Duration::from_secs_f64(seconds));
+        assert!(recent_messages.is_first(b"a", at(0.0)));
+        assert!(recent_messages.is_first(b"b", at(0.9)));
+        assert!(!recent_messages.is_first(b"a", at(0.9)));
+        assert!(!recent_messages.is_first(b"b", at(1.8)));
+        assert!(
+            recent_messages.is_first(b"a", at(2.0)),
+            "over twice as long as a repetition is expected"
+        );
+        assert!(recent_messages.is_first(b"b", at(3.1)));
+        assert!(!recent_messages.is_first(b"a", at(3.2)));
+        assert!(recent_messages.is_first(b"a", at(4.1)));
+        assert!(recent_messages.is_first(b"a", at(9.0)));
+    }
+}

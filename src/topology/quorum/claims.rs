@@ -1,0 +1,224 @@
+//! What attempts may have left on which servers.
+//!
+//! | a server's bit is | when |
+//! | --- | --- |
+//! | held | it accepted the attempt |
+//! | open | a request, or its first sending, brought no reply: it may accept the attempt until that request's deadline |
+//! | neither | it replied otherwise, or replied to a release that was sent after that deadline |
+//!
+//! An attempt is in the table while one of its bits is set: where nothing is held and no request is open,
+//! no vote can arrive any more. An attempt that is never confirmed is swept once its leases are over.
+
+use std::collections::HashMap;
+
+use crate::base::sync::Mutex;
+use crate::base::time::Moment;
+
+/// As many servers as there are bits.
+pub(crate) const MAX_SERVERS: usize = 64;
+/// The table is swept when it has grown by this much.
+const SWEEP_STEP: usize = 1024;
+
+#[derive(Debug)]
+struct Claim {
+    held: u64,
+    open: u64,
+    /// Those that are open only since they were last asked.
+    fresh: u64,
+    /// When the last request without an answer is surely dead.
+    settled: Moment,
+    /// When all of it has ended by itself.
+    until: Moment,
+}
+
+#[derive(Debug, Default)]
+struct ClaimTable {
+    claims: HashMap<Box<[u8]>, Claim>,
+    sweep_at: usize,
+}
+
+impl ClaimTable {
+    /// Changes what is known of an attempt, and forgets it if nothing of it is left.
+    fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Claim)) {
+        let Some(claim) = self.claims.get_mut(owner) else { return };
+        change(claim);
+        if claim.held | claim.open == 0 {
+            self.claims.remove(owner);
+        }
+    }
+}
+
+/// What the attempts of one client may have left, by their owner's value.
+#[derive(Debug, Default)]
+pub(super) struct Claims(Mutex<ClaimTable>);
+
+impl Claims {
+    /// A request is sent to these servers. Until they are heard of it is open there.
+    pub(super) fn ask(
+        &self,
+        owner: &[u8],
+        servers: u64,
+        sent: Moment,
+        settled: Moment,
+        until: Moment,
+    ) {
+        if servers == 0 {
+            return;
+        }
+        let mut table = self.0.lock();
+        if table.claims.len() >= table.sweep_at.max(SWEEP_STEP) {
+            // By the time of sending and not when this request is settled: a hold that lives until then keeps
+            // its claim, since a failed renewal asks for it.
+            table.claims.retain(|_, claim| claim.until > sent);
+            table.sweep_at = table.claims.len() + SWEEP_STEP;
+        }
+        let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
+        let claim = table.claims.entry(owner.into()).or_insert(new);
+        claim.fresh = servers & !claim.open;
+        claim.open |= servers;
+        claim.settled = claim.settled.max(settled);
+        claim.until = claim.until.max(until);
+    }
+
+    /// Of the servers that were asked, these accepted, and on these the request is surely over: they
+    /// answered it, or were not asked after all.
+    pub(super) fn replied(&self, owner: &[u8], accepted: u64, over: u64) {
+        self.0.lock().change(owner, |claim| {
+            claim.held |= accepted;
+            // An earlier request that brought no answer is not answered by this one.
+            claim.open &= !(claim.fresh & over);
+        });
+    }
+
+    /// It lives longer.
+    pub(super) fn lengthen(&self, owner: &[u8], until: Moment) {
+        if let Some(claim) = self.0.lock().claims.get_mut(owner) {
+            claim.until = claim.until.max(until);
+        }
+    }
+
+    /// These servers answered to a release that was sent then.
+    pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) {
+        self.0.lock().change(owner, |claim| {
+            claim.held &= !servers;
+            // What is still on its way may come after the release.
+            if sent >= claim.settled {
+                claim.open &= !servers;
+            }
+        });
+    }
+
+    /// The servers on which something may be left.
+    pub(super) fn servers(&self, owner: &[u8]) -> u64 {
+        let owed = |claim: &Claim| claim.held | claim.open;
+        self.0.lock().claims.get(owner).map_or(0, owed)
+    }
+
+    /// How many attempts are remembered.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().claims.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1_000);
+    const LATER: Moment = Moment::from_nanos(2_000);
+    const END: Moment = Moment::from_nanos(9_000);
+
+    #[test]
+    fn accepted_vote_is_owed_until_its_release_is_answered() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b111, NOW, LATER, END);
+        claims.replied(b"x", 0b011, 0b111);
+        assert_eq!(claims.servers(b"x"), 0b011);
+        claims.released(b"x", 0b001, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0b010, 1));
+        claims.released(b"x", 0b010, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0, 0));
+        claims.released(b"unknown", 0b1, NOW);
+    }
+
+    #[test]
+    fn unanswered_request_is_owed_until_a_release_past_its_deadline() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b111, NOW, LATER, END);
+        claims.replied(b"x", 0b011, 0b011);
+        claims.released(b"x", 0b111, NOW);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0b100, 1));
+        claims.released(b"x", 0b100, LATER);
+        assert_eq!((claims.servers(b"x"), claims.count()), (0, 0));
+    }
+
+    #[test]
+    fn later_reply_does_not_settle_an_earlier_request() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b1, NOW, NOW, END);
+        claims.ask(b"x", 0b1, NOW, NOW, END);
+        claims.replied(b"x", 0, 0b1);
+        assert_eq!(claims.servers(b"x"), 0b1);
+        claims.released(b"x", 0b1, NOW);
+        assert_eq!(claims.count(), 0);
+    }
+
+    #[test]
+    fn vote_of_a_repeated_request_is_owed_until_its_deadline() {
+        let claims = Claims::default();
+        claims.ask(b"x", 0b1, NOW, LATER, END);
+        // Refused, and the first sending may still arrive.
+        claims.replied(b"x", 0, 0);
+        claims.released(b"x", 0b1, NOW);
+        assert_eq!(claims.servers(b"x"), 0b1);
+        claims.released(b"x", 0b1, LATER);
+        assert_eq!(claims.count(), 0);
+    }
+
+    #[test]
+    fn attempt_that_left_nothing_is_forgotten_at_once() {
+        let claims = Claims::default();
+        for number in 0..SWEEP_STEP / 2 {
+            let owner = number.to_be_bytes();
+            claims.ask(&owner, 0b111, NOW, LATER, END);
+            match number % 3 {
+                0 => claims.replied(&owner, 0, 0b111),
+                1 => {
+                    claims.replied(&owner, 0b001, 0b111);
+                    claims.released(&owner, 0b001, NOW);
+                }
+                _ => {
+                    claims.replied(&owner, 0b001, 0b011);
+                    claims.released(&owner, 0b111, LATER);
+                }
+            }
+            assert_eq!(claims.count(), 0, "{number}");
+        }
+        claims.ask(b"x", 0, NOW, LATER, END);
+        assert_eq!(claims.count(), 0);
+    }
+
+    #[test]
+    fn sweep_drops_ended_attempts() {
+        let claims = Claims::default();
+        for number in 0..SWEEP_STEP {
+            claims.ask(&number.to_be_bytes(), 1, NOW, NOW, LATER);
+        }
+        claims.ask(b"x", 1, LATER, END, END);
+        assert_eq!(claims.count(), 1);
+    }
+
+    #[test]
+    fn live_hold_keeps_its_claim_in_a_sweep() {
+        let claims = Claims::default();
+        for number in 0..SWEEP_STEP {
+            claims.ask(&number.to_be_bytes(), 0b111, NOW, NOW, LATER);
+        }
+        claims.ask(b"x", 0b111, NOW, END, END);
+        assert_eq!(
+            (claims.count(), claims.servers(&0_usize.to_be_bytes())),
+            (SWEEP_STEP + 1, 0b111)
+        );
+    }
+}

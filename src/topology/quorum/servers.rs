@@ -1,0 +1,128 @@
+//! The servers of a quorum, and asking them.
+
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::sync::Arc;
+use crate::base::text::Span;
+use crate::base::time::{Clock, Moment};
+use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
+use crate::topology::quorum::claims::Claims;
+use crate::topology::quorum::listener::RoundTime;
+use crate::wire::connection::Reply;
+use crate::wire::failure::{Failure, NotSentReason};
+use crate::wire::script::Call;
+use crate::wire::transport::Lane;
+
+/// What a quorum goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuorumRules {
+    /// How many servers must agree.
+    pub(crate) need: usize,
+    /// How long one of them may take.
+    pub(crate) timeout: Duration,
+    /// No lease is longer.
+    pub(crate) longest: Duration,
+}
+
+/// Locks on several servers, on behalf of one client.
+#[derive(Debug)]
+pub(crate) struct Quorum {
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) rules: QuorumRules,
+    pub(super) identity: Arc<Identity>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) claims: Claims,
+    pub(super) round_time: Arc<RoundTime>,
+}
+
+impl Quorum {
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        rules: QuorumRules,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+    ) -> Quorum {
+        Quorum {
+            nodes: nodes.into_iter().map(Arc::new).collect(),
+            rules,
+            identity,
+            clock,
+            claims: Claims::default(),
+            round_time: Arc::new(RoundTime::new()),
+        }
+    }
+
+    /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
+    /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
+    pub(super) fn ask<C: AsRef<[Call]>>(
+        &self,
+        calls: &[Option<C>],
+        lane: Lane,
+        enough: usize,
+        deadline: Moment,
+    ) -> Vec<Option<NodeReply>> {
+        let asked: Vec<NodeRequest<'_>> = self
+            .nodes
+            .iter()
+            .zip(calls)
+            .filter_map(|(node, calls)| Some(NodeRequest { node, calls: calls.as_ref()?.as_ref() }))
+            .collect();
+        let mut node_replies =
+            ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
+        calls.iter().map(|calls| calls.as_ref().and_then(|_| node_replies.next())).collect()
+    }
+
+    pub(super) fn ask_all(
+        &self,
+        calls: &[Call],
+        lane: Lane,
+        deadline: Moment,
+    ) -> Vec<Option<NodeReply>> {
+        self.ask(&vec![Some(calls); self.nodes.len()], lane, self.rules.need, deadline)
+    }
+
+    pub(super) fn limit(&self, deadline: Moment) -> Moment {
+        deadline.min(self.clock.now().after(self.rules.timeout))
+    }
+
+    /// An answer that cannot be read may belong to another command, so no connection to that server
+    /// is trusted any longer.
+    pub(super) fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &outcome
+            && failure.is_unknown()
+        {
+            self.nodes[node].transport().discard_connections();
+        }
+        outcome
+    }
+
+    pub(super) fn check_lease(&self, field: &'static str, ttl: Duration) -> Result<(), Failure> {
+        if ttl <= self.rules.longest {
+            return Ok(());
+        }
+        Err(invalid_setting(
+            field,
+            format!("{} is too long", Span(ttl)),
+            "at most max_lease of the QuorumClient",
+        ))
+    }
+}
+
+pub(super) fn invalid_setting(
+    field: &'static str,
+    wrong: impl Into<String>,
+    expected: &'static str,
+) -> Failure {
+    Failure::NotSent(NotSentReason::InvalidSetting { field, wrong: wrong.into(), expected })
+}
+
+/// The replies to the first call, and of which servers they are.
+pub(super) fn first_replies(
+    node_replies: &[Option<NodeReply>],
+) -> impl Iterator<Item = (usize, &Reply)> {
+    node_replies.iter().enumerate().filter_map(|(node, node_reply)| {
+        Some((node, node_reply.as_ref()?.outcomes.first()?.as_ref().ok()?))
+    })
+}

@@ -1,0 +1,183 @@
+//! The attempts to connect to a server: how many there were, whether the last one failed, and when another may
+//! be made.
+//!
+//! The pool repeats an order that failed until it succeeds, also when nobody wants the connection any longer.
+//! Without a limit it would connect to a failing server ten times a second for the life of the client, and
+//! send a wrong password each time. So the thread that connects looks here first:
+//!
+//! | the last attempt | a caller asks | the thread |
+//! | --- | --- | --- |
+//! | succeeded, or there was none | | tries |
+//! | failed | yes | tries once |
+//! | failed, and may succeed soon | no | tries after a pause that grows |
+//! | failed, and fails until somebody mends something | no | waits until a caller asks |
+//!
+//! A caller that asks during an attempt waits for that one.
+
+use std::time::Duration;
+
+use redis::RedisError;
+
+use crate::base::sync::{Condvar, Mutex};
+use crate::base::time::Moment;
+use crate::wire::failure::Failure;
+use crate::wire::retry::RetryBackoff;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How many connections were made and could not be made so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectCounts {
+    pub(crate) made: u64,
+    /// When the last of these was.
+    pub(crate) made_at: Moment,
+    pub(crate) failed: u64,
+    /// The last of them could not.
+    pub(crate) is_failing: bool,
+}
+
+impl ConnectCounts {
+    /// How many there were.
+    pub(crate) fn all(self) -> u64 {
+        self.made + self.failed
+    }
+}
+
+/// The attempts of all pools that share a manager.
+#[derive(Debug)]
+pub(crate) struct ConnectAttempts {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    counts: ConnectCounts,
+    last_failure: Option<RedisError>,
+    /// From when on it may be tried again, if the last attempt failed.
+    due: Moment,
+    pauses: RetryBackoff,
+    /// An attempt is being made.
+    under_way: bool,
+    /// A caller asked since the last attempt began.
+    asked: bool,
+}
+
+impl ConnectAttempts {
+    pub(crate) fn new() -> ConnectAttempts {
+        let state = State {
+            counts: ConnectCounts::default(),
+            last_failure: None,
+            due: Moment::PAST,
+            pauses: RetryBackoff::between(FIRST_PAUSE, LONGEST_PAUSE),
+            under_way: false,
+            asked: false,
+        };
+        ConnectAttempts { state: Mutex::new(state), ended: Condvar::new() }
+    }
+
+    pub(crate) fn counts(&self) -> ConnectCounts {
+        self.state.lock().counts
+    }
+
+    /// Why no connection can be made at the moment, if so.
+    pub(crate) fn last_error(&self) -> Option<RedisError> {
+        let state = self.state.lock();
+        state.last_failure.clone().filter(|_| state.counts.is_failing)
+    }
+
+    /// Waits until there was another attempt than those that were seen, but not longer than this.
+    pub(crate) fn wait(&self, seen: ConnectCounts, most: Duration) {
+        let mut state = self.state.lock();
+        if state.counts == seen {
+            self.ended.wait_for(&mut state, most);
+        }
+    }
+
+    /// Asks for an attempt where the last one failed. Returns whether the thread has to be told.
+    pub(crate) fn ask(&self) -> bool {
+        let mut state = self.state.lock();
+        let needed = state.counts.is_failing && !state.under_way;
+        state.asked |= needed;
+        needed
+    }
+
+    /// Begins an attempt, or returns for how long none may be made unless a caller asks.
+    pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
+        let mut state = self.state.lock();
+        if state.counts.is_failing && now < state.due && !state.asked {
+            return Err(state.due.since(now));
+        }
+        (state.under_way, state.asked) = (true, false);
+        Ok(())
+    }
+
+    /// Ends an attempt. One that failed is repeated after a pause if the failure may be over soon, without
+    /// anybody's doing.
+    pub(crate) fn end(&self, now: Moment, error: Option<&RedisError>) {
+        let mut state = self.state.lock();
+        state.under_way = false;
+        state.counts.is_failing = error.is_some();
+        if let Some(error) = error {
+            let is_transient = Failure::connect(error.clone()).is_transient();
+            state.counts.failed += 1;
+            state.last_failure = Some(error.clone());
+            state.due = if is_transient { now.after(state.pauses.next()) } else { Moment::FAR };
+        } else {
+            state.counts.made += 1;
+            state.counts.made_at = now;
+            state.pauses.reset();
+        }
+        self.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use redis::{ErrorKind, RedisError};
+
+    use super::*;
+    use crate::base::time::{BootClock, Clock};
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    fn passing() -> RedisError {
+        io::Error::from(io::ErrorKind::ConnectionRefused).into()
+    }
+
+    fn lasting() -> RedisError {
+        RedisError::from((ErrorKind::AuthenticationFailed, "wrong password"))
+    }
+
+    #[test]
+    fn passing_failure_is_repeated_after_a_pause() {
+        let (attempts, now) = (ConnectAttempts::new(), BootClock.now());
+        assert!(!attempts.ask());
+        attempts.begin(now).unwrap();
+        // The caller waits for the attempt that is under way.
+        assert!(!attempts.ask());
+        attempts.end(now, Some(&passing()));
+        let left = attempts.begin(now).unwrap_err();
+        assert!(left <= FIRST_PAUSE, "{left:?}");
+        attempts.begin(now.after(left)).unwrap();
+    }
+
+    #[test]
+    fn lasting_failure_is_repeated_once_for_each_caller() {
+        let (attempts, now) = (ConnectAttempts::new(), BootClock.now());
+        attempts.begin(now).unwrap();
+        attempts.end(now, Some(&lasting()));
+        attempts.begin(now.after(LONG)).unwrap_err();
+        assert!(attempts.ask());
+        attempts.begin(now).unwrap();
+        attempts.end(now, Some(&lasting()));
+        attempts.begin(now.after(LONG)).unwrap_err();
+        assert!(attempts.ask());
+        attempts.begin(now).unwrap();
+        attempts.end(now, None);
+        attempts.begin(now).unwrap();
+    }
+}

@@ -1,0 +1,232 @@
+//! The driver's errors in words for people, with the address of the server.
+//!
+//! The driver's error has no field for an address. So the address goes into its text: of an error of the
+//! operating system into [`Located`], which keeps the kind; of a server's reply behind its text, which keeps
+//! the code that says what the reply means.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::base::sync::Arc;
+use crate::base::text::Span;
+
+/// How long something was waited for, and the setting that says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) span: Duration,
+    /// `None` where it was the caller's deadline.
+    pub(crate) setting: Option<&'static str>,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.setting {
+            Some(setting) => write!(f, "{setting} ({})", Span(self.span)),
+            None => write!(f, "{}", Span(self.span)),
+        }
+    }
+}
+
+/// An error of the operating system, or of TLS above it, with the server that it is about.
+#[derive(Debug)]
+struct Located {
+    text: String,
+    source: RedisError,
+}
+
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Located {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// The replies that a caller reads from the driver's own type, which has no room for an address.
+const READ_BY_TYPE: [&str; 4] = ["MOVED", "ASK", "NOSCRIPT", "EXECABORT"];
+const BEGIN: &str = " (at ";
+
+/// An error with the server that it is about, and with how long a reply was waited for. One that names
+/// its server already stays as it is.
+pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisError {
+    if located(&error).is_some() || place(&error).is_some() {
+        return error;
+    }
+    if let Some(io) = io_error(&error) {
+        let (kind, text) = (io.kind(), text_of(io, address, limit));
+        return io::Error::new(kind, Located { text, source: error }).into();
+    }
+    let detail = |text: &str| format!("{text}{BEGIN}{address})");
+    let said = error.detail().unwrap_or_default();
+    match (error.code(), error.kind()) {
+        (Some(code), _) if READ_BY_TYPE.contains(&code) => error,
+        (Some(code), _) => redis::make_extension_error(code.to_owned(), Some(detail(said))),
+        (None, kind @ ErrorKind::AuthenticationFailed) => {
+            let text = "the server does not know AUTH or HELLO as they were sent";
+            RedisError::from((kind, "no log-in", detail(text)))
+        }
+        (None, kind @ ErrorKind::Parse) => {
+            RedisError::from((kind, "no reply of Redis", detail(said)))
+        }
+        // What sentinels report is about no one server, and names those that it is about.
+        (None, _) => error,
+    }
+}
+
+/// What a caller is told where the system refuses the thread that makes connections.
+pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
+
+/// What a caller is told whose time is over before a connection is made.
+pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {
+    let text = format!("gave up connecting to {address} after {}", Span(waited));
+    io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
+}
+
+/// What a connection fails with on which a reply does not come in time.
+pub(crate) fn silence() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}
+
+fn text_of(error: &io::Error, address: &str, limit: Limit) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            format!("no reply from {address} within {limit}")
+        }
+        io::ErrorKind::ConnectionRefused => format!("{address} refused the connection"),
+        io::ErrorKind::NotFound => format!("there is no socket {address}"),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe => format!("{address} closed the connection"),
+        _ if error.to_string().starts_with(LOOKUP) => {
+            format!("the host of {address} has no known address ({error})")
+        }
+        _ => format!("no connection to {address} ({error})"),
+    }
+}
+
+const LOOKUP: &str = "failed to lookup address";
+
+/// Whether the name of the host could not be resolved.
+pub(crate) fn is_lookup(error: &RedisError) -> bool {
+    io_error(error).is_some_and(|error| error.to_string().starts_with(LOOKUP))
+}
+
+fn located(error: &RedisError) -> Option<&Located> {
+    outer_io_error(error)?.get_ref()?.downcast_ref()
+}
+
+/// The server of a reply, if it is known.
+pub(crate) fn place(error: &RedisError) -> Option<&str> {
+    error.detail()?.rsplit_once(BEGIN)?.1.strip_suffix(')')
+}
+
+/// The server of a reply as a part of a sentence.
+pub(crate) fn at_which(error: &RedisError) -> String {
+    place(error).map_or(String::new(), |address| format!(" at {address}"))
+}
+
+/// The server of a reply as the subject of a sentence.
+pub(crate) fn subject(error: &RedisError) -> String {
+    match place(error) {
+        Some(sentinel) if sentinel.starts_with(SENTINEL) => sentinel.to_owned(),
+        _ => format!("Redis{}", at_which(error)),
+    }
+}
+
+const SENTINEL: &str = "the sentinel at ";
+
+/// The refusal of a sentinel, which is not to be taken for the master's. Without a code it was the log-in
+/// that failed.
+pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
+    let code = error.code().unwrap_or("WRONGPASS").to_owned();
+    let said = without_place(error.detail().unwrap_or_default());
+    redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
+}
+
+fn without_place(detail: &str) -> &str {
+    detail.rsplit_once(BEGIN).map_or(detail, |(said, _)| said)
+}
+
+/// What an error says, without the address of a reply.
+pub(crate) fn words(error: &RedisError) -> String {
+    let Some(detail) = error.detail().map(without_place) else { return error.to_string() };
+    match error.code() {
+        Some(code) => format!("{code} {detail}").trim_end().trim_end_matches('.').to_owned(),
+        None => detail.to_owned(),
+    }
+}
+
+/// What kind of trouble the operating system told of, if it was that.
+pub(crate) fn io_kind(error: &RedisError) -> Option<io::ErrorKind> {
+    io_error(error).map(io::Error::kind)
+}
+
+/// What the operating system, or TLS above it, told of, if it was that.
+pub(crate) fn io_error(error: &RedisError) -> Option<&io::Error> {
+    located(error).map_or_else(|| outer_io_error(error), |located| io_error(&located.source))
+}
+
+/// Whether the two sides could not agree on a TLS connection.
+#[cfg(feature = "tls")]
+pub(crate) use crate::wire::tls::is_fault as is_tls_fault;
+
+/// There is no TLS, and so no fault of it.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn is_tls_fault(_: &RedisError) -> bool {
+    false
+}
+
+fn outer_io_error(error: &RedisError) -> Option<&io::Error> {
+    // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
+    type Kept = Arc<dyn std::error::Error + Send + Sync>;
+    let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
+    kept.downcast_ref::<io::Error>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { span: Duration::from_secs(1), setting: Some("command_timeout") };
+
+    fn reply(line: &str) -> RedisError {
+        match redis::parse_redis_value(line.as_bytes()) {
+            Ok(redis::Value::ServerError(error)) => error.into(),
+            other => panic!("no error: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn silent_server_error_names_address_and_timeout() {
+        let error = RedisError::from(io::Error::from_raw_os_error(11));
+        let error = locate(error, "10.0.0.7:6379", LIMIT);
+        assert!(error.is_timeout() && error.is_io_error());
+        assert_eq!(words(&error), "no reply from 10.0.0.7:6379 within command_timeout (1s)");
+        // The first server that is named stays.
+        let again = locate(error, "10.0.0.8:6379", LIMIT);
+        assert!(words(&again).contains("10.0.0.7"), "{again}");
+    }
+
+    #[test]
+    fn reply_keeps_its_code_beside_the_address() {
+        let error = reply("-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+        let error = locate(error, "10.0.0.7:6379", LIMIT);
+        assert_eq!(error.code(), Some("WRONGPASS"));
+        assert_eq!(place(&error), Some("10.0.0.7:6379"));
+        assert_eq!(words(&error), "WRONGPASS invalid username-password pair or user is disabled");
+    }
+
+    #[test]
+    fn redirection_stays_readable_for_the_driver() {
+        let error = locate(reply("-MOVED 7 10.0.0.8:6379\r\n"), "10.0.0.7:6379", LIMIT);
+        assert_eq!(error.redirect_node(), Some(("10.0.0.8:6379", 7)));
+    }
+}
