@@ -17,7 +17,7 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
 redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
 redis.call('ZADD', KEYS[1], 'XX', 'GT', text(now + 1000 * ARGV[2]), ARGV[1])
-local waiters = redis.call('ZCOUNT', KEYS[3], '(0', '+inf')
+local waiters = tonumber(redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')) or 0 -- a line of another type has none
 if tonumber(known[3]) > tonumber(known[2]) then
   waiters = math.max(1, waiters)
 end

@@ -16,7 +16,6 @@
 --
 -- Holder, slots and sum are written by one ZADD, or never differ for longer than a script. The sum may be too
 -- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
-
 --
 -- There are no functions here: to make them takes time, also where none is called.
 

@@ -119,15 +119,14 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
         // So many ways to line up take most of the time.
         lined_up: if !large && clients.len() > 2 { &[0, 1, 2] } else { &[] },
         budget,
-        horizon: pick(3, 5),
-        most: if large { 3 } else { 2 },
+        horizon: if large && clients.len() < 3 { 4 } else { 3 },
         ..BASE
     };
     vec![
         on("1 2, loss", &[P1, P2], Budget { lose: few(1, 2), ..NONE }),
         Scenario {
             renews: true,
-            horizon: pick(2, 5),
+            horizon: pick(2, 3),
             ..on("1 2, loss, renewed", &[P1, P2], Budget { lose: 1, ..NONE })
         },
         Scenario {
@@ -138,7 +137,7 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
         on("1 2 1, give up", &[P1, P2, P1], Budget { give_up: 1, lose: few(0, 1), ..NONE }),
         Scenario {
             clients: &[Plan { rounds: 2, ..P1 }, P2],
-            horizon: pick(2, 6),
+            horizon: pick(2, 3),
             ..on(
                 "1 twice and 2, doubled and lost",
                 &[],
@@ -148,7 +147,7 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
         Scenario { resizes: &[1, 3], ..on("1 2 1, resized to 1 and 3", &[P1, P2, P1], NONE) },
         Scenario {
             patience: 8,
-            horizon: pick(2, 5),
+            horizon: pick(2, 3),
             ..on(
                 "1 1, leases of 2 and 4, loss and crash",
                 &[Plan { ttl: 2, window: 2, ..P1 }, Plan { ttl: 4, ..P1 }],
@@ -162,7 +161,7 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
             Budget { lose: 1, ..NONE },
         ),
         Scenario {
-            horizon: pick(3, 4),
+            horizon: 3,
             ..on("1 2 1, memory is full", &[P1, P2, P1], Budget { fill: 1, ..NONE })
         },
         on("r r w, loss", &[R, R, W], Budget { lose: 1, ..NONE }),
@@ -170,7 +169,7 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
         on("w r r", &[W, R, R], NONE),
         Scenario {
             patience: 10,
-            horizon: pick(2, 5),
+            horizon: pick(2, 3),
             ..on(
                 "u>w r, crash and give up",
                 &[U, R],
@@ -178,19 +177,19 @@ pub(crate) fn all(large: bool) -> Vec<Scenario> {
             )
         },
         Scenario {
-            horizon: pick(2, 4),
+            horizon: pick(2, 3),
             ..on("u>w r, doubled and lost", &[U, R], Budget { double: 1, lose: few(0, 1), ..NONE })
         },
-        Scenario { renews: true, horizon: pick(2, 4), ..on("u>w r, renewed", &[U, R], NONE) },
+        Scenario { renews: true, horizon: pick(2, 3), ..on("u>w r, renewed", &[U, R], NONE) },
         on("u>w r w, loss", &[U, R, W], Budget { lose: 1, ..NONE }),
         on("u>w u>w r", &[U, U, R], NONE),
         on("w>r r w, loss", &[W_R, R, W], Budget { lose: few(0, 1), ..NONE }),
         Scenario {
-            horizon: pick(2, 5),
+            horizon: pick(2, 3),
             ..on("w>u>w r, doubled", &[W_U_W, R], Budget { double: 1, lose: few(0, 1), ..NONE })
         },
         Scenario {
-            horizon: pick(2, 5),
+            horizon: pick(2, 3),
             ..on("u>w r, memory is full", &[U, R], Budget { fill: 1, lose: few(0, 1), ..NONE })
         },
     ]
